@@ -1,0 +1,1 @@
+"""The GEMM Ladder: helpers behind the notebooks."""

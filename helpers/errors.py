@@ -1,0 +1,74 @@
+"""What the course says when something goes wrong: one sentence, the line, and what to do.
+
+Everything a learner can cause ends in a `CourseError`. Notebooks show the message alone (no traceback); code that
+wants the details reads the attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a sanitizer would say about a run.
+
+    kind: short name from `FINDING_KINDS`. line: 1-based line of the reader's cell, or None when unknown.
+    other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
+    advice: what to do about it, one sentence. count: how many times it was seen.
+    """
+
+    kind: str
+    line: int | None
+    message: str
+    other_line: int | None = None
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    advice: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"line {self.line}: "
+        advice = f" {self.advice}" if self.advice else ""
+        return f"{where}{self.message}{advice}"
+
+
+FINDING_KINDS = {
+    "out-of-bounds": "an access outside every array",
+    "misaligned": "an address that is not a multiple of the access width",
+    "uninitialized": "a read of memory nobody wrote",
+    "race": "two threads touch the same shared memory, one writes, and no barrier orders them",
+    "divergent-barrier": "a barrier that some threads of the block never reach",
+    "missing-wait": "a read of data that an asynchronous copy may still be writing",
+    "launch-limit": "a launch that the hardware refuses",
+    "endless": "a run that does not end within its budget",
+}
+
+
+class CourseError(Exception):
+    """A mistake that the course can explain. `message` is a full sentence; `line` a 1-based cell line or None."""
+
+    def __init__(self, message: str, line: int | None = None):
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython calls this instead of printing a traceback."""
+        return [f"{type(self).__name__}: {self.message}"]
+
+
+class CompileError(CourseError):
+    """The compiler refused the source. `message` shows each error at the cell's own line with a caret."""
+
+
+class LaunchError(CourseError):
+    """The launch was refused before any thread ran: wrong arguments, too many threads, too much shared memory."""
+
+
+class RunError(CourseError):
+    """The kernel ran and could not go on. `findings` says why."""
+
+    def __init__(self, message: str, line: int | None = None, findings: list[Finding] | None = None):
+        super().__init__(message, line)
+        self.findings = list(findings or [])
