@@ -1,0 +1,30 @@
+"""Where the course keeps what belongs to the user: progress (never thrown away) and caches (always replaceable).
+
+$GEMM_LADDER_HOME overrides both; otherwise each system's own places are used.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_APP = "gemm-ladder"
+
+
+def data_folder() -> Path:
+    """Folder of the reader's progress. It may not exist or be read-only: whoever writes says so."""
+    home = os.environ.get("GEMM_LADDER_HOME")
+    return Path(home) if home else Path(platformdirs.user_data_dir(_APP, appauthor=False))
+
+
+def cache_folder(name: str) -> Path | None:
+    """Folder of one cache, made if need be; None if it cannot be made (then nothing is cached)."""
+    home = os.environ.get("GEMM_LADDER_HOME")
+    root = Path(home) / "cache" if home else Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+    try:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return root / name
