@@ -1,0 +1,105 @@
+"""THE table of steps. Tests, the ladder, the README, `course sync` and the other commands iterate it; a new step is
+one row here, one kernel and one notebook of the same number and slug."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.measures import Expectation, global_loads, no_conflicts, sectors
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the ladder.
+
+    number, slug: name the kernel and the notebook ("03", "shared_tile"). title, idea: a name and a sentence for people.
+    dtype: element type of A, B and C. arch: the oldest GPU architecture the kernel compiles for. entry: the kernel's
+    function, or None for a step without a kernel. expect: what the counters of a run must be, on sizes that are
+    multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides.
+    """
+
+    number: int
+    slug: str
+    title: str
+    idea: str
+    entry: str | None
+    dtype: str = "float32"
+    arch: str = "sm_75"
+    expect: tuple[Expectation, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Number and slug, as in file names: "03_shared_tile"."""
+        return f"{self.number:02}_{self.slug}"
+
+    @property
+    def kernel_path(self) -> Path | None:
+        """The reference kernel, or None for a step without one."""
+        return ROOT / "kernels" / f"{self.name}.cu" if self.entry else None
+
+    @property
+    def notebook_path(self) -> Path:
+        """The lesson."""
+        return ROOT / "notebooks" / f"{self.name}.ipynb"
+
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        0,
+        "start_here",
+        "Start here",
+        "what a matrix product costs, and what limits it",
+        entry=None,
+    ),
+    Step(
+        1,
+        "naive",
+        "Naive",
+        "one thread computes one element of C, rows down the warp",
+        entry="naive",
+        expect=(
+            sectors("A", exactly=32),
+            sectors("B", exactly=1),
+            sectors("C", "st", exactly=32),
+            global_loads(exactly=lambda shape: 2 * shape.k),
+        ),
+    ),
+    Step(
+        2,
+        "coalesced",
+        "Coalesced",
+        "swap the fast thread index, so that a warp reads neighbours",
+        entry="coalesced",
+        expect=(
+            sectors("A", exactly=1),
+            sectors("B", exactly=4),
+            sectors("C", "st", exactly=4),
+            global_loads(exactly=lambda shape: 2 * shape.k),
+        ),
+    ),
+    Step(
+        3,
+        "shared_tile",
+        "Shared tile",
+        "fetch tiles into shared memory once, and reuse them 32 times",
+        entry="shared_tile",
+        expect=(
+            sectors("A", exactly=4),
+            sectors("B", exactly=4),
+            sectors("C", "st", exactly=4),
+            global_loads(exactly=lambda shape: shape.k / 16),
+            no_conflicts(),
+        ),
+    ),
+)
+
+
+def get(step: int | str) -> Step:
+    """The step of this number or slug. Raises KeyError with the known ones."""
+    for row in STEPS:
+        if step in (row.number, row.slug):
+            return row
+    raise KeyError(f"no step {step!r}; there are {', '.join(row.name for row in STEPS)}")
