@@ -27,7 +27,7 @@ from .errors import CompileError, CourseError
 from .paths import cache_folder
 
 FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder the notebook runs in
-_CACHE_FORMAT = 3  # raise it when what is stored changes
+_CACHE_FORMAT = 4  # raise it when what is stored changes
 _CACHE_ENTRIES = 500  # about 50 MB; the oldest go first
 
 # Standard headers that kernels in the wild include. NVRTC has no C library; what they are included for is built in.
@@ -78,6 +78,7 @@ class Compiled:
     constants: dict[str, tuple[int, ...]]
     warnings: tuple[str, ...] = ()
     filename: str = FILENAME
+    requested: str = ""
     key: str = field(default="", compare=False)
 
     @functools.cached_property
@@ -249,6 +250,7 @@ def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
         parameters=_parameters(ptx, symbol, source),
         constants=_constants(ptx),
         warnings=tuple(item.render(source) for item in parse_log(log) if item.severity == "warning"),
+        requested=entry or "",
         key=key,
         **usage,
     )
