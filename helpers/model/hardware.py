@@ -1,0 +1,154 @@
+"""What a GPU has: the tables of gpus.toml as frozen dataclasses, and finding the one a reader means.
+
+Two levels, as in the hardware: a `Capability` (limits common to every product of a compute capability) and a `GPU` (one
+product: how many SMs, at what clock, with how much L2 and DRAM bandwidth).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from helpers.errors import CourseError
+
+TABLE = Path(__file__).with_name("gpus.toml")
+WARP = 32
+SUB_PARTITIONS = 4          # of an SM, on every capability here; registers and issue slots are split over them
+REGISTER_GRANULE = 256      # registers are given to a warp in units of this many
+REGISTERS_PER_THREAD = 255  # the most an instruction can name
+REGISTERS_PER_BLOCK = 65536
+THREADS_PER_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Limits of one SM of a compute capability. Shared-memory sizes in bytes, registers in 32-bit registers."""
+
+    name: str                               # "9.0"
+    family: str
+    threads_per_sm: int
+    blocks_per_sm: int
+    registers: int
+    shared_configurations: tuple[int, ...]  # bytes, ascending; the last is what occupancy counts with
+    shared_per_block: int                   # bytes a block may ask for, static and dynamic together
+    shared_granule: int
+    shared_reserved: int                    # bytes the driver keeps per block
+    barriers_per_block_slot: int
+    fp32_lanes: int
+    lsu_cycles: float
+
+    @property
+    def warps_per_sm(self) -> int:
+        return self.threads_per_sm // WARP
+
+    @property
+    def arch(self) -> str:
+        """The compiler's name: "sm_90"."""
+        return "sm_" + self.name.replace(".", "")
+
+
+@dataclass(frozen=True)
+class GPU:
+    """One product. `clock_mhz` is the boost clock, `l2_bytes` in bytes, `dram_gbs` in 10^9 bytes per second."""
+
+    name: str
+    capability: Capability
+    sms: int
+    clock_mhz: float
+    l2_bytes: int
+    dram_gbs: float
+    memory_gb: float
+    fp32_tflops: float
+    source: str
+
+    @property
+    def arch(self) -> str:
+        return self.capability.arch
+
+    @property
+    def peak_fp32_tflops(self) -> float:
+        """SMs × lanes × 2 (an FMA is two operations) × clock, in TFLOPS."""
+        return self.sms * self.capability.fp32_lanes * 2 * self.clock_mhz * 1e6 / 1e12
+
+
+@cache
+def _table() -> dict:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+
+
+@cache
+def _capabilities() -> dict[str, Capability]:
+    kib = 1024
+    return {
+        name: Capability(
+            name=name,
+            **{
+                **row,
+                "shared_configurations": tuple(size * kib for size in row["shared_configurations"]),
+                "shared_per_block": row["shared_per_block"] * kib,
+            },
+        )
+        for name, row in _table()["capability"].items()
+    }
+
+
+@cache
+def gpus() -> tuple[GPU, ...]:
+    """Every GPU of the table, oldest capability first, in the table's order."""
+    sources = _table()["sources"]
+    return tuple(
+        GPU(
+            name=row["name"],
+            capability=_capabilities()[row["capability"]],
+            sms=row["sms"],
+            clock_mhz=row["clock_mhz"],
+            l2_bytes=int(row["l2_mib"] * 2**20),
+            dram_gbs=row["dram_gbs"],
+            memory_gb=row["memory_gb"],
+            fp32_tflops=row["fp32_tflops"],
+            source=sources[row["source"]],
+        )
+        for row in _table()["gpu"]
+    )
+
+
+def capability(name: str) -> Capability:
+    """The capability called `name`: "9.0", "sm_90", "sm_90a" or "compute_90". Raises CourseError if it has no row."""
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d+)(\d)[af]?|(\d+)\.(\d)", name.strip())
+    known = _capabilities()
+    if match:
+        major, minor = match.group(1, 2) if match.group(1) else match.group(3, 4)
+        if f"{major}.{minor}" in known:
+            return known[f"{major}.{minor}"]
+    raise CourseError(f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}.")
+
+
+def _words(name: str) -> frozenset[str]:
+    """A product's name as the set of words that tell it from others: vendor, series and memory-type words dropped."""
+    text = name.lower().replace("-", " ").replace("_", " ")
+    text = re.sub(r"(\d+)\s*gb\b", r"\1gb", text)
+    text = re.sub(r"\bsxm\d\b", "sxm", text)
+    dropped = {"nvidia", "geforce", "quadro", "tesla", "gpu", "tensor", "core", "hbm2", "hbm2e", "hbm3", "hbm3e", "rtx"}
+    return frozenset(word for word in text.split() if word not in dropped)
+
+
+def gpu(name: str) -> GPU:
+    """The GPU of the table that `name` means: its name here, or what its driver calls it ("NVIDIA GeForce RTX 4090").
+
+    Model numbers and suffixes must agree; board form and memory size choose between variants, and without them the SXM
+    board is meant. Raises CourseError with the list of names when no row matches.
+    """
+    wanted = _words(name)
+    candidates = [row for row in gpus() if wanted and _model(_words(row.name)) == _model(wanted)]
+    if not candidates:
+        known = ", ".join(row.name for row in gpus())
+        raise CourseError(f"The course has no figures for a GPU called {name!r}; it knows {known}.")
+    return max(candidates, key=lambda row: (len(_words(row.name) & wanted), "sxm" in _words(row.name)))
+
+
+def _model(words: frozenset[str]) -> frozenset[str]:
+    """The words that must agree exactly: all but board form and memory size."""
+    return frozenset(word for word in words if word not in {"sxm", "pcie"} and not re.fullmatch(r"\d+gb", word))

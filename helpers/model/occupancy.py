@@ -1,0 +1,138 @@
+"""Theoretical occupancy: how many blocks fit on one SM at once, and which resource runs out first.
+
+The rules are those of NVIDIA's cuda_occupancy.h (shipped with the CUDA headers), restated for compute capability 7.5 and
+later; tests/model/occupancy.csv holds what that header itself computes for a grid of inputs. Four resources are shared out:
+
+- threads: whole warps, up to the SM's warp slots;
+- blocks: a fixed number of slots;
+- registers: rounded up to 256 per warp, and handed out inside each of the SM's four sub-partitions, so a warp's registers
+  never straddle two of them;
+- shared memory: what the block asks for, plus what the driver reserves, rounded up to the granule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from helpers.model.hardware import (
+    REGISTER_GRANULE,
+    REGISTERS_PER_BLOCK,
+    REGISTERS_PER_THREAD,
+    SUB_PARTITIONS,
+    THREADS_PER_BLOCK,
+    WARP,
+    Capability,
+    GPU,
+    capability,
+)
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How a kernel fits on an SM.
+
+    blocks_per_sm, warps_per_sm: resident at once. limits: blocks that each resource alone would allow. limiters: the
+    resources that bind ("threads", "blocks", "registers", "shared memory", "barriers"). allocated_registers and
+    allocated_shared (bytes): per block, after rounding. reason: why nothing fits, or "".
+    """
+
+    capability: Capability
+    threads: int
+    blocks_per_sm: int
+    limits: dict[str, int | None]
+    limiters: tuple[str, ...]
+    allocated_registers: int
+    allocated_shared: int
+    reason: str = ""
+
+    @property
+    def warps_per_sm(self) -> int:
+        return self.blocks_per_sm * math.ceil(self.threads / WARP)
+
+    @property
+    def fraction(self) -> float:
+        """Resident warps over warp slots, 0 to 1."""
+        return self.warps_per_sm / self.capability.warps_per_sm
+
+    def waves(self, blocks: int, sms: int) -> float:
+        """How many times the GPU is filled by a grid of `blocks` blocks on `sms` SMs. 1.2 takes the time of 2."""
+        if self.blocks_per_sm == 0:
+            return math.inf
+        return blocks / (self.blocks_per_sm * sms)
+
+    def __str__(self) -> str:
+        if self.blocks_per_sm == 0:
+            return f"does not fit on {self.capability.arch}: {self.reason}"
+        return (
+            f"{self.fraction:.0%} occupancy on {self.capability.arch} "
+            f"({self.blocks_per_sm} blocks, {self.warps_per_sm} of {self.capability.warps_per_sm} warps per SM; "
+            f"limited by {' and '.join(self.limiters)})"
+        )
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def occupancy(on: str | Capability | GPU, threads: int, registers: int, shared: int = 0, barriers: int = 1) -> Occupancy:
+    """Occupancy of a kernel with `threads` per block, `registers` per thread and `shared` bytes per block.
+
+    on: a GPU, a Capability, or its name ("sm_90", "9.0"). shared: static and dynamic together, without what the driver
+    reserves. barriers: named barriers a block uses (one for __syncthreads). Raises ValueError for threads < 1 or negative
+    sizes; a block too large for the hardware is no error but an occupancy of 0 with its reason.
+    """
+    limits_of = on.capability if isinstance(on, GPU) else on if isinstance(on, Capability) else capability(on)
+    if threads < 1 or registers < 0 or shared < 0 or barriers < 0:
+        raise ValueError(f"not a block: threads={threads}, registers={registers}, shared={shared}, barriers={barriers}")
+    warps = math.ceil(threads / WARP)
+
+    by_threads = 0 if threads > THREADS_PER_BLOCK else limits_of.warps_per_sm // warps
+
+    # The launch check assumes every sub-partition gets the same number of warps, hence the second rounding.
+    per_warp = _round_up(registers * WARP, REGISTER_GRANULE)
+    if registers > REGISTERS_PER_THREAD + 1 or per_warp * _round_up(warps, SUB_PARTITIONS) > REGISTERS_PER_BLOCK:
+        by_registers = 0
+    elif per_warp == 0:
+        by_registers = None
+    else:
+        by_registers = limits_of.registers // SUB_PARTITIONS // per_warp * SUB_PARTITIONS // warps
+
+    per_block = _round_up(shared + limits_of.shared_reserved, limits_of.shared_granule)
+    if per_block > limits_of.shared_per_block + limits_of.shared_reserved:
+        by_shared = 0
+    elif per_block == 0:
+        by_shared = None
+    else:
+        by_shared = limits_of.shared_configurations[-1] // per_block
+
+    limits: dict[str, int | None] = {
+        "threads": by_threads,
+        "registers": by_registers,
+        "shared memory": by_shared,
+        "blocks": limits_of.blocks_per_sm,
+    }
+    if int(limits_of.name.split(".")[0]) >= 9 and barriers:
+        limits["barriers"] = limits_of.blocks_per_sm * limits_of.barriers_per_block_slot // barriers
+    blocks = min(limit for limit in limits.values() if limit is not None)
+    limiters = tuple(name for name, limit in limits.items() if limit == blocks)
+    return Occupancy(
+        capability=limits_of,
+        threads=threads,
+        blocks_per_sm=blocks,
+        limits=limits,
+        limiters=limiters,
+        allocated_registers=per_warp * warps,
+        allocated_shared=per_block,
+        reason=_reason(limits_of, limits, threads, registers, shared) if blocks == 0 else "",
+    )
+
+
+def _reason(limits_of: Capability, limits: dict[str, int | None], threads: int, registers: int, shared: int) -> str:
+    if limits["threads"] == 0:
+        return f"a block may have at most {THREADS_PER_BLOCK} threads, this one has {threads}"
+    if limits["shared memory"] == 0:
+        return f"a block may use at most {limits_of.shared_per_block:,} bytes of shared memory, this one uses {shared:,}"
+    if limits["registers"] == 0:
+        return f"{threads} threads of {registers} registers need more than the {REGISTERS_PER_BLOCK:,} a block may have"
+    return "it uses more barriers than an SM has"
