@@ -16,9 +16,9 @@ import ml_dtypes
 import numpy as np
 
 from . import gpu
-from .compile import Compiled, compile_source
+from .compiler import Compiled, compile_source
 from .errors import CourseError, Finding, LaunchError
-from .model import occupancy
+from .model import hardware
 from .sim import Budget, Collect, Outcome, Trace, TraceFilter, simulate
 
 # C's pointee types and the array element types that match them.
@@ -225,7 +225,7 @@ class Kernel:
                 f"grid {grid} and block {block}: every extent must be at least 1. CUDA refuses an empty launch "
                 "(invalid configuration); for an empty matrix, do not launch."
             )
-        limits = occupancy.limits(self.compiled.arch)
+        limits = hardware.capability(self.compiled.arch)
         if shared < 0:
             raise LaunchError(f"shared={shared} is negative: it is the number of bytes of dynamic shared memory per block.")
         total = shared + self.shared_bytes
@@ -235,9 +235,9 @@ class Kernel:
                 f"{self.compiled.arch} allows {limits.shared_per_block}. Use smaller tiles or fewer stages."
             )
         needed = self.registers * threads
-        if needed > limits.registers_per_block:
+        if needed > hardware.REGISTERS_PER_BLOCK:
             raise LaunchError(
-                f"{self.registers} registers × {threads} threads = {needed} do not fit in the {limits.registers_per_block} registers "
+                f"{self.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} registers "
                 f"of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
             )
 
