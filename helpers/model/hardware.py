@@ -45,6 +45,10 @@ class Capability:
         return self.threads_per_sm // WARP
 
     @property
+    def registers_per_block(self) -> int:
+        return REGISTERS_PER_BLOCK
+
+    @property
     def arch(self) -> str:
         """The compiler's name: "sm_90"."""
         return "sm_" + self.name.replace(".", "")

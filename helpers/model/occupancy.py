@@ -71,6 +71,11 @@ class Occupancy:
         )
 
 
+def limits(arch: str) -> Capability:
+    """The limits of an architecture ("sm_90", "sm_90a", "9.0"). Raises CourseError for one without a row in gpus.toml."""
+    return capability(arch)
+
+
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
@@ -82,12 +87,12 @@ def occupancy(on: str | Capability | GPU, threads: int, registers: int, shared: 
     reserves. barriers: named barriers a block uses (one for __syncthreads). Raises ValueError for threads < 1 or negative
     sizes; a block too large for the hardware is no error but an occupancy of 0 with its reason.
     """
-    limits_of = on.capability if isinstance(on, GPU) else on if isinstance(on, Capability) else capability(on)
+    sm = on.capability if isinstance(on, GPU) else on if isinstance(on, Capability) else capability(on)
     if threads < 1 or registers < 0 or shared < 0 or barriers < 0:
         raise ValueError(f"not a block: threads={threads}, registers={registers}, shared={shared}, barriers={barriers}")
     warps = math.ceil(threads / WARP)
 
-    by_threads = 0 if threads > THREADS_PER_BLOCK else limits_of.warps_per_sm // warps
+    by_threads = 0 if threads > THREADS_PER_BLOCK else sm.warps_per_sm // warps
 
     # The launch check assumes every sub-partition gets the same number of warps, hence the second rounding.
     per_warp = _round_up(registers * WARP, REGISTER_GRANULE)
@@ -96,43 +101,43 @@ def occupancy(on: str | Capability | GPU, threads: int, registers: int, shared: 
     elif per_warp == 0:
         by_registers = None
     else:
-        by_registers = limits_of.registers // SUB_PARTITIONS // per_warp * SUB_PARTITIONS // warps
+        by_registers = sm.registers // SUB_PARTITIONS // per_warp * SUB_PARTITIONS // warps
 
-    per_block = _round_up(shared + limits_of.shared_reserved, limits_of.shared_granule)
-    if per_block > limits_of.shared_per_block + limits_of.shared_reserved:
+    per_block = _round_up(shared + sm.shared_reserved, sm.shared_granule)
+    if per_block > sm.shared_per_block + sm.shared_reserved:
         by_shared = 0
     elif per_block == 0:
         by_shared = None
     else:
-        by_shared = limits_of.shared_configurations[-1] // per_block
+        by_shared = sm.shared_configurations[-1] // per_block
 
-    limits: dict[str, int | None] = {
+    allowed: dict[str, int | None] = {
         "threads": by_threads,
         "registers": by_registers,
         "shared memory": by_shared,
-        "blocks": limits_of.blocks_per_sm,
+        "blocks": sm.blocks_per_sm,
     }
-    if int(limits_of.name.split(".")[0]) >= 9 and barriers:
-        limits["barriers"] = limits_of.blocks_per_sm * limits_of.barriers_per_block_slot // barriers
-    blocks = min(limit for limit in limits.values() if limit is not None)
-    limiters = tuple(name for name, limit in limits.items() if limit == blocks)
+    if int(sm.name.split(".")[0]) >= 9 and barriers:
+        allowed["barriers"] = sm.blocks_per_sm * sm.barriers_per_block_slot // barriers
+    blocks = min(limit for limit in allowed.values() if limit is not None)
+    limiters = tuple(name for name, limit in allowed.items() if limit == blocks)
     return Occupancy(
-        capability=limits_of,
+        capability=sm,
         threads=threads,
         blocks_per_sm=blocks,
-        limits=limits,
+        limits=allowed,
         limiters=limiters,
         allocated_registers=per_warp * warps,
         allocated_shared=per_block,
-        reason=_reason(limits_of, limits, threads, registers, shared) if blocks == 0 else "",
+        reason=_reason(sm, allowed, threads, registers, shared) if blocks == 0 else "",
     )
 
 
-def _reason(limits_of: Capability, limits: dict[str, int | None], threads: int, registers: int, shared: int) -> str:
-    if limits["threads"] == 0:
+def _reason(sm: Capability, allowed: dict[str, int | None], threads: int, registers: int, shared: int) -> str:
+    if allowed["threads"] == 0:
         return f"a block may have at most {THREADS_PER_BLOCK} threads, this one has {threads}"
-    if limits["shared memory"] == 0:
-        return f"a block may use at most {limits_of.shared_per_block:,} bytes of shared memory, this one uses {shared:,}"
-    if limits["registers"] == 0:
+    if allowed["shared memory"] == 0:
+        return f"a block may use at most {sm.shared_per_block:,} bytes of shared memory, this one uses {shared:,}"
+    if allowed["registers"] == 0:
         return f"{threads} threads of {registers} registers need more than the {REGISTERS_PER_BLOCK:,} a block may have"
     return "it uses more barriers than an SM has"

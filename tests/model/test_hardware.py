@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.errors import CourseError
-from helpers.model import capability, gpu, gpus
+from helpers.model.hardware import capability, gpu, gpus
 
 
 def test_peak_rates_follow_from_sms_lanes_and_clock():

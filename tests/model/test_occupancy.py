@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import CourseError
-from helpers.model import capability, gpus, occupancy
+from helpers.model.hardware import capability, gpus
+from helpers.model.occupancy import limits, occupancy
 
 HERE = Path(__file__).parent
 BITS = {1: "threads", 2: "registers", 4: "shared memory", 8: "blocks", 16: "barriers"}
@@ -101,3 +102,8 @@ def test_bad_input():
 def test_every_gpu_has_a_capability_with_limits():
     for gpu in gpus():
         assert occupancy(gpu, 256, 32).blocks_per_sm > 0
+
+
+def test_limits_by_architecture():
+    assert limits("sm_90a").shared_per_block == 227 * 1024
+    assert limits("sm_86").registers_per_block == 65536
