@@ -68,7 +68,7 @@ class Compiled:
     options: tuple[str, ...]
     ptx: str
     cubin: bytes
-    log: str
+    log: str = field(compare=False)  # it carries the compile time
     registers: int
     shared_bytes: int
     local_bytes: int
@@ -225,9 +225,9 @@ def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
         try:
             nvrtc.compileProgram(program, flags)
         except nvrtc.NVRTCError as error:
-            log = nvrtc.getProgramLog(program)
+            log = nvrtc.getProgramLog(program).replace("\0", "\n")
             raise _explain(log, source, str(error), _lines_of_refused_ptx(nvrtc, log, source, expressions, flags)) from None
-        log = nvrtc.getProgramLog(program)
+        log = nvrtc.getProgramLog(program).replace("\0", "\n")
         ptx = nvrtc.getPTX(program)
         ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
         ptx = ptx.rstrip("\0")
@@ -301,14 +301,15 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
             if assembler:
                 ptx_line = int(assembler[1] or 0) or None
                 line = line_of_ptx.get(ptx_line) if ptx_line else None
-                found.append(Diagnostic("error", line, assembler[2].rstrip("\0"), header="ptxas, the assembler"))
+                found.append(Diagnostic("error", line, assembler[2], header="ptxas, the assembler"))
             continue
         message, column, follow = [match["message"]], None, number + 1
         while follow < len(lines) and lines[follow].strip() and not _DIAGNOSTIC.match(lines[follow]):
             if re.fullmatch(r"\s*\^\s*", lines[follow]):
-                # The compiler echoes the source line with an indent of its own, then sets the caret below.
-                echoed = message.pop() if len(message) > 1 else ""
-                column = lines[follow].index("^") - lines[follow - 1].index(echoed[:1] or "^")
+                # The compiler echoes the source line behind two blanks, and sets the caret below it.
+                column = lines[follow].index("^") - 2
+                if len(message) > 1:
+                    message.pop()
                 break
             message.append(lines[follow].strip())
             follow += 1
