@@ -7,15 +7,19 @@ is about one array, from its trace; nothing is looked up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
-import numpy as np
+from .errors import CourseError
 
-from helpers.errors import CourseError
+if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
+    from .gemm import Problem
 
-SECTOR_BYTES = 32
 WARP = 32
+SECTOR_BYTES = 32
 
 GLOBAL_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"
 GLOBAL_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"
@@ -25,34 +29,11 @@ SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 FFMA_THREADS = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The size of one product: A is m x k, B is k x n, C is m x n."""
+def shape_of(run) -> Problem:
+    """The product that a run with the course's signature computed: its first three arguments are M, N, K."""
+    from .gemm import Problem
 
-    m: int
-    n: int
-    k: int
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of the product: a multiply and an add for each of the m * n * k terms."""
-        return 2 * self.m * self.n * self.k
-
-    @property
-    def compulsory_bytes(self) -> int:
-        """Bytes (float32) that any program must move: read A and B once, write C once."""
-        return 4 * (self.m * self.k + self.k * self.n + self.m * self.n)
-
-    @property
-    def intensity(self) -> float:
-        """FLOPs per compulsory byte."""
-        return self.flops / self.compulsory_bytes
-
-
-def shape_of(run) -> Shape:
-    """The product a run with the course's signature computed: its first three arguments are M, N, K."""
-    m, n, k = (int(value) for value in run.arguments[:3])
-    return Shape(m, n, k)
+    return Problem(*(int(value) for value in run.arguments[:3]))
 
 
 def count(run, name: str) -> int:
@@ -69,46 +50,32 @@ def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
     if array is None:
         requests, sectors = count(run, GLOBAL_REQUESTS.format(op=op)), count(run, GLOBAL_SECTORS.format(op=op))
     else:
-        rows, active = rows_of(run, array, op)
-        requests, sectors = len(rows), int(distinct_sectors(rows, active).sum())
+        requests, sectors = _array_traffic(run.trace, array, op)
     if not requests:
         what = {"ld": "loads", "st": "stores"}[op]
         raise CourseError(f"The kernel made no global {what}" + (f" of {array}." if array else "."))
     return sectors / requests
 
 
-def rows_of(run, array: str, op: str = "ld") -> tuple[np.ndarray, np.ndarray]:
-    """Addresses [n, 32] and lane activity [n, 32] of the traced accesses to one kernel parameter, by op.
+def _array_traffic(trace, array: str, op: str) -> tuple[int, int]:
+    """Requests and sectors of the traced accesses to one kernel parameter. Raises CourseError for a trace cut short."""
+    from .sim import account
 
-    A compiler may merge neighbouring accesses into one wide instruction; the merged ones then count as one row.
-    Raises CourseError if the run was not traced or the trace was cut short.
-    """
-    trace = run.trace
-    if trace is None or trace.truncated:
-        raise CourseError("This question needs a complete trace: launch with trace=True on a smaller matrix.")
-    spans = [a for a in trace.allocations if a.space == "global" and a.name == array]
-    if not spans:
-        raise CourseError(f"The kernel has no array {array}. It has: {', '.join(a.name for a in trace.allocations)}.")
-    sites = np.array([s.space == "global" and s.op == op and s.width > 0 for s in trace.sites], dtype=bool)
-    keep = sites[trace.accesses["site"]] if len(sites) else np.zeros(0, dtype=bool)
-    addresses = trace.addresses[keep]
-    low, high = spans[0].base, spans[0].base + spans[0].nbytes
-    inside = (addresses >= low) & (addresses < high)
-    chosen = inside.any(axis=1)
-    widths = np.array([s.width for s in trace.sites])[trace.accesses["site"][keep][chosen]]
-    addresses = addresses[chosen]
-    active = addresses >= 0
-    # A lane that reads 16 bytes still touches one sector if it is aligned; a wider span is the last byte's sector too.
-    last = addresses + widths[:, None] - 1
-    both = np.concatenate([addresses, last], axis=1)
-    return both, np.concatenate([active, active], axis=1)
-
-
-def distinct_sectors(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Number of distinct 32-byte sectors per row of byte addresses, over active entries."""
-    sectors = np.sort(np.where(active, addresses // SECTOR_BYTES, -1), axis=1)
-    fresh = np.concatenate([np.ones((len(sectors), 1), dtype=bool), sectors[:, 1:] != sectors[:, :-1]], axis=1)
-    return (fresh & (sectors >= 0)).sum(axis=1)
+    if trace.truncated:
+        raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
+    arrays = {a.name: a for a in trace.allocations if a.space == "global"}
+    if array not in arrays:
+        raise CourseError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
+    low, high = arrays[array].base, arrays[array].base + arrays[array].nbytes
+    requests = sectors = 0
+    for index, site in enumerate(trace.sites):
+        if site.space != "global" or site.op != op or not site.width:
+            continue
+        rows = trace.addresses[trace.accesses["site"] == index]
+        rows = rows[((rows >= low) & (rows < high)).any(axis=1)]
+        some, touched, _ = account.global_access(rows, rows >= 0, site.width)
+        requests, sectors = requests + int(some.sum()), sectors + int(touched.sum())
+    return requests, sectors
 
 
 def global_loads_per_result(run) -> float:
@@ -134,11 +101,6 @@ def shared_load_conflicts(run) -> int:
     return count(run, SHARED_CONFLICTS.format(op="ld"))
 
 
-def findings(run) -> int:
-    """How many different things a sanitizer would complain about."""
-    return len(run.findings)
-
-
 @dataclass(frozen=True)
 class Verdict:
     """The answer to one expectation: the sentence, the number this run gave, the number asked for, and whether it fits."""
@@ -158,13 +120,13 @@ class Expectation:
     """A number that a kernel's run must meet.
 
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly` and `at_most`, each a
-    number or a function of the `Shape`.
+    number or a function of the `Problem`.
     """
 
     text: str
     measure: Callable[[object], float]
-    exactly: float | Callable[[Shape], float] | None = None
-    at_most: float | Callable[[Shape], float] | None = None
+    exactly: float | Callable[[Problem], float] | None = None
+    at_most: float | Callable[[Problem], float] | None = None
 
     def __post_init__(self):
         if (self.exactly is None) == (self.at_most is None):
@@ -180,22 +142,32 @@ class Expectation:
         return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound)
 
 
-def sectors(array: str, op: str = "ld", **bound) -> Expectation:
-    """Expectation on the sectors per request of one array, e.g. sectors("A", at_most=4)."""
-    verb = {"ld": "load", "st": "store"}[op]
-    return Expectation(f"sectors per {verb} of {array}", lambda run: sectors_per_request(run, array, op), **bound)
+_SENTENCES: tuple[tuple[str, Callable[..., float]], ...] = (
+    (r"sectors per load of (\w+)", lambda run, array: sectors_per_request(run, array, "ld")),
+    (r"sectors per store of (\w+)", lambda run, array: sectors_per_request(run, array, "st")),
+    (r"global loads per result", global_loads_per_result),
+    (r"shared loads per result", shared_loads_per_result),
+    (r"bank conflicts of shared loads", shared_load_conflicts),
+)
 
 
-def global_loads(**bound) -> Expectation:
-    """Expectation on the global loads per element of C."""
-    return Expectation("global loads per result", global_loads_per_result, **bound)
+def expect(sentence: str) -> Expectation:
+    """An expectation from a sentence: "sectors per load of A <= 4", "global loads per result == 1/16 K".
+
+    The bound is a number, a fraction, or one of them times K. Raises ValueError for a sentence it does not know.
+    """
+    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/\d+)?)( K)?", sentence.strip())
+    if match:
+        what, relation, number, per_k = match.groups()
+        factor = Fraction(number)
+        bound = (lambda shape: float(factor * shape.k)) if per_k else float(factor)
+        for pattern, measure in _SENTENCES:
+            if found := re.fullmatch(pattern, what):
+                bounds = {"exactly": bound} if relation == "==" else {"at_most": bound}
+                return Expectation(what, _bound(measure, found.groups()), **bounds)
+    known = "; ".join(pattern.replace(r"(\w+)", "A") for pattern, _ in _SENTENCES)
+    raise ValueError(f"{sentence!r} is not an expectation. Write one of [{known}], then <= or ==, then a number or a multiple of K.")
 
 
-def no_conflicts() -> Expectation:
-    """Expectation that no shared-memory load conflicts."""
-    return Expectation("bank conflicts of shared loads", shared_load_conflicts, exactly=0)
-
-
-def no_findings() -> Expectation:
-    """Expectation that a sanitizer has nothing to say."""
-    return Expectation("findings", findings, exactly=0)
+def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:
+    return lambda run: measure(run, *arguments)

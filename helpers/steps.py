@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.measures import Expectation, global_loads, no_conflicts, sectors
+from .measures import Expectation, expect
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,10 +61,10 @@ STEPS: tuple[Step, ...] = (
         "one thread computes one element of C, rows down the warp",
         entry="naive",
         expect=(
-            sectors("A", exactly=32),
-            sectors("B", exactly=1),
-            sectors("C", "st", exactly=32),
-            global_loads(exactly=lambda shape: 2 * shape.k),
+            expect("sectors per load of A == 32"),
+            expect("sectors per load of B == 1"),
+            expect("sectors per store of C == 32"),
+            expect("global loads per result == 2 K"),
         ),
     ),
     Step(
@@ -74,10 +74,10 @@ STEPS: tuple[Step, ...] = (
         "swap the fast thread index, so that a warp reads neighbours",
         entry="coalesced",
         expect=(
-            sectors("A", exactly=1),
-            sectors("B", exactly=4),
-            sectors("C", "st", exactly=4),
-            global_loads(exactly=lambda shape: 2 * shape.k),
+            expect("sectors per load of A == 1"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 2 K"),
         ),
     ),
     Step(
@@ -87,11 +87,11 @@ STEPS: tuple[Step, ...] = (
         "fetch tiles into shared memory once, and reuse them 32 times",
         entry="shared_tile",
         expect=(
-            sectors("A", exactly=4),
-            sectors("B", exactly=4),
-            sectors("C", "st", exactly=4),
-            global_loads(exactly=lambda shape: shape.k / 16),
-            no_conflicts(),
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
         ),
     ),
 )
