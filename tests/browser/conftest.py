@@ -1,0 +1,248 @@
+"""JupyterLab as `course lab` starts it, and Chromium on it. A test of one more notebook takes the `open_notebook`
+fixture and is one function.
+
+The server sees a copy of the notebooks and a home of its own, so that neither the checkout nor the user's progress is
+touched. Every test also fails on an error in the browser's console, and on any request that leaves this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARTIFACTS = ROOT / "test-artifacts"
+START_SECONDS = 90.0
+RUN_SECONDS = 240.0
+
+# No sandbox, because CI runs as root; the rest keeps Chromium from calling home at every start.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All browser tests share one server, so under xdist they share one worker."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        message = f"none of {', '.join(BROWSERS)} is installed; on Debian: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running server: its address, its token, the folder that it shows, and its log."""
+
+    url: str
+    token: str
+    root: Path
+    log: Path
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(ROOT / "notebooks", folder / "course" / "notebooks")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = secrets.token_hex(16)
+    environment = os.environ | {
+        "GEMM_LADDER_HOME": str(folder / "home"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+    command = [
+        sys.executable, "-m", "helpers.cli", "lab", "--no-browser", f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True",
+        f"--LabApp.workspaces_dir={folder / 'workspaces'}", f"--LabApp.user_settings_dir={folder / 'settings'}",
+    ]  # fmt: skip
+    log = folder / "lab.log"
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not _answers(f"{url}/api/status?token={token}"):
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"JupyterLab did not start:\n{log.read_text()}")
+            time.sleep(0.2)
+        yield Lab(url, token, folder / "course", log)
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_path: str):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Complaints:
+    """What a page said that it should not have said."""
+
+    errors: list[str] = field(default_factory=list)
+
+    def watch(self, page, home: str) -> None:
+        """Note console errors, uncaught exceptions, and requests to any host but `home`'s."""
+        host = urlsplit(home).netloc
+
+        def request(sent) -> None:
+            parts = urlsplit(sent.url)
+            if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
+                self.errors.append(f"request to {sent.url}")
+
+        page.on("request", request)
+        page.on("websocket", request)
+        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
+        page.on("console", lambda message: self._console(message))
+
+    def _console(self, message) -> None:
+        if message.type == "error":
+            self.errors.append(f"console: {message.text} ({message.location.get('url', '')})")
+
+
+class Notebook:
+    """A notebook open in JupyterLab, in words a test can use."""
+
+    def __init__(self, page, lab: Lab, name: str):
+        self.page, self.lab, self.name = page, lab, name
+
+    def open(self) -> Notebook:
+        """Load the page and wait for the notebook's kernel."""
+        self.page.goto(f"{self.lab.url}/lab/tree/notebooks/{self.name}?reset&token={self.lab.token}")
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
+        self.page.wait_for_function(
+            """() => {
+                const context = window.jupyterapp?.shell.currentWidget?.sessionContext;
+                return context?.isReady && context.session?.kernel?.status === 'idle';
+            }""",
+            timeout=START_SECONDS * 1000,
+        )
+        return self
+
+    def run_all(self) -> Notebook:
+        """Run every cell, as the menu entry does, and wait until the last one is done."""
+        self.page.set_default_timeout(RUN_SECONDS * 1000)
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        self.page.wait_for_function(
+            """() => {
+                const panel = window.jupyterapp.shell.currentWidget;
+                const code = [...panel.content.model.cells].filter(cell => cell.type === 'code');
+                const done = code.every(cell => cell.executionCount !== null || !cell.sharedModel.getSource().trim());
+                return panel.sessionContext.session.kernel.status === 'idle' && done;
+            }""",
+            timeout=RUN_SECONDS * 1000,
+        )
+        return self
+
+    def error_outputs(self) -> list[str]:
+        """Tracebacks and error names in the notebook's outputs, those inside widgets included."""
+        stored = self.page.evaluate(
+            """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+                .filter(cell => cell.type === 'code')
+                .flatMap(cell => cell.outputs.toJSON())
+                .filter(output => output.output_type === 'error')
+                .map(output => `${output.ename}: ${output.evalue}`)"""
+        )
+        shown = self.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']")
+        return stored + shown.all_inner_texts()
+
+    def cell(self, text: str):
+        """The code cell whose source contains `text`, scrolled into view."""
+        index = self.page.evaluate(
+            """text => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+                .findIndex(cell => cell.type === 'code' && cell.sharedModel.getSource().includes(text))""",
+            text,
+        )
+        assert index >= 0, f"{self.name} has no code cell with {text!r}"
+        self.page.evaluate(
+            """async index => {
+                const notebook = window.jupyterapp.shell.currentWidget.content;
+                notebook.activeCellIndex = index;
+                await notebook.scrollToItem(index, 'start');
+            }""",
+            index,
+        )
+        cell = self.page.locator(f".jp-Cell[data-windowed-list-index='{index}']")
+        cell.wait_for()
+        return cell
+
+    def pictures(self) -> list[str]:
+        """The data of every picture that the notebook shows now, SVG or PNG, in order."""
+        return self.page.evaluate(
+            """() => [...document.querySelectorAll('.jp-NotebookPanel .jp-OutputArea-output img, '
+                + '.jp-NotebookPanel .jp-OutputArea-output svg, .jp-NotebookPanel .widget-image')]
+                .map(picture => picture.src || picture.outerHTML)"""
+        )
+
+    def screenshot(self, name: str) -> Path:
+        """Keep a picture of the page under test-artifacts/."""
+        ARTIFACTS.mkdir(exist_ok=True)
+        path = ARTIFACTS / f"{name}.png"
+        self.page.screenshot(path=path)
+        return path
+
+
+@pytest.fixture
+def page(chromium, lab: Lab) -> Iterator:
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    made = context.new_page()
+    complaints = Complaints()
+    complaints.watch(made, lab.url)
+    yield made
+    context.close()
+    assert not complaints.errors, "\n".join(complaints.errors)
+
+
+@pytest.fixture
+def open_notebook(page, lab: Lab) -> Callable[[str], Notebook]:
+    """open_notebook("01_naive.ipynb") loads it and waits for its kernel."""
+    return lambda name: Notebook(page, lab, name).open()

@@ -1,0 +1,130 @@
+"""A cell that starts with %%cuda is CUDA C++, as soon as it does and only as long as it does."""
+
+import json
+
+import pytest
+
+from helpers.notebooks import METADATA
+from helpers.steps import STEPS
+
+NAME = "highlighting.ipynb"
+KERNEL = """%%cuda twice
+// __global__ in a comment stays a comment
+template <int N> __device__ float4 half_of(float4 value);
+extern "C" __global__ __launch_bounds__(256) void twice(float* __restrict__ x) {
+    __shared__ float tile[32];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (warpSize == 32) x[threadIdx.x] = 2 * tile[threadIdx.x];  // "%%cuda"
+}
+"""
+PYTHON = "def twice(x):\n    return 2 * x\n"
+
+
+def tokens(cell, kind: str) -> list[str]:
+    """The words in `cell` that are coloured as CUDA's `kind`."""
+    return cell.locator(f".cm-content .cuda-{kind}").all_inner_texts()
+
+
+def language(cell) -> str | None:
+    return cell.locator(".cm-content").get_attribute("data-language")
+
+
+@pytest.fixture
+def notebook(lab, open_notebook):
+    """A notebook with a kernel cell and a Python cell."""
+    cells = [
+        {"cell_type": "code", "id": name, "metadata": {}, "source": text, "execution_count": None, "outputs": []}
+        for name, text in (("kernel", KERNEL), ("python", PYTHON))
+    ]
+    content = {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+    (lab.root / "notebooks" / NAME).write_text(json.dumps(content))
+    return open_notebook(NAME)
+
+
+def wait_for_language(cell, name: str) -> None:
+    cell.locator(f".cm-content[data-language='{name}']").wait_for()
+
+
+def test_cuda_words_are_coloured_and_comments_are_not(notebook):
+    cell = notebook.cell("%%cuda twice")
+    wait_for_language(cell, "cuda")
+    assert tokens(cell, "keyword") == ["__device__", "__global__", "__launch_bounds__", "__restrict__", "__shared__"]
+    assert tokens(cell, "variable") == ["threadIdx", "threadIdx", "warpSize", "threadIdx", "threadIdx"]
+    assert tokens(cell, "type") == ["int", "float4", "float4", "void", "float", "float"]
+    assert tokens(cell, "function") == ["__syncthreads"]
+    notebook.screenshot("highlighting-light")
+
+
+def test_python_cells_stay_python(notebook):
+    assert language(notebook.cell("def twice")) == "python"
+
+
+def test_cpp_around_cuda_words_is_understood(notebook):
+    """Without the specifiers read as C++, the grammar takes the lines around them for errors and loses its way."""
+    cell = notebook.cell("%%cuda twice")
+    wait_for_language(cell, "cuda")
+    colour = "element => getComputedStyle(element).color"
+    plain = cell.locator(".cm-content").evaluate(colour)
+    words = {text: cell.locator(f".cm-content span:text-is('{text}')").first for text in ("extern", "template", "if", "twice")}
+    assert {text: word.evaluate(colour) == plain for text, word in words.items()} == dict.fromkeys(words, False)
+
+
+def test_removing_and_adding_the_magic_line_changes_the_language(notebook):
+    cell = notebook.cell("%%cuda twice")
+    wait_for_language(cell, "cuda")
+    editor = cell.locator(".cm-content")
+    editor.click()
+    for _ in range(3):  # select all of the editor, whatever the cursor was in
+        notebook.page.keyboard.press("Control+a")
+    notebook.page.keyboard.insert_text("print('Python now')")
+    wait_for_language(cell, "python")
+    assert tokens(cell, "keyword") == []
+    notebook.page.keyboard.press("Control+a")
+    notebook.page.keyboard.insert_text("%%cuda again\n__global__ void again() {}")
+    wait_for_language(cell, "cuda")
+    assert tokens(cell, "keyword") == ["__global__"]
+
+
+def test_the_language_survives_a_kernel_restart(notebook):
+    """A notebook sets the language of all its cells when its kernel says what it speaks."""
+    cell = notebook.cell("%%cuda twice")
+    wait_for_language(cell, "cuda")
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    notebook.page.wait_for_timeout(1000)
+    wait_for_language(cell, "cuda")
+    assert language(notebook.cell("def twice")) == "python"
+
+
+def test_a_new_cell_is_watched_too(notebook):
+    notebook.cell("def twice")
+    notebook.page.evaluate("() => window.jupyterapp.commands.execute('notebook:insert-cell-below')")
+    cell = notebook.page.locator(".jp-Cell.jp-mod-active")
+    cell.locator(".cm-content").click()
+    notebook.page.keyboard.insert_text("%%cuda fresh\n__device__ int x;")
+    wait_for_language(cell, "cuda")
+
+
+def test_the_dark_theme_has_colours_of_its_own(notebook):
+    cell = notebook.cell("%%cuda twice")
+    wait_for_language(cell, "cuda")
+    word = cell.locator(".cuda-keyword").first
+    light = word.evaluate("element => getComputedStyle(element).color")
+    notebook.page.evaluate(
+        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
+    notebook.page.wait_for_selector("body[data-jp-theme-light='false']")
+    dark = word.evaluate("element => getComputedStyle(element).color")
+    notebook.screenshot("highlighting-dark")
+    notebook.page.evaluate(
+        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})"
+    )
+    notebook.page.wait_for_selector("body[data-jp-theme-light='true']")
+    assert light != dark
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step.entry], ids=lambda step: step.name)
+def test_the_kernel_cell_of_a_lesson_is_cuda(open_notebook, step):
+    cell = open_notebook(step.notebook_path.name).cell(f"%%cuda {step.slug}")
+    wait_for_language(cell, "cuda")
+    assert "__global__" in tokens(cell, "keyword")
