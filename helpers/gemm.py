@@ -145,6 +145,11 @@ def _check_signature(kernel: Kernel) -> None:
         )
 
 
+def arguments(problem: Problem, a, b, c) -> list:
+    """The arguments of a GEMM kernel, in the order of PARAMETERS."""
+    return [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
+
+
 def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **options) -> Run:
     """Launch `kernel` on `problem` with its own geometry. Options are those of `Kernel.launch`.
 
@@ -156,8 +161,8 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     a, b, c = arrays or problem.arrays()
-    args = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
-    done = kernel.launch(shape.grid(problem.m, problem.n), shape.block, args, shape.shared, on, **options)
+    grid = shape.grid(problem.m, problem.n)
+    done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
     return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
 
 

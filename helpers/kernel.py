@@ -175,7 +175,7 @@ class Kernel:
         grid, block = _extent("grid", grid), _extent("block", block)
         on = _place(on)
         self._check_limits(grid, block, shared)
-        arguments = self._arguments(args)
+        arguments = self.checked(args)
         filter_ = TraceFilter() if trace is True else trace or None
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks)
 
@@ -241,7 +241,8 @@ class Kernel:
                 f"of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
             )
 
-    def _arguments(self, args: Sequence[Any]) -> list[Any]:
+    def checked(self, args: Sequence[Any]) -> list[Any]:
+        """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
         parameters = self.compiled.parameters
         if isinstance(args, np.ndarray) or not isinstance(args, Sequence):
             raise LaunchError("args must be a list or tuple of the kernel's arguments, in order.")

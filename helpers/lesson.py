@@ -8,14 +8,12 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import gemm, gpu, ladder, steps
-from .compiler import compile_source
+from . import gemm, gpu, ladder, metrics, steps
 from .errors import CourseError
 from .gemm import CheckReport, Problem
 from .kernel import Kernel, Run
@@ -23,6 +21,7 @@ from .model import hardware
 from .model.occupancy import Occupancy, occupancy
 from .progress import Progress
 from .sim import TraceFilter
+from .timing import GemmTiming, time_gemm
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
@@ -83,36 +82,139 @@ class LessonKernel(Kernel):
             run = self.gemm(size, on="cpu", trace=TraceFilter(), progress=progress)
         return widgets.explore(run, state=self.lesson_name, **options)
 
-    def profile(self, size: int = PROFILE_SIZE, gpu_name: str = DEFAULT_GPU) -> Profile:
-        """Counters of a size³ product, its time (measured with a GPU, predicted without), and what limits it."""
+    def profile(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
+        """Counters of a size³ product, its time (measured with a GPU, predicted without), and what limits it.
+
+        gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
+        """
         problem = Problem(size, size, size, dtype=self.dtype)
         with Progress(f"counting {self.lesson_name} at {size}³") as progress:
             run = gemm.count(self, problem, progress=progress)
-        timing = gpu.time_gemm(self, problem) if gpu.available() else None
-        return Profile(self, problem, run, gpu_name, timing)
+        timed = time_gemm(self, problem) if gpu_name is None and gpu.available() else None
+        return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
-    def climb(self, size: int = PROFILE_SIZE, gpu_name: str = DEFAULT_GPU):
-        """Check the kernel, time it (or predict its time), put it on your ladder, and draw the ladder."""
+    def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
+        """Check the kernel, time it (or predict its time), put it on your ladder, and show the ladder."""
         report = self.check()
         if not report.passed:
-            raise CourseError(f"{self.lesson_name} is not ready to climb:\n{report}")
+            raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
         saved = ladder.climb(
-            step=self.step.number if self.step else None,
-            label=self.lesson_name,
-            kind=profile.kind,
-            device=profile.device,
-            dtype=self.dtype,
-            m=size, n=size, k=size,
-            milliseconds=profile.milliseconds,
-            cublas_ratio=profile.cublas_ratio,
-            source=self.source,
-            counters=dict(profile.run.counters),
+            step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
+            dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
+            cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
+            source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
         return Climb(profile, saved)
 
 
 def _split(m, n, k, dtype, options, on):
     fields = {name: options.pop(name) for name in ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed") if name in options}
-    problem = Problem(m, m if n is None else n, m if k is None else k, dtype=dtype, **fields)
-    return problem, on
+    return Problem(m, m if n is None else n, m if k is None else k, dtype=dtype, **fields), on
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise."""
+
+    kernel: LessonKernel
+    problem: Problem
+    run: Run
+    gpu_name: str
+    timed: GemmTiming | None
+
+    @property
+    def kind(self) -> str:
+        """How the time was had: 'measured' or 'predicted'."""
+        return ladder.MEASURED if self.timed else ladder.PREDICTED
+
+    @functools.cached_property
+    def prediction(self):
+        """The model's answer for `gpu_name`."""
+        return self.run.predict(gpu=self.gpu_name)
+
+    @property
+    def device(self) -> str:
+        return self.timed.kernel.device if self.timed else self.gpu_name
+
+    @property
+    def milliseconds(self) -> float:
+        return self.timed.kernel.milliseconds if self.timed else self.prediction.milliseconds
+
+    @property
+    def tflops(self) -> float:
+        """2·m·n·k over the time, in 10^12 operations per second."""
+        return self.problem.flops / self.milliseconds / 1e9
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(what, value, meaning) of everything worth a line."""
+        run, found = self.run, []
+        where = "counted in one block of each kind and scaled up" if run.sampled else "counted in every block"
+        found.append(("size", str(self.problem), where))
+        for name, meaning in metrics.MEANINGS.items():
+            if name in run.counters:
+                found.append((name, f"{run.counters[name]:,}", meaning))
+        return found
+
+    def sentences(self) -> list[str]:
+        """Time, speed and limiter, labelled by how they were had."""
+        found = []
+        if self.timed:
+            timing = self.timed.kernel
+            clock = f" at {timing.clock_mhz:.0f} MHz" if timing.clock_mhz else ""
+            found.append(
+                f"Measured on {timing.device}{clock}: {timing.milliseconds:.4g} ms (spread {timing.spread:.1%} of "
+                f"{timing.samples} samples), {self.tflops:.3g} TFLOPS.")
+            if self.timed.cublas:
+                found.append(
+                    f"cuBLAS, interleaved in the same run: {self.timed.cublas_tflops:.3g} TFLOPS; "
+                    f"this kernel has {self.timed.cublas_ratio:.1%} of that.")
+            else:
+                found.append(self.timed.why_no_cublas)
+            if timing.noisy:
+                found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
+        else:
+            found.append(f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. {self.prediction.statement}")
+        found.append(f"What limits it, by the model: {self.prediction.limiter}.")
+        return found
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        wide = max(len(what) for what, _, _ in rows)
+        lines = [f"  {what:<{wide}}  {value:>18}  {meaning}" for what, value, meaning in rows]
+        return "\n".join([f"{self.kernel.lesson_name}:", *lines, *self.sentences()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:left'><code>{html.escape(what)}</code></td><td style='text-align:right'>{html.escape(value)}</td>"
+            f"<td style='text-align:left'>{html.escape(meaning)}</td></tr>"
+            for what, value, meaning in self.rows()
+        )
+        text = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.sentences())
+        return f"<table><caption>{html.escape(self.kernel.lesson_name)}</caption>{rows}</table>{text}"
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A rung you just put on your ladder. Shown as the ladder itself."""
+
+    profile: Profile
+    saved: ladder.Climb
+
+    def __str__(self) -> str:
+        name = self.profile.kernel.lesson_name
+        kept = "" if self.saved.saved else " It is kept for this session only."
+        return "\n".join([f"{name} is on your ladder: {self.profile.tflops:.3g} TFLOPS ({self.profile.kind}).{kept}",
+                          *self.profile.sentences()])
+
+    __repr__ = __str__
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        from . import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+
+        print(self)
+        display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))

@@ -21,12 +21,6 @@ if TYPE_CHECKING:  # the step table imports this module, and must stay quick to 
 WARP = 32
 SECTOR_BYTES = 32
 
-GLOBAL_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"
-GLOBAL_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"
-SHARED_INSTRUCTIONS = "smsp__inst_executed_op_shared_{op}.sum"
-SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
-SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-FFMA_THREADS = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 
 
 def shape_of(run) -> Problem:
