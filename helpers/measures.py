@@ -14,13 +14,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from .errors import CourseError
+from .metrics import GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_CONFLICTS, SHARED_INSTRUCTIONS
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from .gemm import Problem
 
 WARP = 32
 SECTOR_BYTES = 32
-
 
 
 def shape_of(run) -> Problem:
