@@ -1,0 +1,1440 @@
+"""Exact counts of executed machine instructions, from the part of the SASS that steers it.
+
+ptxas unrolls, rotates and predicates loops that the PTX still shows as written, so executing the PTX cannot tell how
+many machine instructions run. Executing all of the SASS is not needed either: how often each instruction runs depends
+on its branches, and these in a matrix kernel depend on thread and block numbers, launch sizes and scalar arguments.
+`instruction_counts` takes the backward slice of the branches (by liveness), executes only that for all threads of a
+launch at once, and counts everything. Where a branch needs data that only a full execution knows (a loaded value, a
+spin on a barrier), it says so instead of guessing.
+
+The same slice extended by address registers gives every memory access of the launch at machine level
+(`accesses=True`): an independent check of the PTX-level accounting, and the exact one for warp-level matrix loads.
+
+Registers are int64 arrays of 32-bit patterns that broadcast over [grid z, grid y, grid x, threads]: a loop counter that
+is the same everywhere costs one element. Threads are padded to whole warps with lanes that never run.
+
+Divergence follows the hardware: a warp that splits runs its parts separately until they meet at BSYNC or WARPSYNC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import account
+from .sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
+
+WARP = 32
+LOW = 0xFFFFFFFF
+SIGN = 0x80000000
+
+
+class CannotTell(Exception):
+    """The slice needs something that only a full execution knows. The message says what, for the reader."""
+
+
+@dataclass(frozen=True)
+class SiteAccess:
+    """What one SASS memory instruction costs in a launch. `ideal` as in `account`; wavefronts for shared memory."""
+
+    space: str
+    op: str
+    requests: int = 0
+    sectors: int = 0
+    wavefronts: int = 0
+    ideal: int = 0
+
+
+@dataclass(frozen=True)
+class InstructionCounts:
+    """Executed warp-level instructions of a launch.
+
+    total: smsp__inst_executed.sum. by_opcode: the same per opcode name ('FFMA', 'LDS', 'BAR', …). per_instruction: the
+    same per SASS instruction, in the order of the entry's code section. by_ptx_line: per 1-based PTX line.
+    threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
+    smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
+    accesses: per SASS instruction index, if asked for; `unknown_accesses`: index -> why its addresses are not known.
+    """
+
+    total: int
+    by_opcode: dict[str, int]
+    per_instruction: tuple[int, ...]
+    by_ptx_line: dict[int, int]
+    threads: dict[str, int]
+    accesses: dict[int, SiteAccess] = field(default_factory=dict)
+    unknown_accesses: dict[int, str] = field(default_factory=dict)
+
+
+THREAD_COUNTED = (
+    "FFMA", "FADD", "FMUL", "DFMA", "DADD", "DMUL", "HFMA2", "HADD2", "HMUL2", "IMAD", "FFMA2",
+)  # fmt: skip
+
+
+def instruction_counts(
+    compiled,
+    grid: Sequence[int],
+    block: Sequence[int],
+    args: Sequence[Any],
+    blocks: Iterable[int] | None = None,
+    accesses: bool = False,
+    budget: int = 2_000_000,
+) -> tuple[InstructionCounts | None, str]:
+    """(counts, '') or (None, why not) for one launch.
+
+    compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
+    parameter; arrays stand for a pointer of their own, 256-byte aligned; an int for a pointer parameter is its address.
+    blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up.
+    """
+    functions = parse(compiled.sass)
+    if compiled.symbol not in functions:
+        return None, "there is no machine code for this kernel"
+    try:
+        constants = _constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
+        program = _Program(functions[compiled.symbol], accesses)
+        return _Launch(program, grid, block, constants, blocks, accesses, budget).run(), ""
+    except CannotTell as reason:
+        return None, str(reason)
+
+
+# --- operands ------------------------------------------------------------------------------------------------------
+
+_REGISTER = re.compile(r"^([-~!]?)(\|?)(U?R)(\d+|Z)\|?((?:\.\w+)*)$")
+_PREDICATE = re.compile(r"^(!?)(U?P)(\d+|T)$")
+_CONSTANT = re.compile(r"^([-~]?)\|?c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]\|?((?:\.\w+)*)$")
+_IN_BRACKETS = re.compile(r"(-?)(U?R\d+|U?RZ|0x[0-9a-f]+)((?:\.\w+)*)")
+
+
+@dataclass(frozen=True)
+class _Reg:
+    file: str
+    number: int  # -1: the zero register
+    sign: str = ""
+    suffix: str = ""
+
+    @property
+    def zero(self) -> bool:
+        return self.number < 0
+
+    def name(self, k: int = 0) -> str:
+        return f"{self.file}{self.number + k}"
+
+
+@dataclass(frozen=True)
+class _Pred:
+    name: str  # 'P0', 'UP3', or 'T' for the constant
+    negated: bool
+
+
+@dataclass(frozen=True)
+class _Const:
+    bank: int
+    offset: int
+    sign: str = ""
+
+
+@dataclass(frozen=True)
+class _Imm:
+    value: int | float
+
+
+@dataclass(frozen=True)
+class _Address:
+    parts: tuple[_Reg, ...]
+    offset: int
+    text: str
+
+
+def _operand(text: str):
+    if match := _PREDICATE.match(text):
+        name = "T" if match[3] == "T" else match[2] + match[3]
+        return _Pred(name, bool(match[1]))
+    if match := _REGISTER.match(text.replace(".reuse", "")):
+        number = -1 if match[4] == "Z" else int(match[4])
+        return _Reg(match[3], number, match[1] + ("|" if match[2] else ""), match[5])
+    if match := _CONSTANT.match(text):
+        return _Const(int(match[2], 16), int(match[3], 16), match[1])
+    if re.fullmatch(r"-?0x[0-9a-f]+", text):
+        return _Imm(int(text, 16))
+    if re.fullmatch(r"[-+]?(\d+\.?\d*(e[-+]?\d+)?|INF|Inf|NAN|QNAN|SNAN)", text):
+        return _Imm(float(text.replace("QNAN", "nan").replace("SNAN", "nan")))
+    if text.endswith("]"):
+        inner = text[text.rindex("[") + 1 : -1]
+        parts, offset = [], 0
+        for sign, piece, suffix in _IN_BRACKETS.findall(inner):
+            if piece.startswith("0x"):
+                offset += -int(piece, 16) if sign else int(piece, 16)
+            elif not piece.endswith("RZ"):
+                file = piece.rstrip("0123456789")
+                parts.append(_Reg(file, int(piece[len(file) :]), sign, suffix))
+        return _Address(tuple(parts), offset, text)
+    return text
+
+
+# --- what an instruction reads and writes ----------------------------------------------------------------------------
+
+_ONLY_PREDICATES = {"ISETP", "UISETP", "FSETP", "DSETP", "HSETP2", "PLOP3", "UPLOP3", "R2P", "FCHK", "UR2UP"}
+_NO_RESULT = {
+    "STG", "STS", "STL", "ST", "STSM", "RED", "REDG", "REDS", "LDGSTS", "BAR", "MEMBAR", "BRA", "EXIT", "BSSY", "BSYNC", "WARPSYNC",
+    "NOP", "DEPBAR", "LDGDEPBAR", "LDGMC", "ERRBAR", "CCTL", "CCTLL", "CCTLT", "CALL", "RET", "JMP", "BRX", "YIELD", "KILL", "NANOSLEEP",
+    "BREAK", "ARRIVES", "FENCE", "UBLKCP", "UTMALDG", "UTMASTG", "UTMAPF", "UTMACMDFLUSH", "UTMAREDG", "WARPGROUP", "USETMAXREG",
+    "ACQBULK", "PREEXIT", "BPT", "UCGABAR_ARV", "UCGABAR_WAIT", "UTMACCTL", "ENDCOLLECTIVE", "RPCMOV", "UBLKRED", "UBLKPF",
+}  # fmt: skip
+_ENDS = {"BRA", "EXIT", "BSYNC", "WARPSYNC", "CALL", "RET", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"}
+
+
+def _result_count(name: str, opcode: str) -> int:
+    """How many consecutive registers an instruction may write."""
+    parts = opcode.split(".")
+    if name in ("HGMMA", "QGMMA", "IGMMA", "BGMMA"):
+        shape = re.search(r"\d+x(\d+)x\d+", opcode)
+        return int(shape[1]) // 2 if shape else 128
+    if name in ("HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "BMMA"):
+        return 4
+    if name in ("LDSM", "ATOM", "ATOMG", "ATOMS", "LDG", "LDS", "LDL", "LD"):
+        return 4 if name == "LDSM" else max(1, sass_width(opcode) // 4)
+    if "128" in parts and name in ("ULDC", "LDC", "LDCU"):
+        return 4
+    if "WIDE" in parts or "64" in parts or "U64" in parts or "S64" in parts or "F64" in parts:
+        return 2
+    if name in ("DADD", "DMUL", "DFMA", "DMNMX", "IADD64"):
+        return 2
+    if name == "CS2R":
+        return 1 if "32" in parts else 2
+    return 1
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """An instruction with parsed operands, and the names of what it reads and writes."""
+
+    instruction: Instruction
+    guard: _Pred | None
+    results: tuple[object, ...]  # leading operands that it writes, as printed
+    sources: tuple[object, ...]
+    writes: frozenset[str]
+    reads: frozenset[str]
+    modifiers: frozenset[str]
+
+
+def _decode(instruction: Instruction) -> _Decoded:
+    operands = [_operand(text) for text in instruction.operands]
+    name = instruction.name
+    results = 0
+    if name not in _NO_RESULT:
+        while results < len(operands) and isinstance(operands[results], _Pred) and not operands[results].negated:
+            if name in _ONLY_PREDICATES and results == (1 if name in ("FCHK", "R2P") else 2):
+                break
+            results += 1
+        if name not in _ONLY_PREDICATES and results < len(operands) and isinstance(operands[results], _Reg):
+            results += 1
+            # IADD3, LEA, IMAD.WIDE and LOP3 name their carries or predicates after the register.
+            if results == 1 and name in ("IADD3", "UIADD3", "LEA", "ULEA", "IMAD", "UIMAD", "VIADDMNMX", "VIMNMX"):
+                while results < len(operands) and isinstance(operands[results], _Pred) and not operands[results].negated:
+                    results += 1
+    count = _result_count(name, instruction.opcode)
+    writes = set()
+    for operand in operands[:results]:
+        if isinstance(operand, _Reg) and not operand.zero:
+            writes.update(operand.name(k) for k in range(count))
+        elif isinstance(operand, _Pred) and operand.name != "T":
+            writes.add(operand.name)
+    if name == "R2P":
+        writes = {f"P{k}" for k in range(7)}
+    if name in ("BSSY", "BMOV"):
+        writes.update(o for o in operands if isinstance(o, str) and re.fullmatch(r"B\d+", o))
+    guard = _operand(instruction.guard) if instruction.guard else None
+    reads = set()
+    for operand in [*operands[results:], guard]:
+        reads.update(_read_names(name, instruction.opcode, operand))
+    if name == "P2R":
+        reads.update(f"P{k}" for k in range(7))
+    return _Decoded(
+        instruction, guard, tuple(operands[:results]), tuple(operands[results:]), frozenset(writes), frozenset(reads),
+        frozenset(instruction.opcode.split(".")[1:]),
+    )  # fmt: skip
+
+
+def _read_names(name, opcode, operand):
+    if isinstance(operand, _Reg) and not operand.zero:
+        # Reading one register too many only makes the slice larger.
+        wide = any(x in opcode for x in ("WIDE", ".HI", "64")) or name.startswith("D")
+        return [operand.name(k) for k in range(2 if wide else 1)]
+    if isinstance(operand, _Pred) and operand.name != "T":
+        return [operand.name]
+    if isinstance(operand, _Address):
+        return [p.name(k) for p in operand.parts for k in range(2 if ".64" in p.suffix or p.file == "UR" else 1)]
+    return []
+
+
+# --- the slice -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Block:
+    """A straight run of instructions [start, end); only `needed` ones are executed."""
+
+    start: int
+    end: int
+    needed: list[int] = field(default_factory=list)
+
+
+class _Program:
+    """A code section cut into basic blocks, with the slice marked."""
+
+    def __init__(self, function: Function, accesses: bool):
+        self.function = function
+        self.decoded = [_decode(i) for i in function.instructions]
+        self.accesses = accesses
+        starts = {0, *function.labels.values()}
+        for i in function.instructions:
+            if i.name in _ENDS or i.name == "BSSY":
+                starts.add(i.index + 1)
+            if i.target is not None:
+                starts.add(i.target)
+        self.addresses = {i.address: i.index for i in function.instructions}
+        # Return addresses are plain numbers in a register: a call's successor starts a block.
+        bounds = sorted(s for s in starts if s < len(self.decoded)) + [len(self.decoded)]
+        self.blocks = [_Block(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+        self.block_of = {b.start: b for b in self.blocks}
+        self._mark()
+
+    def _successors(self, block: _Block) -> list[int]:
+        last = self.decoded[block.end - 1].instruction
+        out = []
+        if last.target is not None:
+            out.append(last.target)
+        unconditional = not last.guard and last.name in ("BRA", "EXIT", "JMP", "RET", "BRX", "KILL") and len(last.operands) < 2
+        if last.name == "RET":
+            out += [d.instruction.index + 1 for d in self.decoded if d.instruction.name == "CALL"]
+        if last.name in ("BRX", "BRXU", "JMX", "JMXU"):
+            out += [b.start for b in self.blocks]
+        if not unconditional and block.end in self.block_of:
+            out.append(block.end)
+        return [s for s in out if s in self.block_of]
+
+    def _roots(self, d: _Decoded) -> frozenset[str] | None:
+        """Names an instruction needs for our purpose; None if it is of no interest by itself."""
+        name = d.instruction.name
+        if name in _ENDS or name in ("BSSY", "BREAK", "BMOV"):
+            return d.reads
+        if name in THREAD_COUNTED and d.guard is not None:
+            return frozenset(_read_names("", "", d.guard))
+        if self.accesses and name in MEMORY_OPCODES:
+            names = set(_read_names("", "", d.guard)) if d.guard else set()
+            for operand in d.sources:
+                if isinstance(operand, _Address):
+                    names.update(_read_names(name, d.instruction.opcode, operand))
+            return frozenset(names)
+        return None
+
+    def _mark(self):
+        live_in: dict[int, frozenset[str]] = {b.start: frozenset() for b in self.blocks}
+        predecessors = defaultdict(list)
+        for block in self.blocks:
+            for successor in self._successors(block):
+                predecessors[successor].append(block)
+        pending = list(self.blocks)
+        while pending:
+            block = pending.pop()
+            live = set()
+            for successor in self._successors(block):
+                live |= live_in[successor]
+            needed = []
+            for index in range(block.end - 1, block.start - 1, -1):
+                d = self.decoded[index]
+                roots = self._roots(d)
+                if d.writes & live:
+                    needed.append(index)
+                    if d.guard is None and len(d.writes) <= _result_count(d.instruction.name, d.instruction.opcode) + 2:
+                        live -= d.writes
+                    live |= d.reads
+                elif roots is not None:
+                    needed.append(index)
+                if roots is not None:
+                    live |= roots
+            block.needed = needed[::-1]
+            frozen = frozenset(live)
+            if frozen != live_in[block.start]:
+                live_in[block.start] = frozen
+                pending.extend(predecessors[block.start])
+
+
+# --- constants -------------------------------------------------------------------------------------------------------
+
+
+def _constants(ptx, symbol, arch, grid, block, args) -> dict[int, int]:
+    """Constant bank 0 of a launch, as 32-bit words by byte offset: block and grid extents, parameters."""
+    number = int(re.sub(r"\D", "", arch))
+    grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
+    if number >= 100:
+        at_block, at_grid, at_parameters, at_stack = 0x360, 0x370, 0x380, 0x37C
+    else:
+        at_block, at_grid, at_stack = 0x0, 0xC, 0x28
+        at_parameters = 0x210 if number >= 90 else 0x160
+    words = {at_block + 4 * k: block[k] for k in range(3)} | {at_grid + 4 * k: grid[k] for k in range(3)}
+    words[at_stack] = 0x00FFFDC0
+    data = bytearray()
+    declared = ptx_parameters(ptx, symbol)
+    if len(declared) != len(args):
+        raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
+    for k, ((kind, size, alignment), value) in enumerate(zip(declared, args, strict=True)):
+        data.extend(b"\0" * (-len(data) % alignment))
+        data.extend(_encode(kind, size, value, k))
+    data.extend(b"\0" * (-len(data) % 4))
+    words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
+    return words
+
+
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
+
+
+def ptx_parameters(ptx: str, symbol: str) -> list[tuple[str, int, int]]:
+    """(type, bytes, alignment) of each parameter of an entry."""
+    match = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
+    out = []
+    for alignment, kind, count in _PARAMETER.findall(match[1]) if match else ():
+        size = int(re.sub(r"\D", "", kind)) // 8
+        out.append((kind, size * int(count or 1), int(alignment or size)))
+    return out
+
+
+def _encode(kind, size, value, position) -> bytes:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value[:size]).ljust(size, b"\0")
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, (int, np.integer)) and not kind.startswith("f"):
+        return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
+    if isinstance(value, (int, float, np.number)):
+        dtype = {"f64": np.float64, "f32": np.float32}.get(kind)
+        if dtype is None:
+            return np.asarray(value).tobytes()[:size].ljust(size, b"\0")
+        return dtype(value).tobytes()
+    if size == 8:
+        return (0x7F00_0000_0000 + (position << 36)).to_bytes(8, "little")  # an array: a place of its own
+    raise CannotTell(f"parameter {position} of type {kind} takes a number, not {type(value).__name__}")
+
+
+# --- what the needed instructions do -------------------------------------------------------------------------------
+
+_ZERO = np.zeros((1, 1, 1, 1), np.int64)
+_TRUE = np.ones((1, 1, 1, 1), bool)
+_IMM_ALL = np.full((1, 1, 1, 1), LOW, np.int64)
+_EMPTY = object()  # a mask without lanes; None is the mask with all of them
+
+
+def _modified(value, sign):
+    """Apply '-', '~' and '|' of an integer operand. -x counts as 2^32 - x, so that the sum's carry is the hardware's."""
+    if value is None or not sign:
+        return value
+    if "|" in sign:
+        value = np.abs(_signed(value))
+    if "-" in sign:
+        return (1 << 32) - value
+    return ~value & LOW if "~" in sign else value
+
+
+def _signed(x):
+    return ((x & LOW) ^ SIGN) - SIGN
+
+
+def _pattern(value, dtype):
+    """Reinterpret float values as 32-bit patterns."""
+    return np.asarray(value, dtype).view(np.uint32).astype(np.int64)
+
+
+def _float(pattern):
+    return pattern.astype(np.uint32).view(np.float32)
+
+
+_COMPARE: dict[str, Callable] = {
+    "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal, "NE": np.not_equal,
+}  # fmt: skip
+
+
+def _combine(test, d, launch, extra):
+    """Both results of a SETP: (test op extra), (not test op extra)."""
+    if test is None or extra is None:
+        return None, None
+    if "OR" in d.modifiers:
+        return test | extra, ~test | extra
+    if "XOR" in d.modifiers:
+        return test ^ extra, ~test ^ extra
+    return test & extra, ~test & extra
+
+
+def _set_predicates(launch, d, values, mask):
+    for operand, value in zip(d.results, values, strict=False):
+        if isinstance(operand, _Pred) and operand.name != "T":
+            launch.write(operand.name, value, mask)
+
+
+def _set_register(launch, d, value, mask, k=0):
+    for operand in d.results:
+        if isinstance(operand, _Reg):
+            if not operand.zero:
+                launch.write(operand.name(k), None if value is None else value & LOW, mask)
+            return
+
+
+def _set_pair(launch, d, value, mask):
+    """A 64-bit result in two registers; the value may be any int64."""
+    _set_register(launch, d, value, mask)
+    _set_register(launch, d, None if value is None else value >> 32, mask, 1)
+
+
+def _split_sources(d):
+    values = [s for s in d.sources if not isinstance(s, _Pred)]
+    return values, [s for s in d.sources if isinstance(s, _Pred)]
+
+
+def _known(*values):
+    return all(v is not None for v in values)
+
+
+def _isetp(launch, d, mask):
+    values, predicates = _split_sources(d)
+    a, b = launch.read(values[0]), launch.read(values[1])
+    test = None
+    name = next(m for m in _COMPARE if m in d.modifiers) if d.modifiers & set(_COMPARE) else None
+    if name is None:
+        test = None if not _known(a, b) else np.full((1, 1, 1, 1), "T" in d.modifiers)
+    elif _known(a, b):
+        a, b = a & LOW, b & LOW
+        if "U32" not in d.modifiers:
+            a, b = _signed(a), _signed(b)
+        test = _COMPARE[name](a, b)
+        if "EX" in d.modifiers:
+            low = launch.condition(predicates[1])
+            if low is None:
+                test = None
+            elif name == "NE":
+                test = test | low
+            elif name == "EQ":
+                test = test & low
+            else:
+                test = _COMPARE[name[0] + "T"](a, b) | ((a == b) & low)
+    _set_predicates(launch, d, _combine(test, d, launch, launch.condition(predicates[0] if predicates else None)), mask)
+
+
+def _fsetp(launch, d, mask):
+    values, predicates = _split_sources(d)
+    raw = [launch.read(_unsigned(v)) for v in values[:2]]
+    test = None
+    if _known(*raw):
+        a, b = (_float_operand(v, r) for v, r in zip(values, raw, strict=False))
+        name = next((m for m in d.modifiers if m.rstrip("U") in _COMPARE or m in ("NUM", "NAN")), None)
+        unordered = np.isnan(a) | np.isnan(b)
+        if name == "NUM":
+            test = ~unordered
+        elif name == "NAN":
+            test = unordered
+        elif name is not None:
+            ordered = _COMPARE[name.removesuffix("U")](a, b) & ~unordered
+            test = ordered | unordered if name.endswith("U") else ordered
+    _set_predicates(launch, d, _combine(test, d, launch, launch.condition(predicates[0] if predicates else None)), mask)
+
+
+def _unsigned(operand):
+    if isinstance(operand, _Reg):
+        return _Reg(operand.file, operand.number)
+    return _Const(operand.bank, operand.offset) if isinstance(operand, _Const) else operand
+
+
+def _float_operand(operand, raw):
+    value = _float(raw)
+    sign = getattr(operand, "sign", "")
+    value = np.abs(value) if "|" in sign else value
+    return -value if "-" in sign else value
+
+
+def _plop3(launch, d, mask):
+    predicates = [s for s in d.sources if isinstance(s, _Pred)]
+    tables = [int(s.value) for s in d.sources if isinstance(s, _Imm)]
+    inputs = [launch.condition(p) for p in predicates[:3]]
+    if not _known(*inputs):
+        _set_predicates(launch, d, (None, None), mask)
+        return
+    index = inputs[0] * 4 + inputs[1] * 2 + inputs[2] * 1
+    _set_predicates(launch, d, [(table >> index & 1).astype(bool) for table in tables], mask)
+
+
+def _iadd3(launch, d, mask):
+    if "64" in d.modifiers:
+        _iadd64(launch, d, mask)
+        return
+    values, predicates = _split_sources(d)
+    terms = [launch.read(v) for v in values]
+    carries = [launch.condition(p) for p in predicates] if "X" in d.modifiers else []
+    if not _known(*terms, *carries):
+        _set_register(launch, d, None, mask)
+        _set_predicates_after(launch, d, (None, None), mask)
+        return
+    total = sum(terms) + sum(c.astype(np.int64) for c in carries)
+    _set_predicates_after(launch, d, (total >> 32 >= 1, total >> 32 >= 2), mask)
+    _set_register(launch, d, total, mask)
+
+
+def _set_predicates_after(launch, d, values, mask):
+    outputs = [r for r in d.results if isinstance(r, _Pred)]
+    for operand, value in zip(outputs, values, strict=False):
+        if operand.name != "T":
+            launch.write(operand.name, value, mask)
+
+
+def _iadd64(launch, d, mask):
+    total = np.int64(0)
+    for operand in (s for s in d.sources if not isinstance(s, _Pred)):
+        low, high = launch.read_pair(_unsigned(operand))
+        if not _known(low, high):
+            _set_pair(launch, d, None, mask)
+            return
+        value = low | high << 32
+        total = total - value if "-" in getattr(operand, "sign", "") else total + value
+    _set_pair(launch, d, total, mask)
+
+
+def _imad(launch, d, mask):
+    values, predicates = _split_sources(d)
+    wide, high = "WIDE" in d.modifiers, "HI" in d.modifiers
+    if "MOV" in d.modifiers:
+        _set_register(launch, d, launch.read(values[-1]), mask)
+        return
+    a, b = launch.read(values[0]), launch.read(values[1])
+    if wide or high:
+        low, top = launch.read_pair(_unsigned(values[2]))
+        c = low | top << 32 if _known(low, top) else None
+        if c is not None and "-" in getattr(values[2], "sign", ""):
+            c = -c
+    else:
+        c = launch.read(values[2])
+    carry = launch.condition(predicates[-1]) if "X" in d.modifiers else np.zeros((1, 1, 1, 1), bool)
+    if not _known(a, b, c, carry):
+        _set_register(launch, d, None, mask)
+        if wide:
+            _set_register(launch, d, None, mask, 1)
+        _set_predicates_after(launch, d, (None,), mask)
+        return
+    unsigned = "U32" in d.modifiers
+    if wide or high:
+        a, b = (a & LOW, b & LOW) if unsigned else (_signed(a), _signed(b))
+        product = a * b  # int64 keeps the low 64 bits of either product
+        total = product + c + carry
+        outputs = [r for r in d.results if isinstance(r, _Pred)]
+        if outputs:
+            overflow = total.astype(np.uint64) < product.astype(np.uint64)
+            _set_predicates_after(launch, d, (overflow,), mask)
+        if wide:
+            _set_pair(launch, d, total, mask)
+        else:
+            _set_register(launch, d, total >> 32, mask)
+        return
+    total = (a & LOW) * (b & LOW) + c + carry
+    if any(isinstance(r, _Pred) for r in d.results):
+        _set_predicates_after(launch, d, (None,), mask)
+    _set_register(launch, d, total, mask)
+
+
+def _lea(launch, d, mask):
+    values, predicates = _split_sources(d)
+    a, b = launch.read(values[0]), launch.read(values[1])
+    high = "HI" in d.modifiers
+    if high and "SX32" in d.modifiers:
+        top, shift = (None if a is None else _signed(a) >> 31 & LOW), launch.read(values[2])
+    elif high:
+        top, shift = launch.read(values[2]), launch.read(values[3])
+    else:
+        top, shift = _ZERO, launch.read(values[2])
+    carry = launch.condition(predicates[-1]) if "X" in d.modifiers else np.zeros((1, 1, 1, 1), bool)
+    if not _known(a, b, top, shift, carry):
+        _set_register(launch, d, None, mask)
+        _set_predicates_after(launch, d, (None,), mask)
+        return
+    shift = shift & 31
+    moved = ((a & LOW) | top << 32) << shift
+    moved = moved >> 32 & LOW if high else moved & LOW
+    total = moved + b + carry
+    _set_predicates_after(launch, d, (total >> 32 >= 1,), mask)
+    _set_register(launch, d, total, mask)
+
+
+def _lop3(launch, d, mask):
+    values, predicates = _split_sources(d)
+    sources, table = [launch.read(v) for v in values[:3]], int(values[3].value)
+    if not _known(*sources):
+        # A mask with zero, or the like, may still decide the value.
+        _set_register(launch, d, None, mask)
+        _set_predicates(launch, d, (None,), mask)
+        return
+    a, b, c = (s & LOW for s in sources)
+    out = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.int64)
+    for k in range(8):
+        if table >> k & 1:
+            out = out | (a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c)
+    out = out & LOW
+    extra = launch.condition(predicates[0]) if predicates else ~_TRUE
+    test = None if extra is None else ((out != 0) & extra if "PAND" in d.modifiers else (out != 0) | extra)
+    _set_predicates(launch, d, (test,), mask)
+    _set_register(launch, d, out, mask)
+
+
+def _shf(launch, d, mask):
+    values, _ = _split_sources(d)
+    low, shift, high = (launch.read(v) for v in values[:3])
+    if not _known(low, shift, high):
+        _set_register(launch, d, None, mask)
+        return
+    wide = bool(d.modifiers & {"U64", "S64"})
+    limit = 63 if wide else 32
+    shift = shift & 31 if "W" in d.modifiers and not wide else (shift & 63 if "W" in d.modifiers else np.minimum(shift & LOW, limit))
+    low, high = low & LOW, high & LOW
+    if "L" in d.modifiers:
+        # High word of {high, low} << shift, or its low word.
+        if "HI" in d.modifiers:
+            out = (high << np.minimum(shift, 32)) | (low >> np.maximum(32 - shift, 0))
+            out = np.where(shift > 32, low << np.maximum(shift - 32, 0), out)
+        else:
+            out = low << np.minimum(shift, 32)
+    else:
+        top = _signed(high) if d.modifiers & {"S32", "S64"} else high
+        if "HI" in d.modifiers:
+            out = top >> np.minimum(shift, 63)
+        else:
+            out = np.where(shift >= 32, top >> np.maximum(shift - 32, 0), (low >> np.minimum(shift, 32)) | (high << np.maximum(32 - shift, 0)))
+    _set_register(launch, d, out, mask)
+
+
+def _move(launch, d, mask):
+    if "64" in d.modifiers:
+        low, high = launch.read_pair(d.sources[0])
+        _set_register(launch, d, low, mask)
+        _set_register(launch, d, high, mask, 1)
+        return
+    _set_register(launch, d, launch.read(d.sources[0]), mask)
+
+
+def _load_constant(launch, d, mask):
+    source = d.sources[-1]
+    count = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
+    for k in range(count):
+        value = launch.read(_Const(source.bank, source.offset + 4 * k)) if isinstance(source, _Const) else None
+        if value is not None and d.modifiers & {"U8", "U16", "S8", "S16"}:
+            value = None if source.offset % 4 else _narrowed(value, d.modifiers)
+        _set_register(launch, d, value, mask, k)
+
+
+def _narrowed(value, modifiers):
+    if "U8" in modifiers:
+        return value & 0xFF
+    if "U16" in modifiers:
+        return value & 0xFFFF
+    bits = 8 if "S8" in modifiers else 16
+    return ((value & (1 << bits) - 1) ^ 1 << bits - 1) - (1 << bits - 1)
+
+
+def _special(launch, d, mask):
+    name = d.instruction.operands[-1]
+    value = launch.special.get(name)
+    _set_register(launch, d, value, mask)
+    if d.instruction.name == "CS2R" and "32" not in d.modifiers:
+        _set_register(launch, d, value, mask, 1)
+
+
+def _minmax(launch, d, mask):
+    values, predicates = _split_sources(d)
+    a, b, least = launch.read(values[0]), launch.read(values[1]), launch.condition(predicates[0])
+    if not _known(a, b, least):
+        _set_register(launch, d, None, mask)
+        return
+    a, b = (a & LOW, b & LOW) if "U32" in d.modifiers else (_signed(a), _signed(b))
+    _set_register(launch, d, np.where(least, np.minimum(a, b), np.maximum(a, b)), mask)
+
+
+def _select(launch, d, mask):
+    values, predicates = _split_sources(d)
+    which = launch.condition(predicates[0])
+    a, b = launch.read(values[0]), launch.read(values[1])
+    if which is not None and which.size == 1:
+        value = a if which.item() else b
+    else:
+        value = np.where(which, a & LOW, b & LOW) if _known(which, a, b) else None
+    _set_register(launch, d, value, mask)
+
+
+def _to_uniform(launch, d, mask):
+    """R2UR: the value of the warp's first active lane."""
+    value = launch.read(d.sources[0])
+    if value is not None and value.shape[-1] > 1:
+        rows = launch.by_warp(value)
+        if mask is None:
+            chosen = rows[..., :1]
+        else:
+            active = np.broadcast_to(launch.by_warp(mask), np.broadcast_shapes(launch.by_warp(mask).shape, rows.shape))
+            rows = np.broadcast_to(rows, active.shape)
+            chosen = np.take_along_axis(rows, active.argmax(axis=-1)[..., None], axis=-1)
+        shape = (*chosen.shape[:3], launch.lanes)
+        value = np.broadcast_to(chosen, (*chosen.shape[:4], WARP)).reshape(shape)
+    _set_register(launch, d, value, mask)
+
+
+def _absolute(launch, d, mask):
+    value = launch.read(d.sources[-1])
+    _set_register(launch, d, None if value is None else np.abs(_signed(value)), mask)
+
+
+def _population(launch, d, mask):
+    value = launch.read(d.sources[-1])
+    _set_register(launch, d, None if value is None else np.bitwise_count(value & LOW).astype(np.int64), mask)
+
+
+def _leading(launch, d, mask):
+    """FLO: index of the highest set bit (.SH: distance from bit 31); all ones if there is none."""
+    value = launch.read(d.sources[0])
+    out = None
+    if value is not None:
+        value = value & LOW
+        if "U32" not in d.modifiers:
+            value = np.where(value & SIGN, ~value & LOW, value)
+        top = np.floor(np.log2(np.maximum(value, 1).astype(np.float64))).astype(np.int64)
+        out = np.where(value == 0, LOW, 31 - top if "SH" in d.modifiers else top)
+    _set_register(launch, d, out, mask)
+
+
+def _permute(launch, d, mask):
+    a, selector, b = (launch.read(s) for s in d.sources[:3])
+    if not _known(a, selector, b) or d.modifiers:
+        _set_register(launch, d, None, mask)
+        return
+    both = (a & LOW) | (b & LOW) << 32
+    out = np.int64(0)
+    for k in range(4):
+        pick = selector >> 4 * k & 15
+        byte = both >> (pick & 7) * 8 & 0xFF
+        out = out | np.where(pick & 8, np.where(byte & 0x80, 0xFF, 0), byte) << 8 * k
+    _set_register(launch, d, out, mask)
+
+
+def _sign_extend(launch, d, mask):
+    value, bits = launch.read(d.sources[0]), launch.read(d.sources[1])
+    out = None
+    if _known(value, bits):
+        bits = bits & 31
+        low = value & ((1 << bits) - 1)
+        out = np.where(bits == 0, 0, low if "U32" in d.modifiers else (low ^ (1 << np.maximum(bits - 1, 0))) - (1 << np.maximum(bits - 1, 0)))
+    _set_register(launch, d, out, mask)
+
+
+def _bitmask(launch, d, mask):
+    begin, count = launch.read(d.sources[0]), launch.read(d.sources[1])
+    out = None
+    if _known(begin, count):
+        begin, count = np.minimum(begin & LOW, 32), np.minimum(count & LOW, 32)
+        out = ((np.int64(1) << count) - 1) << begin
+    _set_register(launch, d, out, mask)
+
+
+def _vote(launch, d, mask):
+    """VOTE.ANY / .ALL of a predicate over the active lanes; VOTE.ANY with a register gives the ballot."""
+    condition = launch.condition(d.sources[0]) if d.sources else None
+    if condition is None:
+        _set_register(launch, d, None, mask)
+        _set_predicates_after(launch, d, (None,), mask)
+        return
+    if mask is None:
+        active = _TRUE if launch.lanes == launch.threads else (np.arange(launch.lanes) < launch.threads).reshape(1, 1, 1, -1)
+    else:
+        active = mask
+    full = np.broadcast_shapes(condition.shape, active.shape, (1, 1, 1, launch.lanes))
+    yes = np.broadcast_to(condition & active, full)
+    ballot = (launch.by_warp(yes) << np.arange(WARP, dtype=np.int64)).sum(axis=-1, keepdims=True)
+    ballot = np.broadcast_to(ballot, (*ballot.shape[:4], WARP)).reshape(full)
+    if "ALL" in d.modifiers:
+        test = launch.per_warp(np.broadcast_to(condition | ~active, full), np.all)
+    elif "EQ" in d.modifiers:
+        test = launch.per_warp(np.broadcast_to(condition | ~active, full), np.all) | ~launch.per_warp(yes, np.any)
+    else:
+        test = launch.per_warp(yes, np.any)
+    _set_register(launch, d, _shrunk(ballot), mask)
+    _set_predicates_after(launch, d, (_shrunk(test),), mask)
+
+
+def _shrunk(array):
+    """One element if all are equal: most votes are unanimous."""
+    first = array[:1, :1, :1, :1]
+    return first if (array == first).all() else array
+
+
+def _elect(launch, d, mask):
+    active = np.broadcast_to(_TRUE if mask is None else mask, np.broadcast_shapes((1, 1, 1, launch.lanes), _TRUE.shape if mask is None else mask.shape))
+    rows = launch.by_warp(active)
+    first = np.broadcast_to(rows.argmax(axis=-1)[..., None], rows.shape)
+    chosen = (np.arange(WARP) == first) & rows
+    _set_predicates_after(launch, d, (chosen.reshape(active.shape),), mask)
+    _set_register(launch, d, None, mask)
+
+
+def _shuffle(launch, d, mask):
+    """SHFL of a known value. Lanes that are not active keep the sender's value out of use, as on hardware."""
+    value, amount, clamp = (launch.read(s) for s in d.sources[:3])
+    _set_predicates_after(launch, d, (None,), mask)
+    if not _known(value, amount, clamp) or amount.size > 1 or clamp.size > 1:
+        _set_register(launch, d, None, mask)
+        return
+    if value.shape[-1] == 1:
+        _set_register(launch, d, value, mask)
+        return
+    lane, amount, clamp = np.arange(WARP), int(amount.item()), int(clamp.item())
+    segment, limit = clamp >> 8 & 31, clamp & 31
+    lowest = lane & segment
+    highest = lowest | (limit & ~segment)
+    if "IDX" in d.modifiers:
+        source = lowest | (amount & 31 & ~segment)
+        valid = source <= highest
+    elif "UP" in d.modifiers:
+        source = lane - (amount & 31)
+        valid = source >= highest
+    elif "DOWN" in d.modifiers:
+        source = lane + (amount & 31)
+        valid = source <= highest
+    else:
+        source = lane ^ (amount & 31)
+        valid = source <= highest
+    source = np.where(valid, source, lane)
+    rows = launch.by_warp(value)
+    _set_register(launch, d, _shrunk(np.take(rows, source, axis=-1).reshape(value.shape)), mask)
+
+
+def _half_constant(launch, d, mask):
+    """HFMA2 of zeros and an immediate pair, which ptxas uses to make a constant."""
+    values = list(d.sources)
+    if len(values) == 4 and all(isinstance(v, _Reg) and v.zero for v in values[:2]) and all(isinstance(v, _Imm) for v in values[2:]):
+        high, low = (int(np.float16(v.value).view(np.uint16)) for v in values[2:])
+        _set_register(launch, d, np.full((1, 1, 1, 1), high << 16 | low, np.int64), mask)
+        return
+    _set_register(launch, d, None, mask)
+
+
+def _integer_to_float(launch, d, mask):
+    value = launch.read(d.sources[-1])
+    if value is None or d.modifiers & {"F16", "F64", "S64", "U64", "S8", "U8", "S16", "U16"}:
+        for name in d.writes:
+            launch.write(name, None, mask)
+        return
+    exact = (value & LOW) if "U32" in d.modifiers else _signed(value)
+    single = exact.astype(np.float64).astype(np.float32)
+    for mode, wrong, towards in (("RP", np.less, np.inf), ("RM", np.greater, -np.inf)):
+        if mode in d.modifiers:
+            single = np.where(wrong(single.astype(np.float64), exact), np.nextafter(single, np.float32(towards)), single)
+    _set_register(launch, d, _pattern(single, np.float32), mask)
+
+
+def _float_to_integer(launch, d, mask):
+    value = launch.read(d.sources[-1])
+    if value is None or d.modifiers & {"F16", "F64", "S64", "U64"} or "TRUNC" not in d.modifiers:
+        for name in d.writes:
+            launch.write(name, None, mask)
+        return
+    exact = np.trunc(np.nan_to_num(_float(value).astype(np.float64)))
+    low, high = (0, LOW) if "U32" in d.modifiers else (-SIGN, SIGN - 1)
+    _set_register(launch, d, np.clip(exact, low, high).astype(np.int64), mask)
+
+
+def _reciprocal(launch, d, mask):
+    """MUFU.RCP. Its last bit may differ; integer division by reciprocal corrects for that."""
+    value = launch.read(_unsigned(d.sources[-1])) if d.sources else None
+    if value is None or "RCP" not in d.modifiers:
+        _set_register(launch, d, None, mask)
+        return
+    with np.errstate(divide="ignore"):
+        out = np.float32(1) / _float_operand(d.sources[-1], value)
+    _set_register(launch, d, _pattern(out, np.float32), mask)
+
+
+def _pack_predicates(launch, d, mask):
+    """P2R Rd, PR, Ra, bits: predicates as bits of a register."""
+    values, _ = _split_sources(d)
+    numbers = [v for v in values if not isinstance(v, str)]
+    kept, bits = (launch.read(v) for v in numbers[-2:])
+    flags = [launch.values.get(f"P{k}") if int(bits.item()) >> k & 1 else ~_TRUE for k in range(7)]
+    if not _known(kept, *flags) or d.modifiers:
+        _set_register(launch, d, None, mask)
+        return
+    out = kept & ~bits
+    for k, flag in enumerate(flags):
+        out = out | flag.astype(np.int64) << k & bits
+    _set_register(launch, d, out, mask)
+
+
+def _unpack_predicates(launch, d, mask):
+    """R2P PR, Ra, bits."""
+    values = [s for s in d.sources if isinstance(s, (_Reg, _Imm))]
+    value, bits = launch.read(values[0]), int(launch.read(values[-1]).item())
+    for k in range(7):
+        if bits >> k & 1:
+            launch.write(f"P{k}", None if value is None or d.modifiers else (value >> k & 1).astype(bool), mask)
+
+
+_HANDLERS: dict[str, Callable] = {
+    "ISETP": _isetp, "UISETP": _isetp, "FSETP": _fsetp, "PLOP3": _plop3, "UPLOP3": _plop3,
+    "IADD3": _iadd3, "UIADD3": _iadd3, "VIADD": _iadd3, "UVIADD": _iadd3, "IADD": _iadd3,
+    "IMAD": _imad, "UIMAD": _imad, "LEA": _lea, "ULEA": _lea, "LOP3": _lop3, "ULOP3": _lop3, "SHF": _shf, "USHF": _shf,
+    "MOV": _move, "UMOV": _move, "LDC": _load_constant, "ULDC": _load_constant, "LDCU": _load_constant,
+    "S2R": _special, "S2UR": _special, "CS2R": _special, "R2UR": _to_uniform, "IMNMX": _minmax, "VIMNMX": _minmax, "UVIMNMX": _minmax,
+    "SEL": _select, "USEL": _select, "IABS": _absolute, "POPC": _population, "UPOPC": _population, "FLO": _leading, "UFLO": _leading,
+    "PRMT": _permute, "UPRMT": _permute, "SGXT": _sign_extend, "USGXT": _sign_extend, "BMSK": _bitmask, "UBMSK": _bitmask,
+    "VOTE": _vote, "VOTEU": _vote, "ELECT": _elect, "SHFL": _shuffle, "HFMA2": _half_constant, "I2F": _integer_to_float,
+    "I2FP": _integer_to_float, "F2I": _float_to_integer, "MUFU": _reciprocal, "P2R": _pack_predicates, "R2P": _unpack_predicates,
+}  # fmt: skip
+
+
+# --- execution -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Part:
+    """Lanes that run together from `pc`. mask None: every lane."""
+
+    pc: int
+    mask: np.ndarray | None
+
+
+class _Launch:
+    """One launch (or some of its blocks) of the slice."""
+
+    def __init__(self, program, grid, block, constants, blocks, accesses, budget):
+        self.program = program
+        self.constants = constants
+        self.accesses = accesses
+        self.budget = budget
+        grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
+        self.threads = block[0] * block[1] * block[2]
+        self.lanes = -(-self.threads // WARP) * WARP
+        linear = np.arange(self.lanes)
+        tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
+        if blocks is None:
+            self.shape = (grid[2], grid[1], grid[0])
+            ctaid = [np.arange(grid[k]).reshape([-1 if a == 2 - k else 1 for a in range(3)] + [1]) for k in range(3)]
+        else:
+            chosen = np.fromiter(blocks, np.int64)
+            self.shape = (1, 1, len(chosen))
+            ctaid = [chosen % grid[0], chosen // grid[0] % grid[1], chosen // (grid[0] * grid[1])]
+            ctaid = [c.reshape(1, 1, -1, 1) for c in ctaid]
+        self.count_blocks = self.shape[0] * self.shape[1] * self.shape[2]
+        lane = linear.reshape(1, 1, 1, -1)
+        one = np.ones((1, 1, 1, 1), np.int64)
+        self.special = {
+            **{f"SR_TID.{c}": tid[k].reshape(1, 1, 1, -1) if block[k] > 1 else one * 0 for k, c in enumerate("XYZ")},
+            **{f"SR_CTAID.{c}": ctaid[k] for k, c in enumerate("XYZ")},
+            **{f"SR_NTID.{c}": one * block[k] for k, c in enumerate("XYZ")},
+            **{f"SR_NCTAID.{c}": one * grid[k] for k, c in enumerate("XYZ")},
+            "SR_LANEID": lane % WARP,
+            "SR_CgaCtaId": one * 0,
+            "SRZ": one * 0,
+            "SR_EQMASK": 1 << lane % WARP,
+            "SR_LTMASK": (1 << lane % WARP) - 1,
+            "SR_LEMASK": (2 << lane % WARP) - 1,
+            "SR_GTMASK": LOW & ~((2 << lane % WARP) - 1),
+            "SR_GEMASK": LOW & ~((1 << lane % WARP) - 1),
+        }
+        self.values: dict[str, np.ndarray | None] = {}
+        self.groups: dict[str, np.ndarray] = {}  # convergence barrier -> per lane, which BSSY it joined; 0: none
+        self.joined: dict[str, np.ndarray | None] = {}  # convergence barrier -> mask of the latest BSSY
+        self.next_group = 1
+        exists = None if self.lanes == self.threads else (linear < self.threads).reshape(1, 1, 1, -1)
+        self.alive = exists  # None: every lane
+        self.parts = [_Part(0, exists)]
+        self.waiting: list[tuple[int, str, np.ndarray, np.ndarray]] = []  # (next pc, barrier, arrived, expected)
+        self.executed = np.zeros(len(program.decoded) + 1, np.int64)
+        self.thread_counts: dict[str, int | None] = {}
+        self.lane_counts: dict[int, int] = defaultdict(int)
+        self.sites: dict[int, list[int]] = {}
+        self.unknown_sites: dict[int, str] = {}
+
+    # -- lanes and warps
+
+    def warps_in(self, mask) -> int:
+        if mask is None:
+            return self.count_blocks * (self.lanes // WARP)
+        if mask.shape[-1] == 1:
+            return int(mask.sum()) * (self.count_blocks // mask.size) * (self.lanes // WARP)
+        some = mask.reshape(*mask.shape[:3], -1, WARP).any(axis=-1)
+        return int(some.sum()) * (self.count_blocks * self.lanes // mask.size)
+
+    def lanes_in(self, mask) -> int:
+        if mask is None:
+            return self.count_blocks * self.threads
+        return int(np.count_nonzero(mask)) * (self.count_blocks * self.lanes // mask.size)
+
+    def by_warp(self, array):
+        """[..., warps, 32] view of an array that has lanes, or [..., 1, 1]."""
+        array = np.broadcast_to(array, np.broadcast_shapes(array.shape, (1, 1, 1, self.lanes)))
+        return array.reshape(*array.shape[:3], -1, WARP)
+
+    def per_warp(self, array, reduce):
+        """Apply `reduce` (np.any, np.all) to each warp and give every lane of it the result."""
+        if array.shape[-1] == 1:
+            return array
+        rows = self.by_warp(array)
+        return np.broadcast_to(reduce(rows, axis=-1, keepdims=True), rows.shape).reshape(array.shape)
+
+    def narrow(self, mask, condition):
+        """mask & condition, as None or an array; and whether it is empty."""
+        if condition is None:
+            return mask
+        return condition if mask is None else mask & condition
+
+    # -- values
+
+    def read(self, operand):
+        """The 32-bit pattern of a source operand with its sign, or None if unknown."""
+        if isinstance(operand, _Reg):
+            value = _ZERO if operand.zero else self.values.get(operand.name())
+            return _modified(value, operand.sign)
+        if isinstance(operand, _Imm):
+            if isinstance(operand.value, float):
+                return np.full((1, 1, 1, 1), int(np.float32(operand.value).view(np.uint32)), np.int64)
+            return np.full((1, 1, 1, 1), operand.value & LOW, np.int64)
+        if isinstance(operand, _Const):
+            word = self.constants.get(operand.offset) if operand.bank == 0 else None
+            return _modified(None if word is None else np.full((1, 1, 1, 1), word, np.int64), operand.sign)
+        return None
+
+    def read_pair(self, operand):
+        """A 64-bit source as (low, high)."""
+        if isinstance(operand, _Reg):
+            if operand.zero:
+                return _ZERO, _ZERO
+            return self.values.get(operand.name()), self.values.get(operand.name(1))
+        if isinstance(operand, _Const):
+            return self.read(operand), self.read(_Const(operand.bank, operand.offset + 4))
+        if isinstance(operand, _Imm):
+            value = int(operand.value)
+            return (np.full((1, 1, 1, 1), value & LOW, np.int64), np.full((1, 1, 1, 1), value >> 32 & LOW, np.int64))
+        return None, None
+
+    def condition(self, pred: _Pred | None):
+        """A predicate as a bool array, or None if unknown."""
+        value = _TRUE if pred is None or pred.name == "T" else self.values.get(pred.name)
+        if value is None:
+            return None
+        return ~value if pred is not None and pred.negated else value
+
+    def write(self, name, value, mask):
+        """Set a register for the lanes of the mask. An unknown value spoils the register for all lanes."""
+        if value is None or mask is None:
+            self.values[name] = value
+            return
+        if name in self.values:
+            old = self.values[name]
+            self.values[name] = None if old is None else np.where(mask, value, old)
+        else:
+            self.values[name] = value  # never written before: other lanes may hold anything
+
+    # -- the run
+
+    def run(self) -> InstructionCounts:
+        steps = 0
+        while self.parts or self.waiting:
+            if not self.parts:
+                self.wake()
+                if not self.parts:
+                    raise CannotTell("threads wait for each other at a point of convergence that is never reached")
+            part = self.next_part()
+            steps += 1
+            if steps > self.budget:
+                raise CannotTell(f"the launch takes more than {self.budget} basic blocks")
+            self.execute(part)
+        per_instruction = tuple(int(n) for n in np.cumsum(self.executed)[:-1])
+        return self.result(per_instruction)
+
+    def next_part(self) -> _Part:
+        """The part with the smallest pc; parts of different warps that meet there go on together."""
+        pc = min(p.pc for p in self.parts)
+        here = [p for p in self.parts if p.pc == pc]
+        chosen = here[0]
+        self.parts.remove(chosen)
+        for other in here[1:]:
+            if chosen.mask is None or other.mask is None:
+                continue
+            a = self.by_warp(chosen.mask).any(axis=-1)
+            if not (a & self.by_warp(other.mask).any(axis=-1)).any():
+                chosen = _Part(pc, chosen.mask | other.mask)
+                self.parts.remove(other)
+        return chosen
+
+    def execute(self, part: _Part):
+        block = self.program.block_of[part.pc]
+        warps = self.warps_in(part.mask)
+        self.executed[block.start] += warps
+        self.executed[block.end] -= warps
+        self.lane_counts[block.start] += self.lanes_in(part.mask)
+        for index in block.needed:
+            d = self.program.decoded[index]
+            name = d.instruction.name
+            if name in _ENDS and index == block.end - 1:
+                self.leave(d, part)
+                return
+            self.step(d, part.mask)
+        last = self.program.decoded[block.end - 1]
+        if last.instruction.name in _ENDS:
+            self.leave(last, part)
+        elif block.end >= len(self.program.decoded):
+            raise CannotTell("the code runs past its end")
+        else:
+            self.parts.append(_Part(block.end, part.mask))
+
+    def step(self, d: _Decoded, mask):
+        name = d.instruction.name
+        guard = self.condition(d.guard)
+        if d.guard is not None and guard is not None:
+            if not guard.any():
+                guard = False
+            elif guard.all():
+                guard = _TRUE
+        if name in THREAD_COUNTED and d.guard is not None:
+            known = self.thread_counts.get(name, 0)
+            if guard is None or known is None:
+                self.thread_counts[name] = None
+            elif guard is not False:
+                self.thread_counts[name] = known + self.lanes_in(mask if guard is _TRUE else self.narrow(mask, guard))
+        if guard is False:
+            return
+        if guard is None:
+            for written in d.writes:
+                self.values[written] = None
+            if self.accesses and name in MEMORY_OPCODES:
+                self.unknown_sites[d.instruction.index] = "whether it runs depends on data"
+            return
+        if guard is not _TRUE:
+            mask = self.narrow(mask, guard)
+        if self.accesses and name in MEMORY_OPCODES:
+            self.observe(d, mask)
+        if name == "BSSY":
+            self.join(d.instruction.operands[0], mask)
+            return
+        if name == "BREAK":
+            groups = self.groups.get(d.instruction.operands[-1], _ZERO)
+            self.groups[d.instruction.operands[-1]] = np.where(_TRUE if mask is None else mask, 0, groups)
+            return
+        handler = _HANDLERS.get(name)
+        if handler is not None:
+            handler(self, d, mask)
+        elif name == "BMOV":
+            raise CannotTell("the code saves convergence barriers in registers")
+        else:
+            for written in d.writes:
+                self.values[written] = None
+
+    # -- control flow
+
+    def leave(self, d: _Decoded, part: _Part):
+        i = d.instruction
+        mask, after = part.mask, i.index + 1
+        guard = self.condition(d.guard)
+        for operand in d.sources:  # BRA P1, target: both must hold
+            if isinstance(operand, _Pred) and guard is not None:
+                extra = self.condition(operand)
+                guard = None if extra is None else guard & extra
+        if "DIV" in d.modifiers and i.name == "BRA":
+            alone = np.zeros((1, 1, 1, 1), bool)
+            if mask is not None:
+                missing = ~mask if self.alive is None else self.alive & ~mask
+                alone = self.per_warp(missing, np.any)
+            guard = alone
+        if guard is None:
+            raise CannotTell(f"a branch depends on data: {i}")
+        taken, rest = self.split(mask, guard)
+        if rest is not _EMPTY:
+            self.parts.append(_Part(after, rest))
+        if taken is _EMPTY:
+            return
+        if i.name == "BRA" or (i.name == "CALL" and i.target is not None):
+            if i.target is None:
+                raise CannotTell(f"a branch whose target the disassembly does not name: {i}")
+            self.parts.append(_Part(i.target, taken))
+        elif i.name == "EXIT":
+            gone = _TRUE if taken is None else taken
+            self.alive = ~gone if self.alive is None else self.alive & ~gone
+            self.wake()
+        elif i.name in ("BSYNC", "WARPSYNC"):
+            self.arrive(d, taken, after)
+        elif i.name == "RET":
+            self.give_back(d, taken)
+        else:
+            raise CannotTell(f"an indirect or unusual branch: {i}")
+
+    def split(self, mask, guard):
+        """(lanes where guard holds, lanes where not); either may be _EMPTY; `mask` itself where nothing changes."""
+        if mask is None:
+            if guard.all():
+                return None, _EMPTY
+            return (_EMPTY, None) if not guard.any() else (guard, ~guard)
+        taken = mask & guard
+        if not taken.any():
+            return _EMPTY, mask
+        rest = mask & ~guard
+        return (mask, _EMPTY) if not rest.any() else (taken, rest)
+
+    def join(self, barrier, mask):
+        """BSSY: the lanes of the mask will meet at the BSYNC of this barrier register."""
+        group = np.full((1, 1, 1, 1), self.next_group, np.int64)
+        self.next_group += 1
+        self.joined[barrier] = mask
+        self.groups[barrier] = group if mask is None else np.where(mask, group, self.groups.get(barrier, _ZERO))
+
+    def arrive(self, d: _Decoded, mask, after):
+        i = d.instruction
+        if i.name == "BSYNC":
+            barrier = i.operands[-1]
+            if mask is None or (barrier in self.joined and mask is self.joined[barrier]):
+                self.parts.append(_Part(after, mask))
+                return
+            groups = self.groups.get(barrier, _ZERO)
+            mine = self.per_warp(np.where(mask, groups, 0), np.max)
+            expected = np.broadcast_to(groups == mine, np.broadcast_shapes(groups.shape, mine.shape))
+        else:
+            barrier = ""
+            if "COLLECTIVE" in d.modifiers:
+                raise CannotTell(f"a collective on a diverged warp: {i}")
+            named = _IMM_ALL if not d.sources else self.read(d.sources[0])
+            if named is None:
+                raise CannotTell(f"a convergence of threads that are not known: {i}")
+            if mask is None:
+                self.parts.append(_Part(after, mask))
+                return
+            expected = (named >> (np.arange(self.lanes) % WARP).reshape(1, 1, 1, -1) & 1).astype(bool)
+        self.waiting.append((after, barrier, mask, expected))
+        self.wake()
+
+    def wake(self):
+        """Let go of the warps whose expected lanes have all arrived or ended."""
+        kept = []
+        meetings: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
+        for after, barrier, mask, expected in self.waiting:
+            arrived, together = meetings.get((after, barrier), (np.zeros((1, 1, 1, 1), bool), np.zeros((1, 1, 1, 1), bool)))
+            of_warp = self.per_warp(np.broadcast_to(mask, np.broadcast_shapes(mask.shape, (1, 1, 1, self.lanes))), np.any)
+            meetings[after, barrier] = (arrived | mask, together | (expected & of_warp))
+        for (after, barrier), (arrived, expected) in meetings.items():
+            still = expected if self.alive is None else expected & self.alive
+            missing = still & ~arrived
+            missing = self.per_warp(np.broadcast_to(missing, np.broadcast_shapes(missing.shape, (1, 1, 1, self.lanes))), np.any)
+            free, stuck = self.split(arrived, ~missing)
+            if free is not _EMPTY:
+                self.parts.append(_Part(after, free))
+            if stuck is not _EMPTY:
+                kept.append((after, barrier, stuck, expected))
+        self.waiting = kept
+
+    def give_back(self, d, mask):
+        register = next((s for s in d.sources if isinstance(s, _Reg)), None)
+        value = self.read(register) if register is not None else None
+        if value is None:
+            raise CannotTell(f"a return to an address that is not known: {d.instruction}")
+        lanes = value if mask is None else value[np.broadcast_to(mask, np.broadcast_shapes(mask.shape, value.shape))] if value.size > 1 else value
+        targets = np.unique(lanes)
+        if len(targets) != 1 or int(targets[0]) not in self.program.addresses:
+            raise CannotTell(f"a return to several places at once: {d.instruction}")
+        target = self.program.addresses[int(targets[0])]
+        if target not in self.program.block_of:
+            raise CannotTell(f"a return into the middle of a block: {d.instruction}")
+        self.parts.append(_Part(target, mask))
+
+    # -- memory accesses
+
+    def observe(self, d: _Decoded, mask):
+        """Account one execution of a memory instruction."""
+        index = d.instruction.index
+        name, opcode = d.instruction.name, d.instruction.opcode
+        space, op = MEMORY_OPCODES[name]
+        places = [s for s in d.sources if isinstance(s, _Address)]
+        if name == "LDGSTS":
+            places = places[-1:]
+        address = self.address(places[0]) if places else None
+        if address is None:
+            self.unknown_sites[index] = "its address depends on data"
+            return
+        active = mask
+        if active is None and self.lanes != self.threads:
+            active = np.arange(self.lanes).reshape(1, 1, 1, -1) < self.threads
+        addresses, active = self.flat(address, active)
+        totals = self.sites.setdefault(index, [0, 0, 0, 0])
+        width = sass_width(opcode)
+        if space in ("global", "local", "generic"):
+            count = account.count_local if space == "local" else account.count_global
+            got = count(addresses, active, width, self.count_blocks, self.lanes)
+            found = (got.requests, got.sectors, 0, got.ideal)
+        else:
+            if op in ("ldmatrix", "stmatrix"):
+                matrices = int(opcode.rsplit(".", 1)[-1]) if opcode[-1] in "24" else 1
+                got = account.count_ldmatrix(addresses, active, matrices, self.count_blocks, self.lanes)
+            else:
+                got = account.count_shared(addresses, active, width, self.count_blocks, self.lanes, op)
+            found = (got.requests, 0, got.wavefronts, got.ideal)
+        for k in range(4):
+            totals[k] += found[k]
+
+    def address(self, place: _Address):
+        total = np.full((1, 1, 1, 1), place.offset, np.int64)
+        for part in place.parts:
+            low = self.values.get(part.name())
+            if low is None:
+                return None
+            if ".64" in part.suffix:
+                high = self.values.get(part.name(1))
+                if high is None:
+                    return None
+                low = low | high << 32
+            else:
+                low = _signed(low)
+            scale = re.search(r"\.X(\d+)", part.suffix)
+            total = total + low * (int(scale[1]) if scale else 1) * (-1 if part.sign == "-" else 1)
+        return total
+
+    def flat(self, address, active):
+        """Broadcast over blocks only as far as needed: [blocks or 1, lanes or 1]."""
+
+        def two(array):
+            if array is None:
+                return None
+            if array.shape[:3] == (1, 1, 1):
+                return array.reshape(1, -1)
+            return np.broadcast_to(array, (*self.shape, array.shape[3])).reshape(self.count_blocks, -1)
+
+        return two(address), two(active)
+
+    def result(self, per_instruction) -> InstructionCounts:
+        by_opcode: dict[str, int] = defaultdict(int)
+        by_line: dict[int, int] = defaultdict(int)
+        threads: dict[str, int | None] = {}
+        for d, n in zip(self.program.decoded, per_instruction, strict=True):
+            if n:
+                by_opcode[d.instruction.name] += n
+                if d.instruction.ptx_line is not None:
+                    by_line[d.instruction.ptx_line] += n
+        for name in THREAD_COUNTED:
+            if name not in by_opcode:
+                continue
+            guarded = self.thread_counts.get(name, 0)
+            plain = self.plain_threads(name)
+            threads[name] = None if guarded is None or plain is None else guarded + plain
+        sites = {
+            index: SiteAccess(*MEMORY_OPCODES[self.program.decoded[index].instruction.name], *totals)
+            for index, totals in self.sites.items()
+            if index not in self.unknown_sites
+        }
+        return InstructionCounts(
+            sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line),
+            {k: v for k, v in threads.items() if v is not None}, sites, dict(self.unknown_sites),
+        )  # fmt: skip
+
+    def plain_threads(self, name):
+        return sum(
+            self.lane_counts.get(b.start, 0)
+            * sum(1 for d in self.program.decoded[b.start : b.end] if d.instruction.name == name and d.guard is None)
+            for b in self.program.blocks
+        )
