@@ -34,6 +34,11 @@ FLAGS = [
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
 
+# What JupyterLab itself writes to the console, with nobody at fault.
+JUPYTERLAB_NOISE = (
+    "Could not restore the debugger state",  # a kernel was restarted while the debugger's first question was open
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All browser tests share one server, so under xdist they share one worker."""
@@ -145,7 +150,7 @@ class Complaints:
         page.on("console", lambda message: self._console(message))
 
     def _console(self, message) -> None:
-        if message.type == "error":
+        if message.type == "error" and not message.text.startswith(JUPYTERLAB_NOISE):
             self.errors.append(f"console: {message.text} ({message.location.get('url', '')})")
 
 
@@ -222,6 +227,12 @@ class Notebook:
                 + '.jp-NotebookPanel .jp-OutputArea-output svg, .jp-NotebookPanel .widget-image')]
                 .map(picture => picture.src || picture.outerHTML)"""
         )
+
+    def set_theme(self, name: str) -> None:
+        """Change JupyterLab's theme, and wait until it is in effect."""
+        self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", name)
+        self.page.wait_for_selector(f"body[data-jp-theme-name='{name}']", state="attached")
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def screenshot(self, name: str) -> Path:
         """Keep a picture of the page under test-artifacts/."""

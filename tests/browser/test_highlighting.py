@@ -110,16 +110,10 @@ def test_the_dark_theme_has_colours_of_its_own(notebook):
     wait_for_language(cell, "cuda")
     word = cell.locator(".cuda-keyword").first
     light = word.evaluate("element => getComputedStyle(element).color")
-    notebook.page.evaluate(
-        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
-    )
-    notebook.page.wait_for_selector("body[data-jp-theme-light='false']")
+    notebook.set_theme("JupyterLab Dark")
     dark = word.evaluate("element => getComputedStyle(element).color")
     notebook.screenshot("highlighting-dark")
-    notebook.page.evaluate(
-        "() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})"
-    )
-    notebook.page.wait_for_selector("body[data-jp-theme-light='true']")
+    notebook.set_theme("JupyterLab Light")
     assert light != dark
 
 
