@@ -41,35 +41,44 @@ def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
     array: only accesses to this kernel parameter ("A", "B", "C"), which needs a traced run; None: all of them.
     Raises CourseError if there was no such access.
     """
-    if array is None:
-        requests, sectors = count(run, GLOBAL_REQUESTS.format(op=op)), count(run, GLOBAL_SECTORS.format(op=op))
-    else:
-        requests, sectors = _array_traffic(run.trace, array, op)
-    if not requests:
-        what = {"ld": "loads", "st": "stores"}[op]
-        raise CourseError(f"The kernel made no global {what}" + (f" of {array}." if array else "."))
-    return sectors / requests
+    if array is not None:
+        return pieces_per_request(run, array, op, SECTOR_BYTES)
+    requests, sectors = count(run, GLOBAL_REQUESTS.format(op=op)), count(run, GLOBAL_SECTORS.format(op=op))
+    return _per_request(sectors, requests, op)
 
 
-def _array_traffic(trace, array: str, op: str) -> tuple[int, int]:
-    """Requests and sectors of the traced accesses to one kernel parameter. Raises CourseError for a trace cut short."""
+def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYTES) -> float:
+    """Distinct aligned pieces of `nbytes` (32: sectors, 128: cache lines) that one access to `array` touches, on average.
+
+    Raises CourseError if there was no such access, or if the run's trace is missing or was cut short.
+    """
     from .sim import account
 
+    trace = run.trace
     if trace.truncated:
         raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
     arrays = {a.name: a for a in trace.allocations if a.space == "global"}
     if array not in arrays:
         raise CourseError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
     low, high = arrays[array].base, arrays[array].base + arrays[array].nbytes
-    requests = sectors = 0
+    requests = pieces = 0
     for index, site in enumerate(trace.sites):
         if site.space != "global" or site.op != op or not site.width:
             continue
         rows = trace.addresses[trace.accesses["site"] == index]
         rows = rows[((rows >= low) & (rows < high)).any(axis=1)]
-        some, touched, _ = account.global_access(rows, rows >= 0, site.width)
-        requests, sectors = requests + int(some.sum()), sectors + int(touched.sum())
-    return requests, sectors
+        # Aligned accesses lie within one piece, so its start stands for it; account counts the distinct ones.
+        starts = rows // nbytes * SECTOR_BYTES
+        some, touched, _ = account.global_access(starts, rows >= 0, site.width)
+        requests, pieces = requests + int(some.sum()), pieces + int(touched.sum())
+    return _per_request(pieces, requests, op, array)
+
+
+def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
+    if not requests:
+        what = {"ld": "loads", "st": "stores"}[op]
+        raise CourseError(f"The kernel made no global {what}" + (f" of {array}." if array else "."))
+    return pieces / requests
 
 
 def global_loads_per_result(run) -> float:
@@ -84,10 +93,9 @@ def shared_loads_per_result(run) -> float:
     return WARP * count(run, SHARED_INSTRUCTIONS.format(op="ld")) / (shape.m * shape.n)
 
 
-def global_bytes_per_flop(run) -> float:
-    """Bytes in the sectors requested from the L1 cache, loads and stores, per floating-point operation of the product."""
-    sectors = count(run, GLOBAL_SECTORS.format(op="ld")) + count(run, GLOBAL_SECTORS.format(op="st"))
-    return SECTOR_BYTES * sectors / shape_of(run).flops
+def bytes_requested(run) -> int:
+    """Bytes in all sectors that the kernel asked the L1 cache for, loads and stores of global memory."""
+    return SECTOR_BYTES * sum(count(run, GLOBAL_SECTORS.format(op=op)) for op in ("ld", "st"))
 
 
 def shared_load_conflicts(run) -> int:
