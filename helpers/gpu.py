@@ -23,7 +23,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -385,6 +385,19 @@ class _OnDevice:
                 _bytes(array)[:] = view.get()
 
 
+def upload(array: np.ndarray):
+    """A copy of a contiguous array's bytes on the device, as CuPy bytes (CuPy has no bfloat16). Needs no compiler."""
+    there = _need().empty(max(array.nbytes, 1), np.uint8)
+    if array.nbytes:
+        there.set(_bytes(array))
+    return there
+
+
+def download(there, like: np.ndarray) -> np.ndarray:
+    """What `upload` made, read back with the type and shape of `like`."""
+    return there.get().view(like.dtype).reshape(like.shape) if like.nbytes else like.copy()
+
+
 def _span(array: np.ndarray) -> tuple[int, int]:
     low = array.__array_interface__["data"][0]
     return low, low + array.nbytes
@@ -449,6 +462,21 @@ def launcher(compiled, grid, block, args: Sequence[Any], shared: int = 0) -> Cal
         function(tuple(grid), tuple(block), arguments, shared)
 
     return once
+
+
+def run_once(work: Callable[[], None], name: str) -> None:
+    """Run a function that launches something on the current stream, and wait for it. Raises RunError, LaunchError."""
+    cupy = _need()
+    try:
+        cupy.cuda.Device().synchronize()
+        stream = _stream()
+        with stream:
+            work()
+            done = _event()
+            done.record(stream)
+            _wait(done, name)
+    except _cuda_errors() as error:
+        raise explain(error, name) from None
 
 
 def launch(compiled, grid, block, args: Sequence[Any], shared: int = 0, repeat: int | None = None) -> Timing:
@@ -704,146 +732,3 @@ def cublas(m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta:
     if dtype in _HALF_TYPES:
         return half
     raise LaunchError(f"The course has no cuBLAS baseline for {dtype}; it has float32, float16 and bfloat16.")
-
-
-# ------------------------------------------------------------------------------------------- a kernel against cuBLAS
-
-
-@dataclass(frozen=True)
-class GemmTiming:
-    """A GEMM kernel timed, and cuBLAS in turn with it. `cublas` is None where there is no cuBLAS.
-
-    The figures of `kernel` are also the attributes milliseconds, spread, samples, clock_mhz, device, method, noisy.
-    difference: norm of (kernel's C - cuBLAS's C) over the norm of cuBLAS's, None without cuBLAS.
-    """
-
-    kernel: Timing
-    cublas: Timing | None
-    tflops: float
-    difference: float | None = None
-
-    @property
-    def cublas_ratio(self) -> float | None:
-        """Speed relative to cuBLAS, from one interleaved run; above 1 is faster."""
-        return self.cublas.milliseconds / self.kernel.milliseconds if self.cublas else None
-
-    @property
-    def milliseconds(self) -> float:
-        return self.kernel.milliseconds
-
-    @property
-    def spread(self) -> float:
-        return self.kernel.spread
-
-    @property
-    def samples(self) -> int:
-        return self.kernel.samples
-
-    @property
-    def clock_mhz(self) -> float | None:
-        return self.kernel.clock_mhz
-
-    @property
-    def device(self) -> str:
-        return self.kernel.device
-
-    @property
-    def method(self) -> str:
-        return self.kernel.method
-
-    @property
-    def noisy(self) -> str:
-        return self.kernel.noisy
-
-
-_CHECKED_ROWS = 16
-_CUBLAS_TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}  # relative norm: different orders of adding
-
-
-def time_gemm(kernel, problem, samples: int = 20, seconds: float = 3.0) -> GemmTiming:
-    """Check `kernel` on `problem` (a gemm.Problem) on the GPU, then time it and cuBLAS in turn.
-
-    Operands are random; C is NaN before the check, so an element that is not written shows. Some rows are compared with
-    the specification in float64, all of C with cuBLAS. Raises RunError if the result is wrong, LaunchError if the problem
-    is empty or does not fit, and what `launch` raises.
-    """
-    from . import gemm  # here: gemm stands above this module, and only this convenience looks up
-
-    cupy = _need()
-    if not problem.m * problem.n:
-        raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
-    kernel = kernel.for_arch(arch())
-    shape = gemm.geometry(kernel)
-    host = _operands(problem)
-    try:
-        a, b, c, reference = (_upload(cupy, array) for array in (*host, host[2]))
-        order = (problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta)
-        args = [np.int32(v) if isinstance(v, int) else np.float32(v) if isinstance(v, float) else v for v in order]
-        once = launcher(kernel.compiled, shape.grid(problem.m, problem.n), shape.block, [*args, c, np.int32(problem.ldc)], shape.shared)
-        work = {kernel.name: once}
-        if not cublas_why_not():
-            work["cuBLAS"] = cublas(*order, reference, problem.ldc, problem.dtype)
-        stream = _stream()
-        cupy.cuda.Device().synchronize()
-        with stream:
-            for launch_once in work.values():
-                launch_once()
-            done = _event()
-            done.record(stream)
-            _wait(done, kernel.name)
-        difference = _checked(kernel.name, problem, host, _download(c, host[2]), _download(reference, host[2]), len(work) > 1)
-        timings = interleave(work, samples=samples, seconds=seconds)
-    except _cuda_errors() as error:
-        raise explain(error, kernel.name) from None
-    tflops = problem.flops / timings[kernel.name].milliseconds / 1e9
-    return GemmTiming(timings[kernel.name], timings.get("cuBLAS"), tflops, difference)
-
-
-def _operands(problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
-    random = np.random.default_rng(problem.seed)
-    dtype = np.dtype(problem.dtype)
-
-    def make(rows, columns):
-        return (2 * random.random((rows, columns), dtype=np.float32) - 1).astype(dtype, copy=False)
-
-    a, b = make(problem.m, problem.lda), make(problem.k, problem.ldb)
-    c = make(problem.m, problem.ldc) if problem.beta else np.full((problem.m, problem.ldc), np.nan, np.float32).astype(dtype)
-    return a, b, c
-
-
-def _upload(cupy, array: np.ndarray):
-    """A copy of the array's bytes on the device (CuPy has no bfloat16)."""
-    there = cupy.empty(max(array.nbytes, 1), np.uint8)
-    if array.nbytes:
-        there.set(_bytes(array))
-    return there
-
-
-def _download(there, like: np.ndarray) -> np.ndarray:
-    return there.get().view(like.dtype).reshape(like.shape) if like.nbytes else like
-
-
-def _checked(name: str, problem, before, got: np.ndarray, reference: np.ndarray, has_reference: bool) -> float | None:
-    """The relative difference from cuBLAS. Raises RunError if the result is wrong."""
-    a, b, c = before
-    rows = np.unique(np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int))
-    value, bound = replace(problem, m=len(rows)).expected(a[rows], b, c[rows])
-    wrong = ~(np.abs(got[rows, : problem.n].astype(np.float64) - value) <= bound)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        raise RunError(
-            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: C[{rows[row]}, {column}] is "
-            f"{float(got[rows[row], column]):.7g}, expected {value[row, column]:.7g}. Use check() to see more."
-        )
-    if not has_reference:
-        return None
-    mine = got[:, : problem.n].astype(np.float32)
-    theirs = reference[:, : problem.n].astype(np.float32)
-    difference = float(np.linalg.norm(mine - theirs) / max(float(np.linalg.norm(theirs)), 1e-30))
-    if not difference <= _CUBLAS_TOLERANCE[problem.dtype]:
-        raise RunError(
-            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: it differs from cuBLAS by "
-            f"{difference:.2g} of the result's norm. Use check() to see where."
-        )
-    return difference

@@ -46,11 +46,11 @@ REQUIRED = (
 
 def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str, Any]:
     """The row of one step at one size. Raises CourseError if the kernel does not compile, is wrong, or cannot run."""
-    from . import compiler, kernel as kernels
+    from . import compiler, kernel as kernels, timing as timer
 
     source = step.kernel_path.read_text(encoding="utf-8")
     kernel = kernels.compile(source, entry=step.entry, arch=gpu.arch())
-    timing = gpu.time_gemm(kernel, problem, samples=samples, seconds=seconds)
+    timing = timer.time_gemm(kernel, problem, samples=samples, seconds=seconds)
     device, baseline = gpu.device(), timing.cublas
     return {
         "step": step.number,
@@ -59,19 +59,19 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
-        "milliseconds": _figures(timing.milliseconds),
+        "milliseconds": _figures(timing.kernel.milliseconds),
         "tflops": _figures(timing.tflops),
         "cublas_milliseconds": baseline and _figures(baseline.milliseconds),
-        "cublas_tflops": baseline and _figures(problem.flops / baseline.milliseconds / 1e9),
+        "cublas_tflops": baseline and _figures(timing.cublas_tflops),
         "cublas_ratio": baseline and _figures(timing.cublas_ratio),
-        "spread": _figures(timing.spread, 2),
+        "spread": _figures(timing.kernel.spread, 2),
         "cublas_spread": baseline and _figures(baseline.spread, 2),
-        "samples": timing.samples,
-        "method": timing.method,
-        "noisy": timing.noisy,
-        "clock_mhz": timing.clock_mhz,
+        "samples": timing.kernel.samples,
+        "method": timing.kernel.method,
+        "noisy": timing.kernel.noisy,
+        "clock_mhz": timing.kernel.clock_mhz,
         "cublas_clock_mhz": baseline and baseline.clock_mhz,
-        "difference": timing.difference and _figures(timing.difference, 2),
+        "difference": timing.difference if timing.difference is None else _figures(timing.difference, 2),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "device": device.name,
         "driver": device.driver,

@@ -1,23 +1,38 @@
-"""Time a GEMM kernel on the GPU, interleaved with cuBLAS: the one measurement behind `climb()` and `course record`."""
+"""Time a GEMM kernel on the GPU, interleaved with cuBLAS: the one measurement behind `climb()` and `course record`.
+
+A kernel is checked on the very problem it is timed on: C is NaN before, some rows are compared with the specification in
+float64, all of C with cuBLAS. Operands are random: zeros run faster than real data would.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from . import gemm, gpu
+from .errors import LaunchError, RunError
 from .gemm import Problem
 from .gpu import Timing
 from .kernel import Kernel
 
+_CUBLAS = "cuBLAS"
+_CHECKED_ROWS = 16
+_TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}  # of the norm: cuBLAS may add in another order
+
 
 @dataclass(frozen=True)
 class GemmTiming:
-    """A kernel's time and cuBLAS's, taken in turn in one run. `cublas` is None where cuBLAS is not installed."""
+    """A kernel's time and cuBLAS's, taken in turn in one run. `cublas` is None where cuBLAS is not installed.
+
+    difference: norm of (the kernel's C - cuBLAS's C) over the norm of cuBLAS's; None without cuBLAS.
+    """
 
     problem: Problem
     kernel: Timing
     cublas: Timing | None
     why_no_cublas: str = ""
+    difference: float | None = None
 
     @property
     def tflops(self) -> float:
@@ -35,9 +50,10 @@ class GemmTiming:
 
 
 def time_gemm(kernel: Kernel, problem: Problem, samples: int = 20, seconds: float = 3.0) -> GemmTiming:
-    """Time `kernel` on `problem` with random data (zeros run faster than real data would).
+    """Check `kernel` on `problem` with random data on the GPU, then time it and cuBLAS in turn.
 
-    samples, seconds: at most so many rounds and so long. Raises LaunchError without a GPU, or for an empty problem.
+    samples, seconds: at most so many rounds and so long. Raises LaunchError without a GPU or for an empty problem,
+    RunError if the result is wrong or the kernel goes wrong.
     """
     return time_gemms({kernel.name: kernel}, problem, samples, seconds)[kernel.name]
 
@@ -45,32 +61,70 @@ def time_gemm(kernel: Kernel, problem: Problem, samples: int = 20, seconds: floa
 def time_gemms(
     kernels: dict[str, Kernel], problem: Problem, samples: int = 20, seconds: float = 3.0
 ) -> dict[str, GemmTiming]:
-    """Time several kernels and cuBLAS on one problem, all in turn in one run: name -> GemmTiming."""
-    import cupy  # here: there is a GPU if this is called
-
+    """Check and time several kernels and cuBLAS on one problem, all in turn in one run: name -> GemmTiming."""
     arch = gpu.arch()  # raises LaunchError if there is none
-    a, b, c = (_device_matrix(cupy, rows, columns, problem.dtype, seed) for seed, (rows, columns) in enumerate(
-        [(problem.m, problem.lda), (problem.k, problem.ldb), (problem.m, problem.ldc)]))
-    work = {}
-    for name, kernel in kernels.items():
-        native = kernel.for_arch(arch)
-        shape = gemm.geometry(native)
-        arguments = gemm.arguments(problem, a, b, c)
-        work[name] = gpu.launcher(
-            native.compiled, shape.grid(problem.m, problem.n), shape.block, native.checked(arguments), shape.shared)
+    if not problem.m * problem.n:
+        raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
+    host = _operands(problem)
+    a, b = gpu.upload(host[0]), gpu.upload(host[1])
     why = gpu.cublas_why_not()
-    baseline = "cuBLAS"
+    work, differences, reference = {}, {}, None
     if not why:
-        work[baseline] = gpu.cublas(
+        c = gpu.upload(host[2])
+        work[_CUBLAS] = gpu.cublas(
             problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc,
-            problem.dtype)
+            problem.dtype,
+        )  # fmt: skip
+        gpu.run_once(work[_CUBLAS], _CUBLAS)
+        reference = gpu.download(c, host[2])
+    for name, kernel in kernels.items():
+        native, c = kernel.for_arch(arch), gpu.upload(host[2])
+        shape = gemm.geometry(native)
+        arguments = [_scalar(value) for value in gemm.arguments(problem, a, b, c)]
+        work[name] = gpu.launcher(native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared)
+        gpu.run_once(work[name], name)
+        differences[name] = _checked(name, problem, host, gpu.download(c, host[2]), reference)
     times = gpu.interleave(work, samples=samples, seconds=seconds)
-    return {name: GemmTiming(problem, times[name], times.get(baseline), why) for name in kernels}
+    return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
 
 
-def _device_matrix(cupy, rows: int, columns: int, dtype: str, seed: int):
-    """Random numbers in [-1, 1) on the device, as raw 16-bit words for bfloat16, which CuPy does not know."""
-    values = cupy.random.RandomState(seed).uniform(-1, 1, (max(rows, 1), columns), dtype=cupy.float32)
-    if dtype == "bfloat16":
-        return (values.view(cupy.uint32) >> 16).astype(cupy.uint16)
-    return values.astype(dtype)
+def _scalar(value):
+    return np.int32(value) if isinstance(value, int) else np.float32(value) if isinstance(value, float) else value
+
+
+def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
+    random = np.random.default_rng(problem.seed)
+    dtype = np.dtype(problem.dtype)
+
+    def make(rows: int, columns: int) -> np.ndarray:
+        return (2 * random.random((rows, columns), dtype=np.float32) - 1).astype(dtype, copy=False)
+
+    a, b = make(problem.m, problem.lda), make(problem.k, problem.ldb)
+    if problem.beta:
+        return a, b, make(problem.m, problem.ldc)
+    return a, b, np.full((problem.m, problem.ldc), np.nan, dtype)
+
+
+def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None) -> float | None:
+    """The relative difference from cuBLAS's C (`reference`), if any. Raises RunError if the result is wrong."""
+    a, b, c = before
+    rows = np.unique(np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int))
+    value, bound = replace(problem, m=len(rows)).expected(a[rows], b, c[rows])
+    wrong = ~(np.abs(got[rows, : problem.n].astype(np.float64) - value) <= bound)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise RunError(
+            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: C[{rows[row]}, {column}] is "
+            f"{float(got[rows[row], column]):.7g}, expected {value[row, column]:.7g}. Use check() to see more."
+        )
+    if reference is None:
+        return None
+    mine, theirs = (array[:, : problem.n].astype(np.float32) for array in (got, reference))
+    difference = float(np.linalg.norm(mine - theirs)) / max(float(np.linalg.norm(theirs)), 1e-30)
+    if not difference <= _TOLERANCE[problem.dtype]:
+        raise RunError(
+            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: it differs from cuBLAS by "
+            f"{difference:.2g} of the result's norm. Use check() to see where."
+        )
+    return difference

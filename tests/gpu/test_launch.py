@@ -7,7 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from helpers import gemm, gpu, kernel, steps
+from helpers import gemm, gpu, kernel, steps, timing
 from helpers.gemm import Problem
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
@@ -173,18 +173,18 @@ def test_cublas_is_right_and_as_fast_as_itself():
 
 def test_times_repeat_and_order_the_first_steps():
     naive, coalesced = (kernel.compile(steps.get(n).kernel_path.read_text(), arch=gpu.arch()) for n in (1, 2))
-    slow, fast, again = (gpu.time_gemm(k, Problem(1024, 1024, 1024)) for k in (naive, coalesced, coalesced))
-    assert slow.milliseconds > 4 * fast.milliseconds
-    assert fast.milliseconds == pytest.approx(again.milliseconds, rel=0.1)
-    assert fast.clock_mhz is None or fast.clock_mhz > 500
-    assert not fast.noisy, fast.noisy
+    slow, fast, again = (timing.time_gemm(k, Problem(1024, 1024, 1024)) for k in (naive, coalesced, coalesced))
+    assert slow.kernel.milliseconds > 4 * fast.kernel.milliseconds
+    assert fast.kernel.milliseconds == pytest.approx(again.kernel.milliseconds, rel=0.1)
+    assert fast.kernel.clock_mhz is None or fast.kernel.clock_mhz > 500
+    assert not fast.kernel.noisy, fast.kernel.noisy
 
 
 def test_a_wrong_kernel_is_not_timed():
     source = steps.get(2).kernel_path.read_text()
     wrong = kernel.compile(source.replace("k < K", "k < K - 1"), arch=gpu.arch())
     with pytest.raises(gpu.RunError, match="wrong results"):
-        gpu.time_gemm(wrong, Problem(64, 64, 64))
+        timing.time_gemm(wrong, Problem(64, 64, 64))
 
 
 # ------------------------------------------------------------------------------------------- what goes wrong
