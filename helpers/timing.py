@@ -80,7 +80,10 @@ def time_gemms(
     for name, kernel in kernels.items():
         native, c = kernel.for_arch(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
-        arguments = [_scalar(value) for value in gemm.arguments(problem, a, b, c)]
+        arguments = [
+            _scalar(parameter, value)
+            for parameter, value in zip(native.compiled.parameters, gemm.arguments(problem, a, b, c), strict=True)
+        ]
         work[name] = gpu.launcher(native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared)
         gpu.run_once(work[name], name)
         differences[name] = _checked(name, problem, host, gpu.download(c, host[2]), reference)
@@ -88,8 +91,11 @@ def time_gemms(
     return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
 
 
-def _scalar(value):
-    return np.int32(value) if isinstance(value, int) else np.float32(value) if isinstance(value, float) else value
+def _scalar(parameter, value):
+    """`value` as the parameter wants it: a 32-bit integer or float; device arrays pass."""
+    if parameter.pointer_to is not None:
+        return value
+    return np.float32(value) if parameter.ptx_type.startswith("f") else np.int32(value)
 
 
 def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
