@@ -19,6 +19,7 @@ Divergence follows the hardware: a warp that splits runs its parts separately un
 from __future__ import annotations
 
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ def instruction_counts(
         return None, "there is no machine code for this kernel"
     try:
         constants = _constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
+        constants |= _cubin_constants(getattr(compiled, "cubin", b""), compiled.symbol)
         program = _Program(functions[compiled.symbol], accesses)
         return _Launch(program, grid, block, constants, blocks, accesses, budget).run(), ""
     except CannotTell as reason:
@@ -367,8 +369,8 @@ class _Program:
 # --- constants -------------------------------------------------------------------------------------------------------
 
 
-def _constants(ptx, symbol, arch, grid, block, args) -> dict[int, int]:
-    """Constant bank 0 of a launch, as 32-bit words by byte offset: block and grid extents, parameters."""
+def _constants(ptx, symbol, arch, grid, block, args) -> dict[tuple[int, int], int]:
+    """Constant bank 0 of a launch, as 32-bit words by (bank, byte offset): block and grid extents, parameters."""
     number = int(re.sub(r"\D", "", arch))
     grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
     if number >= 100:
@@ -387,7 +389,34 @@ def _constants(ptx, symbol, arch, grid, block, args) -> dict[int, int]:
         data.extend(_encode(kind, size, value, k))
     data.extend(b"\0" * (-len(data) % 4))
     words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
-    return words
+    return {(0, offset): word for offset, word in words.items()}
+
+
+def _cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
+    """Constants that ptxas placed in bank 2 and the program in bank 3, less the words that the loader fills in."""
+    if cubin[:4] != b"\x7fELF":
+        return {}
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + k * size) for k in range(count)]
+
+    def name(header):
+        start = headers[names_index][4] + header[0]
+        return cubin[start : cubin.index(b"\0", start)].decode()
+
+    banks = {f".nv.constant2.{symbol}": 2, ".nv.constant3": 3}
+    words, filled_in = {}, set()
+    for header in headers:
+        if name(header) in banks:
+            data, bank = cubin[header[4] : header[4] + header[5]], banks[name(header)]
+            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)}
+        elif header[1] in (4, 9) and header[7] < count and name(headers[header[7]]) in banks:  # RELA, REL
+            bank = banks[name(headers[header[7]])]
+            step = 24 if header[1] == 4 else 16
+            for at in range(header[4], header[4] + header[5], step):
+                (offset,) = struct.unpack_from("<Q", cubin, at)
+                filled_in |= {(bank, offset & ~3), (bank, (offset & ~3) + 4)}
+    return {place: word for place, word in words.items() if place not in filled_in}
 
 
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
@@ -1100,7 +1129,7 @@ class _Launch:
                 return np.full((1, 1, 1, 1), int(np.float32(operand.value).view(np.uint32)), np.int64)
             return np.full((1, 1, 1, 1), operand.value & LOW, np.int64)
         if isinstance(operand, _Const):
-            word = self.constants.get(operand.offset) if operand.bank == 0 else None
+            word = self.constants.get((operand.bank, operand.offset))
             return _modified(None if word is None else np.full((1, 1, 1, 1), word, np.int64), operand.sign)
         return None
 
@@ -1225,7 +1254,7 @@ class _Launch:
         if handler is not None:
             handler(self, d, mask)
         elif name == "BMOV":
-            raise CannotTell("the code saves convergence barriers in registers")
+            self.move_barrier(d, mask)
         else:
             for written in d.writes:
                 self.values[written] = None
@@ -1286,6 +1315,22 @@ class _Launch:
         self.next_group += 1
         self.joined[barrier] = mask
         self.groups[barrier] = group if mask is None else np.where(mask, group, self.groups.get(barrier, _ZERO))
+
+    def move_barrier(self, d: _Decoded, mask):
+        """BMOV: save a convergence barrier in a register (.CLEAR: and forget it), or restore it."""
+        target, source = (_operand(text) for text in d.instruction.operands[:2])
+        if isinstance(source, str):
+            if isinstance(target, _Reg) and not target.zero:
+                self.write(target.name(), self.groups.get(source, _ZERO), mask)
+            if "CLEAR" in d.modifiers:
+                self.groups[source] = np.where(_TRUE if mask is None else mask, 0, self.groups.get(source, _ZERO))
+                self.joined.pop(source, None)
+            return
+        value = self.read(source)
+        if value is None or not isinstance(target, str):
+            raise CannotTell(f"a convergence barrier is set to something unknown: {d.instruction}")
+        self.groups[target] = np.where(_TRUE if mask is None else mask, value, self.groups.get(target, _ZERO))
+        self.joined.pop(target, None)
 
     def arrive(self, d: _Decoded, mask, after):
         i = d.instruction
