@@ -20,6 +20,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
+EXERCISE = "exercise:"  # tag of a cell that holds a starter, before the exercise's slug
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -79,8 +80,26 @@ def with_kernel(notebook: dict, step: Step, kernel: str) -> dict:
     return notebook | {"cells": [new if cell is target else cell for cell in notebook["cells"]]}
 
 
+def with_starters(notebook: dict) -> dict:
+    """`notebook` with the starter of its exercise in every cell tagged `exercise:<slug>`, below a `%%cuda` line if any.
+
+    Raises CourseError for an exercise that does not exist.
+    """
+    cells = []
+    for cell in notebook["cells"]:
+        slugs = [tag.removeprefix(EXERCISE) for tag in cell.get("metadata", {}).get("tags", ()) if tag.startswith(EXERCISE)]
+        if cell["cell_type"] == "code" and slugs:
+            from helpers.exercises import exercise  # here: it brings the whole machine with it
+
+            first = source(cell).split("\n", 1)[0]
+            magic = f"{first}\n" if first.startswith("%%cuda") else ""
+            cell = cell | {"source": magic + exercise(slugs[0]).starter}
+        cells.append(cell)
+    return notebook | {"cells": cells}
+
+
 def wanted_text(path: Path) -> str:
-    """What the notebook at `path` should contain: canonical, and with its step's reference kernel if it has one.
+    """What the notebook at `path` should contain: canonical, with its step's reference kernel and its exercises' starters.
 
     Raises CourseError if the file is no notebook.
     """
@@ -91,6 +110,7 @@ def wanted_text(path: Path) -> str:
     for step in STEPS:
         if step.notebook_path.name == path.name and step.kernel_path is not None:
             notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
+    notebook = with_starters(notebook)
     return dumps(canonical(notebook))
 
 
