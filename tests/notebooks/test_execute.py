@@ -16,8 +16,8 @@ import pytest
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from helpers.notebooks import paths
 from helpers.slides import freeze_widgets
+from helpers.steps import STEPS
 
 BUDGET_SECONDS = 30
 LIMIT_SECONDS = 240
@@ -81,8 +81,9 @@ def _alt(output: NotebookNode) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
-def test_a_notebook_runs_without_errors(path, tmp_path, monkeypatch, record_property):
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_notebook_runs_without_errors(step, tmp_path, monkeypatch, record_property):
+    path = step.notebook_path
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     folder = tmp_path / "notebooks"
@@ -96,7 +97,7 @@ def test_a_notebook_runs_without_errors(path, tmp_path, monkeypatch, record_prop
     freeze_widgets(notebook)
     assert not errors(notebook)
     assert not pictures_without_text(notebook)
-    assert [path.name for path in folder.iterdir()] == [path.name], "running a lesson leaves files beside it"
+    assert [left.name for left in folder.iterdir()] == [path.name], "running a lesson leaves files beside it"
 
 
 def _executed(code: str, tmp_path: Path, **metadata) -> NotebookNode:

@@ -1,0 +1,158 @@
+"""The project as a whole: its layout, its one list of everything, and what its files may not contain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from helpers import notebooks
+from helpers.steps import STEPS
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP_LEVEL = {
+    "notebooks", "kernels", "helpers", "tests", ".ci",
+    "environment.yml", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE",
+}  # fmt: skip
+EXTENSION = ROOT / "helpers/lab/extension"
+BUILT = ROOT / "helpers/lab/labextensions/gemm-ladder"
+# Hosts that packages are downloaded from. Written in two parts, because this file is searched as well.
+HOSTS = ["pypi." + "org", "python" + "hosted", "npm" + "js", "conda." + "anaconda", "unpkg." + "com", "jsdelivr." + "net", "cdnjs." + "cloudflare"]
+
+
+def tracked() -> list[Path]:
+    """All files of the repository. The option lets a clone be tested by another user than its owner."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def pyproject() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def block_after(marker: str) -> str:
+    """The code block of README.md that follows <!-- marker -->."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n```bash\n(.*?)\n```\n", text, re.DOTALL)
+    assert found, f"README.md has no code block after {marker}"
+    return found[1]
+
+
+def test_the_top_level_is_as_agreed():
+    names = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert {name for name in names if name not in TOP_LEVEL and not name.startswith(".git")} == set()
+    assert TOP_LEVEL <= names
+
+
+def test_every_step_is_a_row_a_notebook_and_a_kernel():
+    rows = {step.name for step in STEPS}
+    assert rows
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == rows
+    assert {path.stem for path in (ROOT / "kernels").glob("*.cu")} == {step.name for step in STEPS if step.entry}
+
+
+def test_steps_are_numbered_in_order_and_named_once():
+    assert [step.number for step in STEPS] == sorted({step.number for step in STEPS})
+    assert len({step.slug for step in STEPS}) == len(STEPS)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_notebook_is_canonical_and_holds_its_reference_kernel(step):
+    text = step.notebook_path.read_text(encoding="utf-8")
+    assert text == notebooks.wanted_text(step.notebook_path), "run `course sync`"
+
+
+def test_no_file_says_where_packages_are_downloaded_from():
+    found = []
+    for path in tracked():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {host}" for host in HOSTS if host in text]
+    assert found == []
+
+
+def test_no_lock_file_is_kept():
+    assert [path.name for path in tracked() if path.name in ("uv.lock", "package-lock.json", "yarn.lock", "pnpm-lock.yaml")] == []
+
+
+def test_no_large_file_is_kept():
+    assert [str(path.relative_to(ROOT)) for path in tracked() if path.stat().st_size > 400_000] == []
+
+
+def test_every_pin_gives_its_reason():
+    """Each quoted requirement in pyproject.toml ends with a comment on its own line."""
+    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if re.match(r'\s+"[a-z][^"]*[~=<>]=', line)]
+    assert len(pins) > 10
+    assert [line.strip() for line in pins if not re.search(r'",\s+# \S', line)] == []
+
+
+# ---------------------------------------------------------------------------------------------------- environment.yml
+
+
+def conda_lines() -> list[str]:
+    """The entries of environment.yml without comments."""
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    return [line.removeprefix("- ").strip() for line in lines if line.startswith("- ")]
+
+
+def test_conda_installs_this_project_and_has_no_pins_of_its_own():
+    assert [re.split(r"[ <>=]", line)[0] for line in conda_lines()] == ["conda-forge", "python", "pip", "pip:", "-e"]
+    extras = pyproject()["project"]["optional-dependencies"]
+    assert conda_lines()[-1] == "-e .[cuda13]"
+    assert "cuda13" in extras
+
+
+def test_conda_takes_the_python_that_the_project_asks_for():
+    assert f"python {pyproject()['project']['requires-python']}" in conda_lines()
+
+
+# ------------------------------------------------------------------------------------------------------ README and CI
+
+
+def test_the_readme_sets_up_in_one_line():
+    assert block_after("lab:command") == "pip install uv && uv run course lab"
+    assert block_after("test:command") == "pip install uv && uv run course test"
+
+
+def test_ci_runs_what_the_readme_says():
+    """The part of .ci/run that reads the README, run by the shell."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (reader,) = re.findall(r"^commands=.*$", script, re.MULTILINE)
+    shell = subprocess.run(["bash", "-c", f'{reader}; echo "$commands"'], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shell.stdout.strip() == block_after("test:command")
+    assert 'eval "$commands"' in script
+
+
+def test_the_readme_keeps_the_place_of_the_ladder():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.index("<!-- ladder:start -->") < text.index("<!-- ladder:end -->")
+
+
+def test_the_switches_of_the_readme_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    groups = set(re.findall(r"--(?:no-)?group (\w+)", text))
+    extras = set(re.findall(r"--extra (\w+)", text))
+    assert {"cuda12", "cuda13"} <= groups <= set(pyproject()["dependency-groups"])
+    assert {"gpu", "gpu12"} <= extras <= set(pyproject()["project"]["optional-dependencies"])
+
+
+# --------------------------------------------------------------------------------------------- the JupyterLab extension
+
+
+def test_the_built_extension_belongs_to_its_source():
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((EXTENSION / "src").iterdir())))
+    built = json.loads((BUILT / "package.json").read_text(encoding="utf-8"))
+    assert built["sources"] == digest.hexdigest(), "build the extension again: see CONTRIBUTING.md"
+
+
+def test_the_extension_has_the_projects_version_and_an_entry_that_exists():
+    built = json.loads((BUILT / "package.json").read_text(encoding="utf-8"))
+    assert built["version"] == pyproject()["project"]["version"]
+    assert (BUILT / built["jupyterlab"]["_build"]["load"]).stat().st_size < 20_000
