@@ -1,0 +1,236 @@
+"""What every picture shares: the style sheet, an Axes that shows itself with alternative text, and the registry.
+
+A picture is one function of a Run in one file of this folder, marked with `@picture`. The mark does four things: it draws
+in the course's style whatever the reader's own settings are, makes the Axes if none is given, writes the sentence of a
+CourseError into the Axes instead of failing (there is always something to see, or a reason why not), and lists the
+picture with its controls, so that widgets find it.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import io
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from ..errors import CourseError
+
+# Okabe-Ito. Meanings are kept across pictures: blue is A and loads, orange B, green C and stores, vermillion trouble.
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
+INK, QUIET, FAINT, PAPER = "#222222", "#6b6b6b", "#e6e6e6", "#ffffff"
+
+STYLE = Path(__file__).with_name("course.mplstyle")
+
+
+class NothingToSee(CourseError):
+    """There is nothing to draw; the message says why, and where to look instead."""
+
+
+class CourseAxes(Axes):
+    """An Axes that a notebook shows as an image with alternative text.
+
+    alt: what the picture says, in words. Readers of screens get it instead of the image.
+    """
+
+    name = "course"
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.alt = ""
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        return {"text/plain": self.alt or repr(self), "text/html": to_html(self)}
+
+
+# ------------------------------------------------------------------------------------------------------ controls
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value out of a list. options: (what to show, value)."""
+
+    name: str
+    label: str
+    options: tuple[tuple[str, Any], ...]
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A whole number from low to high, both included."""
+
+    name: str
+    label: str
+    low: int
+    high: int
+    default: int | None = None
+
+
+Control = Choice | Span
+
+
+def settle(controls: Sequence[Control], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The values the controls would show: what is wanted where it is possible, the default otherwise."""
+    values = {}
+    for control in controls:
+        value = wanted.get(control.name)
+        if isinstance(control, Span):
+            if value is None:
+                value = control.low if control.default is None else control.default
+            values[control.name] = min(max(int(value), control.low), control.high)
+        else:
+            known = [option for _, option in control.options]
+            fallback = known[0] if control.default is None else control.default
+            values[control.name] = value if value in known else fallback
+    return values
+
+
+# ------------------------------------------------------------------------------------------------------ registry
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as widgets see it. controls(run, **values) -> the controls that make sense for these values."""
+
+    name: str
+    title: str
+    draw: Callable[..., Axes]
+    controls: Callable[..., Sequence[Control]]
+    order: int
+
+
+PICTURES: dict[str, Picture] = {}
+
+
+def _no_controls(run, **values) -> tuple[Control, ...]:
+    return ()
+
+
+def picture(
+    title: str,
+    *,
+    controls: Callable[..., Sequence[Control]] = _no_controls,
+    size: tuple[float, float] = (10.0, 5.0),
+    margins: tuple[float, float, float, float] = (0.9, 0.7, 0.3, 1.1),
+    order: int = 100,
+):
+    """Mark `f(run, ..., *, ax)` as a picture: see the top of this file.
+
+    size: inches of a figure made for it. margins: inches left, below, right and above its Axes. order: among pictures.
+    """
+
+    def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
+        @functools.wraps(function)
+        def draw(*args, ax: Axes | None = None, **options) -> Axes:
+            with matplotlib.rc_context(style()):
+                if ax is None:
+                    ax = new_axes(size, margins)
+                try:
+                    alt = function(*args, ax=ax, **options)
+                except CourseError as error:
+                    alt = say(ax, error.message)
+                if isinstance(ax, CourseAxes):
+                    ax.alt = alt or ""
+            return ax
+
+        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order)
+        return draw
+
+    return mark
+
+
+@functools.cache
+def style() -> dict[str, Any]:
+    """The style sheet as rcParams, read once: defaults under it, so that a reader's own settings do not show."""
+    sheet = matplotlib.rc_params_from_file(STYLE, fail_on_error=True, use_default_template=True)
+    return {key: value for key, value in sheet.items() if key not in ("backend", "backend_fallback", "interactive", "toolbar")}
+
+
+def new_axes(size: tuple[float, float], margins: tuple[float, float, float, float]) -> CourseAxes:
+    """One Axes on a figure of its own. No pyplot: nothing is kept, nothing is shown twice."""
+    figure = Figure(figsize=size)
+    FigureCanvasAgg(figure)
+    (width, height), (left, below, right, above) = size, margins
+    box = (left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height)
+    return figure.add_axes(box, axes_class=CourseAxes)
+
+
+def say(ax: Axes, sentence: str) -> str:
+    """Write a sentence where the picture would be, and return it as alternative text."""
+    ax.clear()
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, _wrap(sentence, 72), ha="center", va="center", fontsize=14, color=QUIET, transform=ax.transAxes, linespacing=1.6)
+    return sentence
+
+
+def _wrap(sentence: str, columns: int) -> str:
+    return "\n".join("\n".join(textwrap.wrap(line, columns)) for line in sentence.splitlines())
+
+
+def heading(ax: Axes, title: str, *, code: str = "", detail: str = "") -> None:
+    """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much."""
+    height = 10
+    for text, font in (
+        (detail, {"fontsize": 13, "color": QUIET}),
+        (code, {"fontsize": 13, "family": "monospace", "color": BLUE}),
+        (title, {"fontsize": 17, "weight": "bold", "color": INK}),
+    ):
+        if text:
+            ax.annotate(text, (0, 1), (0, height), xycoords="axes fraction", textcoords="offset points", annotation_clip=False, **font)
+            height += 23
+
+
+# ------------------------------------------------------------------------------------------------------ output
+
+
+def to_png(ax: Axes, dpi: float | None = None) -> bytes:
+    """The figure of `ax` as PNG."""
+    figure = ax.figure
+    if dpi and dpi != figure.dpi:
+        figure.set_dpi(dpi)
+    canvas = figure.canvas if isinstance(figure.canvas, FigureCanvasAgg) else FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "png", compress_level=1)  # 1: speed before size
+    return buffer.getvalue()
+
+
+def to_svg(ax: Axes) -> str:
+    """The figure of `ax` as SVG text, with its alternative text as the title."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(style()):
+        ax.figure.savefig(buffer, format="svg", metadata={"Title": getattr(ax, "alt", ""), "Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+# In a dark theme the one rendering is turned over, lightness reversed and hues kept.
+THEME = """<style>
+.ladder-picture{margin:0;line-height:0}
+.ladder-picture img{max-width:100%;height:auto;border-radius:4px}
+[data-jp-theme-light="false"] .ladder-picture img{filter:invert(.93) hue-rotate(180deg)}
+</style>"""
+
+
+def to_html(ax: Axes) -> str:
+    """The figure of `ax` as an HTML image with alternative text, for light and dark themes."""
+    data = base64.b64encode(to_png(ax)).decode()
+    width, height = (round(inches * 96) for inches in ax.figure.get_size_inches())
+    alt = html.escape(getattr(ax, "alt", ""), quote=True)
+    return (
+        f'{THEME}<figure class="ladder-picture"><img alt="{alt}" width="{width}" height="{height}" '
+        f'src="data:image/png;base64,{data}"></figure>'
+    )
