@@ -208,6 +208,10 @@ class Notebook:
             text,
         )
         assert index >= 0, f"{self.name} has no code cell with {text!r}"
+        return self.show(index)
+
+    def show(self, index: int):
+        """Cell number `index`, selected and scrolled to the top of the page."""
         self.page.evaluate(
             """async index => {
                 const notebook = window.jupyterapp.shell.currentWidget.content;
@@ -220,13 +224,29 @@ class Notebook:
         cell.wait_for()
         return cell
 
-    def pictures(self) -> list[str]:
-        """The data of every picture that the notebook shows now, SVG or PNG, in order."""
+    def widget_cells(self) -> list[int]:
+        """Numbers of the cells that show a widget."""
         return self.page.evaluate(
-            """() => [...document.querySelectorAll('.jp-NotebookPanel .jp-OutputArea-output img, '
-                + '.jp-NotebookPanel .jp-OutputArea-output svg, .jp-NotebookPanel .widget-image')]
-                .map(picture => picture.src || picture.outerHTML)"""
+            """() => [...window.jupyterapp.shell.currentWidget.content.model.cells].flatMap((cell, index) =>
+                cell.type === 'code' && cell.outputs.toJSON().some(output =>
+                    output.data?.['application/vnd.jupyter.widget-view+json']) ? [index] : [])"""
         )
+
+    def pictures(self, cell) -> list[str]:
+        """The data of every picture that the outputs of `cell` show, in order."""
+        return cell.locator(".jp-OutputArea img, .jp-OutputArea svg").evaluate_all(
+            "found => found.map(picture => picture.src || picture.outerHTML)"
+        )
+
+    def press(self, cell, slider: int, key: str = "ArrowRight") -> bool:
+        """Focus a slider of `cell` (by its number) and press a key. Does a picture of the cell change in ten seconds?"""
+        before = self.pictures(cell)
+        cell.locator("[role='slider']").nth(slider).focus()
+        self.page.keyboard.press(key)
+        deadline = time.monotonic() + 10
+        while self.pictures(cell) == before and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+        return self.pictures(cell) != before
 
     def set_theme(self, name: str) -> None:
         """Change JupyterLab's theme, and wait until it is in effect."""

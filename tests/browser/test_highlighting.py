@@ -122,3 +122,11 @@ def test_the_kernel_cell_of_a_lesson_is_cuda(open_notebook, step):
     cell = open_notebook(step.notebook_path.name).cell(f"%%cuda {step.slug}")
     wait_for_language(cell, "cuda")
     assert "__global__" in tokens(cell, "keyword")
+
+
+def test_a_cuda_file_in_the_editor_is_cuda(page, lab):
+    (lab.root / "notebooks" / "plain.cu").write_text("__global__ void plain() {}\n")
+    page.goto(f"{lab.url}/lab/tree/notebooks/plain.cu?reset&token={lab.token}")
+    editor = page.locator(".jp-FileEditor")
+    wait_for_language(editor, "cuda")
+    assert tokens(editor, "keyword") == ["__global__"]

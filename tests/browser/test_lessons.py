@@ -1,0 +1,40 @@
+"""Each lesson as its reader uses it: open, Run All, move a slider, see the picture change."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.steps import STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_lesson_runs_and_its_sliders_move_its_pictures(open_notebook, step):
+    notebook = open_notebook(step.notebook_path.name).run_all()
+    assert notebook.error_outputs() == []
+    moved = 0
+    for index in notebook.widget_cells():
+        cell = notebook.show(index)
+        sliders = cell.locator("[role='slider']").count()
+        if not sliders or not notebook.pictures(cell):
+            continue
+        notebook.screenshot(f"{step.name}-{index}-before")
+        assert any(notebook.press(cell, slider, key) for slider in range(sliders) for key in ("ArrowRight", "ArrowLeft")), (
+            f"cell {index}: no slider changes the picture"
+        )
+        notebook.screenshot(f"{step.name}-{index}-after")
+        moved += 1
+    assert notebook.error_outputs() == []
+    assert moved or step.entry is None, "the lesson has no picture with a slider"
+
+
+def test_the_first_lesson_is_what_course_lab_opens(page, lab):
+    page.goto(f"{lab.url}/?token={lab.token}")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+    assert page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path") == "notebooks/00_start_here.ipynb"
+
+
+def test_no_question_greets_the_reader(open_notebook):
+    notebook = open_notebook(STEPS[0].notebook_path.name)
+    notebook.page.wait_for_timeout(1500)  # announcements are asked for once JupyterLab is restored
+    assert notebook.page.locator(".Toastify__toast, .jp-Dialog").all_inner_texts() == []
