@@ -989,7 +989,7 @@ def _pack_predicates(launch, d, mask):
     values, _ = _split_sources(d)
     numbers = [v for v in values if not isinstance(v, str)]
     kept, bits = (launch.read(v) for v in numbers[-2:])
-    flags = [launch.values.get(f"P{k}") if int(bits.item()) >> k & 1 else ~_TRUE for k in range(7)]
+    flags = [launch.lookup(f"P{k}") if int(bits.item()) >> k & 1 else ~_TRUE for k in range(7)]
     if not _known(kept, *flags) or d.modifiers:
         _set_register(launch, d, None, mask)
         return
@@ -1024,7 +1024,7 @@ _HANDLERS: dict[str, Callable] = {
 # --- execution -------------------------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class _Part:
     """Lanes that run together from `pc`. mask None: every lane."""
 
@@ -1070,7 +1070,9 @@ class _Launch:
             "SR_GTMASK": LOW & ~((2 << lane % WARP) - 1),
             "SR_GEMASK": LOW & ~((1 << lane % WARP) - 1),
         }
-        self.values: dict[str, np.ndarray | None] = {}
+        self.values: dict[str, np.ndarray] = {}
+        self.known: dict[str, np.ndarray | None] = {}  # register -> lanes whose value is known (None: all); absent: none
+        self.mask: np.ndarray | None = None  # of the instruction that is being executed
         self.groups: dict[str, np.ndarray] = {}  # convergence barrier -> per lane, which BSSY it joined; 0: none
         self.joined: dict[str, np.ndarray | None] = {}  # convergence barrier -> mask of the latest BSSY
         self.next_group = 1
@@ -1122,7 +1124,7 @@ class _Launch:
     def read(self, operand):
         """The 32-bit pattern of a source operand with its sign, or None if unknown."""
         if isinstance(operand, _Reg):
-            value = _ZERO if operand.zero else self.values.get(operand.name())
+            value = _ZERO if operand.zero else self.lookup(operand.name())
             return _modified(value, operand.sign)
         if isinstance(operand, _Imm):
             if isinstance(operand.value, float):
@@ -1138,7 +1140,7 @@ class _Launch:
         if isinstance(operand, _Reg):
             if operand.zero:
                 return _ZERO, _ZERO
-            return self.values.get(operand.name()), self.values.get(operand.name(1))
+            return self.lookup(operand.name()), self.lookup(operand.name(1))
         if isinstance(operand, _Const):
             return self.read(operand), self.read(_Const(operand.bank, operand.offset + 4))
         if isinstance(operand, _Imm):
@@ -1148,21 +1150,40 @@ class _Launch:
 
     def condition(self, pred: _Pred | None):
         """A predicate as a bool array, or None if unknown."""
-        value = _TRUE if pred is None or pred.name == "T" else self.values.get(pred.name)
+        value = _TRUE if pred is None or pred.name == "T" else self.lookup(pred.name)
         if value is None:
             return None
         return ~value if pred is not None and pred.negated else value
 
+    def lookup(self, name):
+        """The value of a register if the lanes at work all know it."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        known = self.known[name]
+        if known is None or known is self.mask:
+            return value
+        return None if (~known if self.mask is None else self.mask & ~known).any() else value
+
     def write(self, name, value, mask):
-        """Set a register for the lanes of the mask. An unknown value spoils the register for all lanes."""
-        if value is None or mask is None:
-            self.values[name] = value
+        """Set a register for the lanes of the mask; None makes it unknown there."""
+        if mask is None:
+            if value is None:
+                self.values.pop(name, None)
+            else:
+                self.values[name], self.known[name] = value, None
             return
-        if name in self.values:
-            old = self.values[name]
-            self.values[name] = None if old is None else np.where(mask, value, old)
+        old = self.values.get(name)
+        if value is None:
+            if old is not None:
+                known = self.known[name]
+                self.known[name] = ~mask if known is None else known & ~mask
+        elif old is None:
+            self.values[name], self.known[name] = value, mask
         else:
-            self.values[name] = value  # never written before: other lanes may hold anything
+            self.values[name] = np.where(mask, value, old)
+            known = self.known[name]
+            self.known[name] = known if known is None or known is mask else known | mask
 
     # -- the run
 
@@ -1219,6 +1240,7 @@ class _Launch:
 
     def step(self, d: _Decoded, mask):
         name = d.instruction.name
+        self.mask = mask
         guard = self.condition(d.guard)
         if d.guard is not None and guard is not None:
             if not guard.any():
@@ -1235,12 +1257,12 @@ class _Launch:
             return
         if guard is None:
             for written in d.writes:
-                self.values[written] = None
+                self.write(written, None, mask)
             if self.accesses and name in MEMORY_OPCODES:
                 self.unknown_sites[d.instruction.index] = "whether it runs depends on data"
             return
         if guard is not _TRUE:
-            mask = self.narrow(mask, guard)
+            mask = self.mask = self.narrow(mask, guard)
         if self.accesses and name in MEMORY_OPCODES:
             self.observe(d, mask)
         if name == "BSSY":
@@ -1257,13 +1279,14 @@ class _Launch:
             self.move_barrier(d, mask)
         else:
             for written in d.writes:
-                self.values[written] = None
+                self.write(written, None, mask)
 
     # -- control flow
 
     def leave(self, d: _Decoded, part: _Part):
         i = d.instruction
         mask, after = part.mask, i.index + 1
+        self.mask = mask
         guard = self.condition(d.guard)
         for operand in d.sources:  # BRA P1, target: both must hold
             if isinstance(operand, _Pred) and guard is not None:
@@ -1426,11 +1449,11 @@ class _Launch:
     def address(self, place: _Address):
         total = np.full((1, 1, 1, 1), place.offset, np.int64)
         for part in place.parts:
-            low = self.values.get(part.name())
+            low = self.lookup(part.name())
             if low is None:
                 return None
             if ".64" in part.suffix:
-                high = self.values.get(part.name(1))
+                high = self.lookup(part.name(1))
                 if high is None:
                     return None
                 low = low | high << 32
