@@ -1,0 +1,152 @@
+"""Fit the model's constants on some recorded runs, and state its error on the others.
+
+    python -m helpers.model.fit
+
+Counts come from executing the shipped kernels at the recorded sizes. The runs whose size is in TRAINING are used for the
+fit; every other run of that device is held out, and its error is what the model claims. Writes data/model.toml.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from helpers import ladder, record, steps
+from helpers.errors import CourseError
+from helpers.model import hardware
+from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
+
+DEVICE = "H200 SXM"
+TRAINING = (512, 2048)   # M = N = K of the runs used for the fit
+START = Constants(1.2, 1.2, 300.0, 30.0, 40.0, 2.0, 4.0)
+RANGES = {
+    "line_cycles": (0.5, 3.0),
+    "wavefront_cycles": (1.0, 2.0),
+    "global_latency": (150.0, 1200.0),
+    "shared_latency": (20.0, 60.0),
+    "l2_bytes": (15.0, 64.0),
+    "launch_microseconds": (0.5, 6.0),
+    "sharpness": (1.0, 8.0),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One recorded run: what it asks, and how long it took (milliseconds)."""
+
+    name: str
+    size: int
+    need: Demand
+    measured: float
+
+
+def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
+    """The recorded square float32 runs whose kernel is still the shipped one, counted by executing it."""
+    from helpers import gemm, kernel
+
+    found = []
+    for row in rows:
+        step = steps.get(row["step"])
+        square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32"
+        source = step.kernel_path.read_text(encoding="utf-8")
+        if not square or row["noisy"] or record.code_hash(source) != row["kernel_hash"]:
+            continue
+        compiled = kernel.compile(source, entry=step.entry)
+        run = gemm.count(compiled, gemm.Problem(row["m"], row["n"], row["k"]))
+        found.append(Sample(step.name, row["m"], demand(run), row["milliseconds"]))
+        say(f"counted {step.name} at {row['m']}³")
+    return found
+
+
+def loss(constants: Constants, chosen: Sequence[Sample], gpu: hardware.GPU) -> float:
+    """Mean squared logarithm of predicted over measured."""
+    return sum(math.log(milliseconds(s.need, gpu, constants) / s.measured) ** 2 for s in chosen) / len(chosen)
+
+
+def fit(chosen: Sequence[Sample], gpu: hardware.GPU, rounds: int = 4000) -> Constants:
+    """The constants of least loss within RANGES: a seeded random walk that narrows."""
+    generator = random.Random(1)
+    best, least = START, loss(START, chosen, gpu)
+    for turn in range(rounds):
+        width = 0.5 * (1 - turn / rounds) + 0.005
+        trial = best
+        for name, (low, high) in RANGES.items():
+            if generator.random() < 0.5:
+                value = getattr(best, name) * math.exp(generator.gauss(0, width))
+                trial = replace(trial, **{name: min(max(value, low), high)})
+        now = loss(trial, chosen, gpu)
+        if now < least:
+            best, least = trial, now
+    return Constants(**{item.name: float(f"{getattr(best, item.name):.4g}") for item in fields(Constants)})
+
+
+def errors(constants: Constants, chosen: Sequence[Sample], gpu: hardware.GPU) -> list[float]:
+    """predicted / measured - 1 of each sample."""
+    return [milliseconds(s.need, gpu, constants) / s.measured - 1 for s in chosen]
+
+
+def statement(held_out: Sequence[float], device: str, sizes: Sequence[int]) -> str:
+    """What the model may claim, from the errors on runs it had not seen."""
+    mean = sum(map(abs, held_out)) / len(held_out)
+    worst = max(map(abs, held_out))
+    where = ", ".join(f"{size}³" for size in sizes)
+    return (
+        f"On {len(held_out)} recorded runs of {device} at {where} that it was not fitted on, the model was off by "
+        f"{mean:.0%} on average and {worst:.0%} at worst; on other GPUs its error is unknown and larger."
+    )
+
+
+def main() -> int:
+    """Fit, and write data/model.toml. Returns the exit status."""
+    gpu = hardware.gpu(DEVICE)
+    try:
+        rows = [row for row in ladder.recorded() if hardware.gpu(row["device"]).name == gpu.name]
+        known = samples(rows)
+    except CourseError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    training = [s for s in known if s.size in TRAINING]
+    held_out = [s for s in known if s.size not in TRAINING]
+    if not training or not held_out:
+        print("There are too few recorded runs to fit the model and to test it.", file=sys.stderr)
+        return 1
+    constants = fit(training, gpu)
+    CONSTANTS.write_text(report(constants, training, held_out, gpu), encoding="utf-8")
+    print(CONSTANTS.read_text(encoding="utf-8"))
+    return 0
+
+
+def report(constants: Constants, training: Sequence[Sample], held_out: Sequence[Sample], gpu: hardware.GPU) -> str:
+    """The text of data/model.toml."""
+    off = errors(constants, held_out, gpu)
+    lines = [
+        "# Written by python -m helpers.model.fit; what the constants mean is said in helpers/model/predict.py.",
+        "[constants]",
+        *(f"{item.name} = {getattr(constants, item.name)}" for item in fields(Constants)),
+        "",
+        "[error]",
+        f'statement = "{statement(off, gpu.name, sorted({s.size for s in held_out}))}"',
+        f"mean = {sum(map(abs, off)) / len(off):.4f}",
+        f"worst = {max(map(abs, off)):.4f}",
+        "",
+    ]
+    for name, chosen in (("training", training), ("held_out", held_out)):
+        for sample, error in zip(chosen, errors(constants, chosen, gpu), strict=True):
+            predicted = milliseconds(sample.need, gpu, constants)
+            lines += [
+                f"[[{name}]]",
+                f'run = "{sample.name} at {sample.size}³"',
+                f"measured = {sample.measured:.6g}",
+                f"predicted = {predicted:.6g}",
+                f"error = {error:.4f}",
+                "",
+            ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""How long a launch should take on a GPU you may not have: a throughput model with a latency term.
+
+Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
+
+- load/store: cycles for each cache line a global request touches, and for each shared-memory wavefront. Both go through
+  the same pipe, so they add up;
+- arithmetic: FMAs over FP32 lanes; issue: warp instructions over four schedulers;
+- L2 and DRAM: bytes over bandwidth, with the least traffic a kernel of this tile can cause.
+
+The other bound is latency: one warp's chain of dependent instructions (`chain.py`), once per wave of resident blocks.
+The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined by
+a smooth maximum. Counts come from executing the kernel, sizes from gpus.toml, occupancy from occupancy.py. The few
+constants that no document states are fitted on recorded runs; data/model.toml keeps them, says which runs were used, and
+how wrong the model was on the runs that were not.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from helpers.errors import CourseError
+from helpers.model import chain, hardware
+from helpers.model.hardware import GPU, WARP
+from helpers.model.occupancy import occupancy
+
+CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
+
+TAGS = "memory_l1_tag_requests_global"
+_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_SHARED_LOADS = "smsp__inst_executed_op_shared_ld.sum"
+_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+_INSTRUCTIONS = "smsp__inst_executed.sum"
+_SCHEDULERS = 4
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What no document states, fitted on recorded runs.
+
+    line_cycles: load/store cycles per cache line of a global request, relative to the capability's lsu_cycles.
+    wavefront_cycles: load/store cycles per shared-memory wavefront. global_latency, shared_latency: cycles from issue to
+    use. l2_bytes: bytes per clock that L2 gives one SM. launch_microseconds: the fixed cost of a launch.
+    sharpness: exponent of the smooth maximum of throughput and latency; higher is nearer to a plain maximum.
+    """
+
+    line_cycles: float
+    wavefront_cycles: float
+    global_latency: float
+    shared_latency: float
+    l2_bytes: float
+    launch_microseconds: float
+    sharpness: float
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one launch asks of a GPU: totals over the launch, and what decides how blocks share an SM."""
+
+    blocks: int
+    threads: int
+    registers: int
+    shared: int
+    lines: float            # cache lines touched by global requests (tag look-ups)
+    wavefronts: float       # of shared memory, loads and stores
+    ffma_warps: float       # warp-wide FMA instructions
+    instructions: float     # warp instructions; 0 if unknown
+    rounds: float           # rounds of the main loop per warp
+    loop: chain.Loop | None
+    least_bytes: float      # DRAM: operands read once, result written once
+    tile_bytes: float       # L2: what all blocks must fetch if each fetches its tiles once
+
+    @property
+    def warps_per_block(self) -> int:
+        return math.ceil(self.threads / WARP)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted time. Always show it as predicted, with `error`.
+
+    milliseconds: the prediction. limiter: what binds, as words. terms: cycles that each unit alone would take on the
+    busiest SM, and "latency". error: how wrong the model was on recorded runs it had not seen, as a sentence.
+    waves: how often the grid fills the GPU. tflops: None if the run is not a known GEMM.
+    """
+
+    gpu: str
+    milliseconds: float
+    limiter: str
+    terms: Mapping[str, float]
+    error: str
+    waves: float
+    occupancy: float
+    tflops: float | None = None
+
+    @property
+    def statement(self) -> str:
+        return self.error
+
+    def __str__(self) -> str:
+        speed = f", {self.tflops:.3g} TFLOPS" if self.tflops else ""
+        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}. {self.error}"
+
+
+# ----------------------------------------------------------------------------------------------- what a launch asks
+
+
+def demand(run) -> Demand:
+    """The demand of a Run, from its counters, its compiled kernel and, if it is a GEMM of the course, its tiles."""
+    counters, compiled = run.counters, run.kernel.compiled
+    blocks = math.prod(run.grid)
+    threads = math.prod(run.block)
+    requests = sum(counters.get(_REQUESTS.format(op), 0) for op in ("ld", "st"))
+    sectors = sum(counters.get(_SECTORS.format(op), 0) for op in ("ld", "st"))
+    warps = blocks * math.ceil(threads / WARP)
+    loop = chain.main_loop(compiled)
+    least, tiles = _traffic(run, blocks, sectors)
+    return Demand(
+        blocks=blocks,
+        threads=threads,
+        registers=compiled.registers,
+        shared=compiled.shared_bytes + run.shared,
+        lines=counters[TAGS] if TAGS in counters else max(requests, sectors / 4),
+        wavefronts=sum(counters.get(_WAVEFRONTS.format(op), 0) for op in ("ld", "st")),
+        ffma_warps=counters.get(_FFMA, 0) / WARP,
+        instructions=counters.get(_INSTRUCTIONS, 0),
+        rounds=_rounds(loop, counters, warps),
+        loop=loop,
+        least_bytes=least,
+        tile_bytes=tiles,
+    )
+
+
+def _rounds(loop: chain.Loop | None, counters: Mapping[str, int], warps: int) -> float:
+    """Rounds of the main loop per warp: the loads a warp executed, over those in one round."""
+    if loop is None:
+        return 0.0
+    executed = counters.get(_REQUESTS.format("ld"), 0) + counters.get(_SHARED_LOADS, 0)
+    return executed / warps / (loop.global_loads + loop.shared_loads)
+
+
+def _traffic(run, blocks: int, sectors: float) -> tuple[float, float]:
+    """(DRAM bytes at least, L2 bytes at least). Without a known problem: what the sectors requested add up to."""
+    problem, tile = run.problem.get("problem"), run.problem.get("tile")
+    if problem is None:
+        return 0.0, 0.0
+    item = problem.compulsory_bytes / max(
+        problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.beta else 1), 1
+    )
+    rows, columns = tile
+    return problem.compulsory_bytes, min(sectors * 32, blocks * ((rows + columns) * problem.k + rows * columns) * item)
+
+
+# ------------------------------------------------------------------------------------------------------- the model
+
+
+def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[str, float], float, float]:
+    """(cycles of the launch without its fixed cost, cycles per term, waves, occupancy) on the busiest SM."""
+    fit = occupancy(gpu, need.threads, need.registers, need.shared)
+    if fit.blocks_per_sm == 0:
+        raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
+    share = math.ceil(need.blocks / gpu.sms) / need.blocks  # of the whole launch, on the busiest SM
+    capability = gpu.capability
+    per_clock = gpu.clock_mhz * 1e6
+    terms = {
+        "the load/store unit": share
+        * (need.lines * constants.line_cycles * capability.lsu_cycles + need.wavefronts * constants.wavefront_cycles),
+        "FP32 arithmetic": share * need.ffma_warps * WARP / capability.fp32_lanes,
+        "instruction issue": share * need.instructions / _SCHEDULERS,
+        "L2 bandwidth": share * need.tile_bytes / constants.l2_bytes,
+        "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
+    }
+    waves = fit.waves(need.blocks, gpu.sms)
+    if need.loop is not None:
+        chained = need.rounds * need.loop.cycles(constants.global_latency, constants.shared_latency)
+        turns = math.ceil(math.ceil(need.blocks / gpu.sms) / fit.blocks_per_sm)
+        terms["latency"] = turns * chained
+    throughput = max(value for name, value in terms.items() if name != "latency")
+    latency = terms.get("latency", 0.0)
+    power = constants.sharpness
+    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (1 / power)
+    return total, terms, waves, fit.fraction
+
+
+def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
+    """The predicted time of a launch."""
+    return cycles(need, gpu, constants)[0] / (gpu.clock_mhz * 1e3) + constants.launch_microseconds / 1e3
+
+
+def predict(run, gpu: str = "H200 SXM") -> Prediction:
+    """Predict the time of `run` on a GPU of gpus.toml.
+
+    The run's counters must be there (on a GPU run they are simulated first). Raises CourseError for an unknown GPU, a
+    block that does not fit on it, or if no constants have been fitted.
+    """
+    device = hardware.gpu(gpu)
+    constants, error = fitted()
+    need = demand(run)
+    total, terms, waves, fraction = cycles(need, device, constants)
+    fixed = constants.launch_microseconds * device.clock_mhz
+    time = milliseconds(need, device, constants)
+    limiter = "the cost of a launch" if fixed > total else max(terms, key=terms.get)
+    problem = run.problem.get("problem")
+    if limiter == "latency":
+        limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
+    return Prediction(
+        gpu=device.name,
+        milliseconds=time,
+        limiter=limiter,
+        terms=terms,
+        error=error,
+        waves=waves,
+        occupancy=fraction,
+        tflops=problem.flops / time / 1e9 if problem is not None else None,
+    )
+
+
+@functools.cache
+def _fitted_file() -> dict:
+    try:
+        return tomllib.loads(CONSTANTS.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.model.fit).") from None
+
+
+def fitted() -> tuple[Constants, str]:
+    """The constants in use, and the sentence about their error. Raises CourseError if there are none."""
+    table = _fitted_file()
+    constants = Constants(**{item.name: float(table["constants"][item.name]) for item in fields(Constants)})
+    return constants, table["error"]["statement"]
