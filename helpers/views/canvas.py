@@ -103,13 +103,18 @@ def settle(controls: Sequence[Control], wanted: dict[str, Any]) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as widgets see it. controls(run, **values) -> the controls that make sense for these values."""
+    """A picture as widgets see it.
+
+    of: what its first argument is, "run" or "rungs" (rows of the ladder). controls(run, **values): the controls that make
+    sense for these values.
+    """
 
     name: str
     title: str
     draw: Callable[..., Axes]
     controls: Callable[..., Sequence[Control]]
     order: int
+    of: str = "run"
 
 
 PICTURES: dict[str, Picture] = {}
@@ -126,10 +131,12 @@ def picture(
     size: tuple[float, float] = (10.0, 5.0),
     margins: tuple[float, float, float, float] = (0.9, 0.7, 0.3, 1.1),
     order: int = 100,
+    of: str = "run",
 ):
     """Mark `f(run, ..., *, ax)` as a picture: see the top of this file.
 
     size: inches of a figure made for it. margins: inches left, below, right and above its Axes. order: among pictures.
+    of: see `Picture`.
     """
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
@@ -146,7 +153,7 @@ def picture(
                     ax.alt = alt or ""
             return ax
 
-        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order)
+        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of)
         return draw
 
     return mark

@@ -1,0 +1,224 @@
+"""The ladder: every kernel's speed, one rung per step, and how each figure came about.
+
+It draws rows of `helpers.ladder.rungs()`. How a figure came about is never lost: what the reader measured, what was
+predicted, what the course recorded, what others published, cuBLAS and the hardware's limit are drawn differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
+
+CUBLAS = "cuBLAS"
+# kind -> marker, face, edge, size. Yours are round and green; a prediction is hollow.
+MARKS = {
+    "measured": ("o", GREEN, GREEN, 11),
+    "predicted": ("o", "white", GREEN, 11),
+    "published": ("^", "white", QUIET, 8),
+}
+NAMES = {
+    "measured": "you, measured", "predicted": "you, predicted", "counted": "you, counted only",
+    "recorded": "recorded by the course", "published": "published by others",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rung of the picture: the marks of one step, or of one kernel outside the steps."""
+
+    step: int | None
+    label: str
+    rungs: tuple[Any, ...]
+
+
+def rows(rungs: Iterable[Any]) -> list[Row]:
+    """The rungs by step, the lowest first, then kernels outside the steps; cuBLAS and limits left out."""
+    groups: dict[tuple, list] = {}
+    for rung in rungs:
+        if rung.kind == "limit" or rung.name == CUBLAS:
+            continue
+        key = (0, rung.step, "") if rung.step is not None else (1, 0, rung.name)
+        groups.setdefault(key, []).append(rung)
+    found = []
+    for (_, step, name), group in sorted(groups.items(), key=lambda item: item[0]):
+        ours = [rung for rung in group if rung.kind == "recorded"] or [rung for rung in group if rung.mine] or group
+        title = _short(max(ours, key=lambda rung: rung.tflops or 0).name.replace("_", " "))
+        found.append(Row(None if name else step, _short(name) or f"{step:02} {title}", tuple(group)))
+    return found
+
+
+def _short(name: str, columns: int = 20) -> str:
+    return name if len(name) <= columns else name[: columns - 1] + "…"
+
+
+def devices(rungs: Iterable[Any]) -> list[str]:
+    """The devices, those with something of the reader's first, then those with recorded runs."""
+    rank: dict[str, int] = {}
+    for rung in rungs:
+        own = 0 if rung.mine else 1 if rung.kind == "recorded" else 2
+        rank[rung.device] = min(rank.get(rung.device, 3), own)
+    return sorted(rank, key=lambda device: (rank[device], device))
+
+
+def controls(rungs, device=None, log=None):
+    """Which GPU, and the scale."""
+    known = devices(rungs)
+    every = (("all, as a share of cuBLAS", "all"),) if len(known) > 1 else ()
+    return (
+        Choice("device", "GPU", tuple((name, name) for name in known) + every) if known else Choice("device", "GPU", (("none", None),)),
+        Choice("log", "scale", (("logarithmic", True), ("linear", False))),
+    )
+
+
+@picture("Ladder", controls=controls, size=(10, 6.4), margins=(2.15, 1.15, 1.25, 1.05), order=90, of="rungs")
+def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *, ax):
+    """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
+
+    rungs: rows of `helpers.ladder.rungs()`. device: a name, or "all". log: logarithmic scale.
+    """
+    known = devices(rungs)
+    if not known:
+        raise NothingToSee("The ladder is still empty. Climb with a kernel: naive.climb(), for example.")
+    if device == "all":
+        return _all(ax, rungs, known, log)
+    device = device if device in known else known[0]
+    chosen = [rung for rung in rungs if rung.device == device]
+    shown = rows(chosen)
+    timed = [rung for row in shown for rung in row.rungs if rung.tflops]
+    low = min((rung.tflops for rung in timed), default=0.5)
+    high = max([rung.tflops for rung in chosen if rung.tflops], default=1.0)
+    start = low / 2 if log else 0
+    if log:
+        ax.set_xscale("log")
+    for y, row in enumerate(shown):
+        _row(ax, y, row, start)
+    lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
+    _verticals(ax, lines)
+    ax.set_xlim(start, high * (1.35 if log else 1.1))
+    _finish(ax, [row.label for row in shown], [rung.kind for row in shown for rung in row.rungs])
+    size = chosen[0]
+    shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
+    heading(ax, device, detail=f"{size.dtype}, {shape}")
+    if any(rung.cublas_ratio for row in shown for rung in row.rungs):
+        ax.annotate("of cuBLAS", (1, 0), (80, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
+                    fontsize=12, color=QUIET, annotation_clip=False)  # fmt: skip
+    ax.set_xlabel("TFLOPS (10¹² operations per second)")
+    said = [f"{row.label}: " + ", ".join(_say(rung) for rung in row.rungs) for row in shown]
+    said += [f"{rung.name} ({rung.kind}): {rung.tflops:.3g} TFLOPS" for rung in lines]
+    return f"Ladder on {device}, {size.dtype}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
+
+
+def _say(rung) -> str:
+    who = NAMES.get(rung.kind, rung.kind)
+    return f"{rung.tflops:.3g} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
+
+
+def _row(ax, y: int, row: Row, start: float) -> None:
+    best = None
+    for rung in row.rungs:
+        if not rung.tflops:
+            continue
+        if rung.kind == "recorded":
+            ax.barh(y, rung.tflops - start, left=start, height=0.5, color=SKY, alpha=0.55, linewidth=0, zorder=1)
+        else:
+            marker, face, edge, size = MARKS[rung.kind]
+            ax.plot(rung.tflops, y, marker, markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=2,
+                    zorder=3 if rung.mine else 2)  # fmt: skip
+        if rung.spread and rung.kind in ("measured", "recorded"):
+            half = rung.tflops * rung.spread / 2  # the inter-quartile range of its samples
+            ax.errorbar(rung.tflops, y, xerr=half, color=INK, elinewidth=1.2, capsize=4, zorder=2.5)
+        rank = (rung.mine, rung.kind == "recorded", rung.tflops)
+        if best is None or rank > (best.mine, best.kind == "recorded", best.tflops):
+            best = rung
+    if best is None:
+        ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
+        return
+    right = max(rung.tflops * (1 + (rung.spread or 0) / 2) for rung in row.rungs if rung.tflops)
+    font = {"va": "center", "fontsize": 13, "color": "#00734f" if best.mine else INK, "weight": "bold" if best.mine else "normal"}
+    ax.annotate(f"{best.tflops:.3g}", (right, y), (11, 0), textcoords="offset points", zorder=4,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}, **font)  # fmt: skip
+    if best.cublas_ratio:
+        share = 100 * best.cublas_ratio
+        ax.annotate(f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %", (1, y), (80, 0), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", ha="right", annotation_clip=False, **font)  # fmt: skip
+
+
+def _verticals(ax, lines) -> None:
+    """cuBLAS and the limit, each with its figure at the top; the published cuBLAS only where none was recorded."""
+    best: dict[str, Any] = {}
+    for rung in lines:
+        key = "limit" if rung.kind == "limit" else CUBLAS
+        held = best.get(key)
+        if held is None or (rung.kind == "recorded", rung.tflops) > (held.kind == "recorded", held.tflops):
+            best[key] = rung
+    for key, rung in best.items():
+        colour, dashes = (VERMILLION, "-") if key == "limit" else (ORANGE, "--")
+        ax.axvline(rung.tflops, color=colour, linestyle=dashes, linewidth=2, zorder=0.8)
+        kind = f" ({rung.kind})" if rung.kind == "published" else ""
+        left = key == CUBLAS
+        ax.annotate(f"{key}{kind} {rung.tflops:.3g}", (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=12, weight="bold",
+                    color="#8f6200" if key == CUBLAS else "#a84900", annotation_clip=False)  # fmt: skip
+
+
+def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
+    ax.tick_params(axis="y", length=0, labelsize=13)
+    ax.spines["left"].set_visible(False)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    ax.grid(axis="x")
+    present = [kind for kind in NAMES if kind in set(kinds) and kind != "counted"]
+    handles = []
+    for kind in present:
+        if kind == "recorded":
+            handles.append(Patch(facecolor=SKY, alpha=0.55, label=NAMES[kind]))
+        else:
+            marker, face, edge, size = MARKS[kind]
+            handles.append(Line2D([], [], linestyle="", marker=marker, markersize=size, markerfacecolor=face, markeredgecolor=edge,
+                                  markeredgewidth=2, label=NAMES[kind]))  # fmt: skip
+    if handles:
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.3, -0.15), ncols=len(handles), columnspacing=1.6, handletextpad=0.4)
+
+
+def _all(ax, rungs, known, log: bool) -> str:
+    """One line per GPU, each kernel as a share of that GPU's own cuBLAS."""
+    shown = rows([rung for rung in rungs if rung.cublas_ratio])
+    if not shown:
+        raise NothingToSee("No rung states its share of cuBLAS, so the GPUs cannot be compared.")
+    place = {row.label: y for y, row in enumerate(shown)}
+    colours = [BLUE, GREEN, PURPLE, VERMILLION, ORANGE, SKY]
+    said = []
+    for number, device in enumerate(known):
+        points = []
+        for row in shown:
+            own = [rung for rung in row.rungs if rung.device == device]
+            if own:
+                best = max(own, key=lambda rung: (rung.mine, rung.kind == "recorded", rung.cublas_ratio))
+                points.append((100 * best.cublas_ratio, place[row.label], best))
+        if not points:
+            continue
+        colour = colours[number % len(colours)]
+        ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linewidth=2, alpha=0.6, zorder=1)
+        for x, y, rung in points:
+            face = colour if rung.kind in ("measured", "recorded") else "white"
+            ax.plot(x, y, "o" if rung.kind != "published" else "^", color=colour, markerfacecolor=face, markeredgewidth=2, zorder=2)
+        ax.annotate(device, (0.9, 0), (0, 14 + 22 * len(said)), xycoords="axes fraction", textcoords="offset points", ha="right",
+                    color=colour, weight="bold", fontsize=13, annotation_clip=False)  # fmt: skip
+        said.append(f"{device}: " + ", ".join(f"{shown[y].label} {x:.3g} %" for x, y, _ in points))
+    if log:
+        ax.set_xscale("log")
+    ax.annotate("cuBLAS", (100, 1), (5, 3), xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom", fontsize=12,
+                weight="bold", color="#8f6200", annotation_clip=False)  # fmt: skip
+    ax.axvline(100, color=ORANGE, linestyle="--")
+    _finish(ax, list(place), [])
+    ax.set_xlabel("% of cuBLAS on the same GPU")
+    heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published")
+    return "Kernels as a share of cuBLAS on the same GPU. " + ". ".join(said) + "."

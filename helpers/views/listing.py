@@ -1,0 +1,328 @@
+"""Listing: the reader's source with what each line cost, and what the compiler made of a line.
+
+`listing` is the picture; `table(run)` is the same as an HTML table for notebooks and screen readers; `ptx_of` and `sass_of`
+give the machine's words for one line.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+
+from ..sim import sass
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, NothingToSee, picture
+from .places import plural
+
+_GLOBAL, _SHARED = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_{}_mem_shared_op_{}.sum"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number per line. counters: summed. per: divided by the sum of these, if any."""
+
+    title: str
+    counters: tuple[str, ...]
+    colour: str
+    per: tuple[str, ...] = ()
+
+    def value(self, counts: Mapping[str, int]) -> float | None:
+        """The number of one line, None where the line does nothing of the kind."""
+        total = sum(counts.get(name, 0) for name in self.counters)
+        if not self.per:
+            return total or None
+        base = sum(counts.get(name, 0) for name in self.per)
+        return total / base if base else None
+
+
+def _both(pattern: str, what: str) -> tuple[str, str]:
+    return pattern.format(what, "ld"), pattern.format(what, "st")
+
+
+_REQUESTS, _SECTORS = _both(_GLOBAL, "requests"), _both(_GLOBAL, "sectors")
+_WAVEFRONTS, _CONFLICTS = _both(_SHARED, "pipe_lsu_wavefronts"), _both(_SHARED, "bank_conflicts_pipe_lsu")
+COLUMNS: tuple[Column, ...] = (
+    Column("instructions", ("ptx_instructions",), QUIET),
+    Column("FFMA", ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",), GREEN),
+    Column("global requests", _REQUESTS, BLUE),
+    Column("sectors", _SECTORS, BLUE),
+    Column("sectors per request", _SECTORS, ORANGE, per=_REQUESTS),
+    Column("shared wavefronts", _WAVEFRONTS, PURPLE),
+    Column("bank conflicts", _CONFLICTS, VERMILLION),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the listing. values: one per column, None where there is nothing to count. findings: sentences."""
+
+    number: int
+    text: str
+    values: tuple[float | None, ...]
+    findings: tuple[str, ...]
+
+
+def lines(run) -> tuple[tuple[Column, ...], list[Line]]:
+    """The columns that this run has anything for, and the lines of the source, first and last empty ones left out."""
+    source = run.kernel.compiled.source.split("\n")
+    columns = tuple(column for column in COLUMNS if any(column.value(counts) is not None for counts in run.by_line.values()))
+    said: dict[int, list[str]] = {}
+    for finding in run.findings:
+        if finding.line is not None:
+            said.setdefault(finding.line, []).append(f"{finding.kind}: {finding.message}")
+        if finding.other_line not in (None, finding.line):
+            said.setdefault(finding.other_line, []).append(f"{finding.kind}: see line {finding.line}")
+    used = [number for number, text in enumerate(source, 1) if text.strip()]
+    if not used:
+        raise NothingToSee("There is no source to list.")
+    listed = []
+    for number in range(used[0], used[-1] + 1):
+        counts = run.by_line.get(number, {})
+        values = tuple(column.value(counts) for column in columns)
+        listed.append(Line(number, source[number - 1].rstrip().expandtabs(4), values, tuple(said.get(number, ()))))
+    return columns, listed
+
+
+def heat(columns, listed) -> np.ndarray:
+    """[lines, columns] from 0 to 1: each number over the largest of its column; 0 where there is none."""
+    values = np.array([[value or 0.0 for value in line.values] for line in listed], float).reshape(len(listed), len(columns))
+    return values / np.maximum(values.max(axis=0, initial=0), 1e-300)
+
+
+def number(value: float | None) -> str:
+    """Short and exact where it can be: 4, 16.5, 8,192, 2.10 M. '' for None."""
+    if value is None:
+        return ""
+    for limit, unit in ((1e9, "G"), (1e6, "M")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}"
+    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:.3g}"
+
+
+def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
+    """The lines that cost something or have findings, with their neighbours: for pictures, which have little room."""
+    busy = [i for i, line in enumerate(listed) if line.findings or any(value is not None for value in line.values)]
+    if not busy:
+        return listed[:40]
+    keep = {j for i in busy for j in range(i - around, i + around + 1) if 0 <= j < len(listed)}
+    first, last = min(keep), max(keep)
+    return listed[first : last + 1] if last - first < 40 else [listed[i] for i in sorted(keep)]
+
+
+# ------------------------------------------------------------------------------------------------------ picture
+
+_COLUMN, _NUMBER = 62.0, 34.0  # widths in points
+_ADVANCE = 0.602  # of a monospaced character, in parts of its size
+
+
+@picture("Listing", size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)
+def listing(run, line: int | None = None, *, ax):
+    """The busy part of the source; every number shaded by its share of the largest in its column. line: one to mark."""
+    columns, everything = lines(run)
+    shown = excerpt(everything)
+    shade = heat(columns, everything)[[entry.number - everything[0].number for entry in shown]]
+    rows = max(len(shown), 12)
+    width = ax.get_window_extent().width * 72 / ax.figure.dpi
+    right_of_code = width - _COLUMN * len(columns)
+    size = float(np.clip(300 / rows, 7, 12))
+    fits = int((right_of_code - _NUMBER - 6) / (_ADVANCE * size))
+    indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
+    ax.set_axis_off()
+    ax.set_ylim(rows, -0.2)
+    ax.set_xlim(0, width)
+    cells, colours = [], []
+    for y, entry in enumerate(shown):
+        if entry.number == line or entry.findings:
+            cells.append([(0, y), (right_of_code, y), (right_of_code, y + 1), (0, y + 1)])
+            colours.append((*_rgb(VERMILLION if entry.findings else ORANGE), 0.18))
+        ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
+        ax.text(_NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
+        for j, value in enumerate(entry.values):
+            if value is not None:
+                x = right_of_code + _COLUMN * j
+                cells.append([(x + 2, y + 0.04), (x + _COLUMN, y + 0.04), (x + _COLUMN, y + 0.96), (x + 2, y + 0.96)])
+                colours.append((*_rgb(columns[j].colour), 0.08 + 0.5 * shade[y, j]))
+                ax.text(x + _COLUMN - 4, y + 0.5, number(value), ha="right", va="center", fontsize=size, color=INK)
+    ax.add_collection(PolyCollection(cells, facecolors=colours, linewidths=0, zorder=0.5))
+    for j, column in enumerate(columns):
+        x = right_of_code + _COLUMN * (j + 1) - 4
+        ax.text(x, -0.2, column.title.replace(" ", "\n"), ha="right", va="bottom", fontsize=10, weight="bold", linespacing=1.2)
+    if not columns:
+        ax.text(width, -0.2, "nothing was counted in this run", ha="right", va="bottom", fontsize=12, color=QUIET)
+    return _summary(columns, everything)
+
+
+def _fit(text: str, indent: int, columns: int) -> str:
+    """Less of the indentation, then without its comment, then cut, until it fits."""
+    text = text[indent:] if not text[:indent].strip() else text.lstrip()
+    if len(text) > columns and "//" in text and text.split("//")[0].strip():
+        text = text.split("//")[0].rstrip()
+    return text if len(text) <= columns else text[: columns - 1] + "…"
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def _summary(columns, listed) -> str:
+    parts = [f"Source with counters per line, {plural(len(listed), 'line')}."]
+    for j, column in enumerate(columns):
+        best = max((entry for entry in listed if entry.values[j] is not None), key=lambda entry: entry.values[j])
+        parts.append(f"Most {column.title}: line {best.number} with {number(best.values[j])}.")
+    parts += [f"Line {entry.number}: {sentence}." for entry in listed for sentence in entry.findings]
+    return " ".join(parts)
+
+
+# -------------------------------------------------------------------------------------------------------- table
+
+_TABLE_STYLE = """<style>
+.ladder-listing{border-collapse:collapse;font-size:13px;color:var(--jp-content-font-color1,#222)}
+.ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
+.ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
+.ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
+.ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing td.code{text-align:left;white-space:pre;font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing tr.marked td.code{outline:2px solid #E69F00}
+.ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
+</style>"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The listing as HTML: a real table with headers, which screen readers walk through. `str()` is plain text."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    marked: int | None = None
+
+    def _repr_html_(self) -> str:
+        shade = heat(self.columns, self.lines)
+        head = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in self.columns)
+        body = []
+        for entry, shares in zip(self.lines, shade):
+            cells = []
+            for column, value, share in zip(self.columns, entry.values, shares):
+                red, green, blue = (int(channel * 255) for channel in _rgb(column.colour))
+                style = f' style="background:rgba({red},{green},{blue},{0.08 + 0.5 * share:.2f})"' if value is not None else ""
+                cells.append(f"<td{style}>{number(value)}</td>")
+            mark = ' class="marked"' if entry.number == self.marked else ""
+            body.append(
+                f'<tr{mark}><th scope="row">{entry.number}</th><td class="code">{html.escape(entry.text)}</td>{"".join(cells)}</tr>'
+            )
+            body += [
+                f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
+                for sentence in entry.findings
+            ]
+        return (
+            f'{_TABLE_STYLE}<table class="ladder-listing"><caption>Each line with what it cost in this run; darker is more of its '
+            f'column.</caption><thead><tr><th scope="col">line</th><th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
+            f"<tbody>{''.join(body)}</tbody></table>"
+        )
+
+    def __str__(self) -> str:
+        rows = [["", "", *(column.title for column in self.columns)]]
+        rows += [[str(entry.number), entry.text, *(number(value) for value in entry.values)] for entry in self.lines]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        text = []
+        for row, entry in zip(rows, [None, *self.lines]):
+            cells = [row[0].rjust(widths[0]), row[1].ljust(widths[1]), *(cell.rjust(width) for cell, width in zip(row[2:], widths[2:]))]
+            text.append("  ".join(cells).rstrip())
+            text += [f"{'':{widths[0]}}  ^ {sentence}" for sentence in (entry.findings if entry else ())]
+        return "\n".join(text)
+
+
+def table(run, line: int | None = None, whole: bool = True) -> Table:
+    """The listing of a run as a table. line: one to mark. whole: all lines, or only the busy part."""
+    columns, listed = lines(run)
+    return Table(columns, tuple(listed if whole else excerpt(listed)), line)
+
+
+# ----------------------------------------------------------------------------------- what the compiler made of a line
+
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
+
+
+def ptx_lines(compiled) -> dict[int, list[int]]:
+    """Source line -> 1-based lines of the PTX that belong to it. Code inlined from headers belongs to the line that called it."""
+    text = compiled.ptx.split("\n")
+    own = {match[1] for match in map(_FILE.match, text) if match and match[2] == compiled.filename}
+    found: dict[int, list[int]] = {}
+    current, inside = None, False
+    for index, line in enumerate(text, 1):
+        if match := _LOC.match(line):
+            if match[1] in own:
+                current = int(match[2])
+            elif match[3] in own:
+                current = int(match[4])
+        elif re.match(rf"^\s*(\.visible\s+)?(\.weak\s+)?\.entry\s+{re.escape(compiled.symbol)}\b", line):
+            inside, current = True, None
+        elif line.startswith("}"):
+            inside = False
+        elif inside and current is not None and line.strip() and line.strip()[0] not in "{}()/.$" and not line.strip().endswith(":"):
+            found.setdefault(current, []).append(index)
+    return found
+
+
+def ptx_of(run, line: int) -> str:
+    """The PTX of one source line, in order. Raises NothingToSee if the compiler needed none."""
+    text = run.kernel.compiled.ptx.split("\n")
+    own = ptx_lines(run.kernel.compiled).get(line)
+    if not own:
+        raise NothingToSee(f"The compiler made no instruction of its own for line {line}.")
+    return "\n".join(text[index - 1].strip() for index in own)
+
+
+def sass_of(run, line: int) -> str:
+    """The SASS (machine code) of one source line, in address order. Raises NothingToSee if there is none."""
+    compiled = run.kernel.compiled
+    own = set(ptx_lines(compiled).get(line, ()))
+    functions = sass.parse(compiled.sass)
+    if compiled.symbol not in functions:
+        raise NothingToSee("There is no machine code for this kernel: it was compiled to PTX only.")
+    chosen = [f"{item.address:04x}  {item}" for item in functions[compiled.symbol].instructions if item.ptx_line in own]
+    if not chosen:
+        raise NothingToSee(f"ptxas left no machine instruction of line {line}: it was merged into others or removed.")
+    return "\n".join(chosen)
+
+
+@dataclass(frozen=True)
+class Code:
+    """PTX and SASS of one source line, side by side."""
+
+    line: int
+    source: str
+    ptx: str
+    sass: str
+
+    def _repr_html_(self) -> str:
+        cell = "vertical-align:top;text-align:left;padding:0 2em 0 0"
+        block = "margin:0;font-size:12px;line-height:1.4;white-space:pre;background:none"
+        head = "".join(f'<th scope="col" style="{cell}">{name}</th>' for name in ("PTX (virtual)", "SASS (machine)"))
+        body = "".join(f'<td style="{cell}"><pre style="{block}">{html.escape(text)}</pre></td>' for text in (self.ptx, self.sass))
+        return (
+            f'<table><caption style="text-align:left"><code>{self.line}: {html.escape(self.source)}</code></caption>'
+            f"<thead><tr>{head}</tr></thead><tbody><tr>{body}</tr></tbody></table>"
+        )
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.source}\nPTX\n{self.ptx}\nSASS\n{self.sass}"
+
+
+def code_of(run, line: int) -> Code:
+    """PTX and SASS of one source line; a sentence stands where there is none."""
+    source = run.kernel.compiled.source.split("\n")
+    if not 1 <= line <= len(source):
+        raise NothingToSee(f"There is no line {line}; the source has {len(source)}.")
+
+    def words(function) -> str:
+        try:
+            return function(run, line)
+        except NothingToSee as reason:
+            return f"({reason.message})"
+
+    return Code(line, source[line - 1].strip(), words(ptx_of), words(sass_of))
