@@ -1,0 +1,155 @@
+"""The model behaves like hardware should, and claims no more than it has shown."""
+
+import math
+import tomllib
+from dataclasses import replace
+
+import pytest
+
+from helpers import ladder, steps
+from helpers.compiler import compile_source
+from helpers.errors import CourseError
+from helpers.model import chain, fit, hardware, predict
+from helpers.model.predict import Constants, Demand, cycles, milliseconds
+
+H200 = hardware.gpu("H200 SXM")
+PLAIN = Constants(
+    line_cycles=1.0, wavefront_cycles=1.0, global_latency=300.0, shared_latency=30.0, l2_bytes=64.0,
+    launch_microseconds=2.0, sharpness=8.0,
+)  # fmt: skip
+NOTHING = Demand(
+    blocks=132, threads=256, registers=32, shared=0, lines=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None,
+    least_bytes=0, tile_bytes=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "unit", "expected"),
+    [
+        ({"lines": 132_000}, "the load/store unit", 1000),
+        ({"wavefronts": 132_000}, "the load/store unit", 1000),
+        ({"ffma_warps": 132_000}, "FP32 arithmetic", 250),
+        ({"instructions": 132_000}, "instruction issue", 250),
+        ({"tile_bytes": 132 * 64_000}, "L2 bandwidth", 1000),
+        ({"least_bytes": 4.8e9}, "DRAM bandwidth", 1.98e6),
+    ],
+)
+def test_each_unit_binds_alone(change, unit, expected):
+    total, terms, _, _ = cycles(replace(NOTHING, **change), H200, PLAIN)
+    assert total == pytest.approx(expected) == terms[unit]
+    assert max(terms, key=terms.get) == unit
+
+
+def test_slower_units_do_not_help_each_other():
+    both = replace(NOTHING, lines=132_000, ffma_warps=132_000)
+    assert cycles(both, H200, PLAIN)[0] == pytest.approx(1000)
+
+
+def test_one_block_more_than_fills_the_gpu_costs_a_turn():
+    need = replace(NOTHING, blocks=264, lines=264_000)
+    more = replace(need, blocks=265, lines=265_000)
+    assert cycles(more, H200, PLAIN)[0] == pytest.approx(1.5 * cycles(need, H200, PLAIN)[0])
+
+
+def test_a_launch_costs_something_even_if_it_does_nothing():
+    assert milliseconds(NOTHING, H200, PLAIN) == pytest.approx(0.002)
+
+
+def test_a_block_that_does_not_fit_is_refused_with_the_reason():
+    with pytest.raises(CourseError, match="RTX 4090.*shared memory"):
+        cycles(replace(NOTHING, shared=200_000), hardware.gpu("RTX 4090"), PLAIN)
+
+
+@pytest.fixture(scope="module")
+def loops():
+    found = {}
+    for name in ("naive", "shared_tile"):
+        step = steps.get(name)
+        found[name] = chain.main_loop(compile_source(step.kernel_path.read_text(), entry=step.entry))
+    return found
+
+
+def test_the_main_loop_is_read_off_the_machine_code(loops):
+    tiled = loops["shared_tile"]
+    assert (tiled.global_loads, tiled.barriers) == (2, 2)
+    assert tiled.shared_loads >= 40, "32 loads of B, and 8 wide ones of A"
+    plain = loops["naive"]
+    assert plain.shared_loads == 0 and plain.barriers == 0
+    assert plain.global_loads % 2 == 0
+
+
+def test_loads_issued_together_wait_together(loops):
+    plain = loops["naive"]
+    alone = plain.cycles(1000, 30)
+    assert 1000 < alone < plain.global_loads * 1000 / 2
+    assert alone > plain.cycles(500, 30) > plain.cycles(0, 30) > plain.instructions - 1
+
+
+def test_a_chain_that_depends_on_itself_pays_each_latency():
+    source = """extern "C" __global__ void follow(const int* next, int* out, int n) {
+        int at = threadIdx.x;
+        #pragma unroll 4
+        for (int i = 0; i < n; i++) at = next[at];
+        out[threadIdx.x] = at;
+    }"""
+    loop = chain.main_loop(compile_source(source))
+    assert loop.cycles(500, 30) >= 500 * loop.global_loads
+
+
+def test_latency_binds_where_few_warps_wait(loops):
+    need = replace(NOTHING, blocks=1, threads=32, rounds=100, loop=loops["naive"], lines=3200)
+    total, terms, _, _ = cycles(need, H200, PLAIN)
+    assert max(terms, key=terms.get) == "latency" and total >= terms["latency"]
+    crowd = replace(need, blocks=132 * 64, lines=3200 * 33 * 132 * 64)
+    assert max(cycles(crowd, H200, PLAIN)[1].items(), key=lambda item: item[1])[0] == "the load/store unit"
+
+
+def test_fitting_finds_constants_that_made_the_times():
+    truth = replace(PLAIN, line_cycles=1.7, launch_microseconds=3.0)
+    needs = [replace(NOTHING, lines=lines) for lines in (1e4, 1e6, 1e8, 1e9)]
+    made = [fit.Sample("made", 0, need, milliseconds(need, H200, truth)) for need in needs]
+    found = fit.fit(made, H200)
+    assert found.line_cycles == pytest.approx(1.7, rel=0.02)
+    assert found.launch_microseconds == pytest.approx(3.0, rel=0.05)
+    assert max(map(abs, fit.errors(found, made, H200))) < 0.02
+
+
+def test_the_claim_is_what_the_held_out_runs_gave():
+    table = tomllib.loads(predict.CONSTANTS.read_text())
+    held_out, training = table["held_out"], table["training"]
+    assert held_out and training
+    assert not {row["run"] for row in held_out} & {row["run"] for row in training}
+    off = [row["predicted"] / row["measured"] - 1 for row in held_out]
+    for row, error in zip(held_out, off, strict=True):
+        assert row["error"] == pytest.approx(error, abs=1e-3)
+    sizes = sorted({int(row["run"].split()[-1].rstrip("³")) for row in held_out})
+    assert table["error"]["statement"] == fit.statement(off, H200.name, sizes)
+    assert table["error"]["worst"] == pytest.approx(max(map(abs, off)), abs=1e-3)
+
+
+def test_the_measured_times_of_the_fit_are_the_recorded_ones():
+    table = tomllib.loads(predict.CONSTANTS.read_text())
+    recorded = {
+        f"{steps.get(row['step']).name} at {row['m']}³": row["milliseconds"]
+        for row in ladder.recorded()
+        if row["m"] == row["n"] == row["k"] and hardware.gpu(row["device"]).name == H200.name
+    }
+    for row in table["held_out"] + table["training"]:
+        assert row["measured"] == pytest.approx(recorded[row["run"]], rel=1e-5), "run: python -m helpers.model.fit"
+
+
+def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
+    from helpers import gemm, kernel
+
+    times = {}
+    for name in ("naive", "coalesced", "shared_tile"):
+        step = steps.get(name)
+        run = gemm.count(kernel.compile(step.kernel_path.read_text(), entry=step.entry), gemm.Problem(1024, 1024, 1024))
+        got = run.predict(gpu="H200 SXM")
+        times[name] = got.milliseconds
+        assert "not fitted on" in got.error and got.limiter and math.isfinite(got.milliseconds)
+        assert got.tflops == pytest.approx(2 * 1024**3 / got.milliseconds / 1e9)
+        assert run.predict(gpu="T4").milliseconds > got.milliseconds
+    assert times["naive"] > 5 * times["coalesced"] and times["coalesced"] > times["shared_tile"]
+    with pytest.raises(CourseError, match="no figures"):
+        run.predict(gpu="abacus")
