@@ -108,6 +108,7 @@ def instruction_counts(
 _REGISTER = re.compile(r"^([-~!]?)(\|?)(U?R)(\d+|Z)\|?((?:\.\w+)*)$")
 _PREDICATE = re.compile(r"^(!?)(U?P)(\d+|T)$")
 _CONSTANT = re.compile(r"^([-~]?)\|?c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]\|?((?:\.\w+)*)$")
+_INDEXED = re.compile(r"^c\[(0x[0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+(-?0x[0-9a-f]+))?\]$")
 _IN_BRACKETS = re.compile(r"(-?)(U?R\d+|U?RZ|0x[0-9a-f]+)((?:\.\w+)*)")
 
 
@@ -140,6 +141,13 @@ class _Const:
 
 
 @dataclass(frozen=True)
+class _Indexed:
+    bank: int
+    register: _Reg
+    offset: int
+
+
+@dataclass(frozen=True)
 class _Imm:
     value: int | float
 
@@ -160,6 +168,8 @@ def _operand(text: str):
         return _Reg(match[3], number, match[1] + ("|" if match[2] else ""), match[5])
     if match := _CONSTANT.match(text):
         return _Const(int(match[2], 16), int(match[3], 16), match[1])
+    if match := _INDEXED.match(text):
+        return _Indexed(int(match[1], 16), _operand(match[2]), int(match[3] or "0", 16))
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
         return _Imm(int(text, 16))
     if re.fullmatch(r"[-+]?(\d+\.?\d*(e[-+]?\d+)?|INF|Inf|NAN|QNAN|SNAN)", text):
@@ -247,6 +257,12 @@ def _decode(instruction: Instruction) -> _Decoded:
             writes.add(operand.name)
     if name == "R2P":
         writes = {f"P{k}" for k in range(7)}
+    if name in ("VOTE", "VOTEU"):
+        writes -= {o.name for o in operands[-1:] if isinstance(o, _Pred)} if results == len(operands) else set()
+        results = min(results, len(operands) - 1)
+        for operand in operands[:results]:
+            if isinstance(operand, _Pred) and operand.name != "T":
+                writes.add(operand.name)
     if name in ("BSSY", "BMOV"):
         writes.update(o for o in operands if isinstance(o, str) and re.fullmatch(r"B\d+", o))
     guard = _operand(instruction.guard) if instruction.guard else None
@@ -268,6 +284,8 @@ def _read_names(name, opcode, operand):
         return [operand.name(k) for k in range(2 if wide else 1)]
     if isinstance(operand, _Pred) and operand.name != "T":
         return [operand.name]
+    if isinstance(operand, _Indexed) and not operand.register.zero:
+        return [operand.register.name()]
     if isinstance(operand, _Address):
         return [p.name(k) for p in operand.parts for k in range(2 if ".64" in p.suffix or p.file == "UR" else 1)]
     return []
@@ -751,10 +769,26 @@ def _load_constant(launch, d, mask):
     source = d.sources[-1]
     count = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
     for k in range(count):
-        value = launch.read(_Const(source.bank, source.offset + 4 * k)) if isinstance(source, _Const) else None
+        value = None
+        if isinstance(source, _Const):
+            value = launch.read(_Const(source.bank, source.offset + 4 * k))
+        elif isinstance(source, _Indexed):
+            value = _indexed_constant(launch, source, 4 * k)
         if value is not None and d.modifiers & {"U8", "U16", "S8", "S16"}:
-            value = None if source.offset % 4 else _narrowed(value, d.modifiers)
+            value = None if isinstance(source, _Indexed) or source.offset % 4 else _narrowed(value, d.modifiers)
         _set_register(launch, d, value, mask, k)
+
+
+def _indexed_constant(launch, source, more):
+    """A word of a constant bank at a computed offset, or None if a lane asks for an unknown one."""
+    index = launch.read(source.register)
+    if index is None:
+        return None
+    offsets, inverse = np.unique(_signed(index) + source.offset + more, return_inverse=True)
+    words = [launch.constants.get((source.bank, int(offset))) for offset in offsets]
+    if any(word is None for word in words):
+        return None
+    return np.array(words, np.int64)[inverse].reshape(index.shape)
 
 
 def _narrowed(value, modifiers):
@@ -1293,11 +1327,7 @@ class _Launch:
                 extra = self.condition(operand)
                 guard = None if extra is None else guard & extra
         if "DIV" in d.modifiers and i.name == "BRA":
-            alone = np.zeros((1, 1, 1, 1), bool)
-            if mask is not None:
-                missing = ~mask if self.alive is None else self.alive & ~mask
-                alone = self.per_warp(missing, np.any)
-            guard = alone
+            guard = self.diverged(d, mask)
         if guard is None:
             raise CannotTell(f"a branch depends on data: {i}")
         taken, rest = self.split(mask, guard)
@@ -1319,6 +1349,18 @@ class _Launch:
             self.give_back(d, taken)
         else:
             raise CannotTell(f"an indirect or unusual branch: {i}")
+
+    def diverged(self, d: _Decoded, mask):
+        """BRA.DIV: some lane that the operand names (all, if it names none) is not here with the others of its warp."""
+        if mask is None:
+            return ~_TRUE
+        named = next((s for s in d.sources if isinstance(s, (_Reg, _Imm, _Const))), None)
+        bits = _IMM_ALL if named is None else self.read(named)
+        if bits is None:
+            return None
+        expected = (bits >> (np.arange(self.lanes) % WARP).reshape(1, 1, 1, -1) & 1).astype(bool)
+        missing = expected & ~mask if self.alive is None else expected & ~mask & self.alive
+        return self.per_warp(missing, np.any)
 
     def split(self, mask, guard):
         """(lanes where guard holds, lanes where not); either may be _EMPTY; `mask` itself where nothing changes."""
@@ -1403,14 +1445,15 @@ class _Launch:
         value = self.read(register) if register is not None else None
         if value is None:
             raise CannotTell(f"a return to an address that is not known: {d.instruction}")
-        lanes = value if mask is None else value[np.broadcast_to(mask, np.broadcast_shapes(mask.shape, value.shape))] if value.size > 1 else value
-        targets = np.unique(lanes)
-        if len(targets) != 1 or int(targets[0]) not in self.program.addresses:
-            raise CannotTell(f"a return to several places at once: {d.instruction}")
-        target = self.program.addresses[int(targets[0])]
-        if target not in self.program.block_of:
-            raise CannotTell(f"a return into the middle of a block: {d.instruction}")
-        self.parts.append(_Part(target, mask))
+        lanes = value if mask is None or value.size == 1 else np.broadcast_to(value, np.broadcast_shapes(mask.shape, value.shape))
+        if mask is not None and value.size > 1:
+            lanes = lanes[np.broadcast_to(mask, lanes.shape)]
+        for address in np.unique(lanes):  # warps that came from different calls go different ways
+            target = self.program.addresses.get(int(address))
+            if target is None or target not in self.program.block_of:
+                raise CannotTell(f"a return to an address outside the code: {d.instruction}")
+            some, _ = self.split(mask, value == address)
+            self.parts.append(_Part(target, some))
 
     # -- memory accesses
 

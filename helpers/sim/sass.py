@@ -99,7 +99,8 @@ def _finish(name, lines, labels):
 
 
 def _split_operands(text):
-    """Split at commas outside of brackets: 'R1, desc[UR6][R2.64+0x4]' -> two operands."""
+    """Split at commas outside of brackets: 'R1, desc[UR6][R2.64+0x4]' -> two operands; a label is one of its own."""
+    text = re.sub(r"(?<=[^\s,])\s+`\(", ", `(", text)
     out, depth, start = [], 0, 0
     for i, c in enumerate(text):
         if c in "[({":
