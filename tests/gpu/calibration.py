@@ -4,9 +4,11 @@ Every row of the table is one launch of one warp that performs one access patter
 (LDS, STS, LDG, STG, LDSM, LDGSTS of 4, 8 or 16 bytes), profiled with Nsight Compute. The lanes' offsets come from
 constant memory, so that nothing else in the kernel touches global or shared memory.
 
-    python tests/gpu/calibration.py build FOLDER     compile the probes (no GPU needed)
-    python tests/gpu/calibration.py measure FOLDER   profile them with ncu (needs a GPU), write FOLDER/rows-*.json
-    python tests/gpu/calibration.py merge FOLDER     put the rows together into helpers/data/calibration_h200.json
+The group 'counts' profiles whole kernels instead: the launches of tests/sim/counting.py.
+
+    python tests/gpu/calibration.py build FOLDER                       compile the probes (no GPU needed)
+    python tests/gpu/calibration.py measure FOLDER OUT SECONDS GROUP…  profile with ncu (needs a GPU), write OUT/rows-*.json
+    python tests/gpu/calibration.py merge OUT                          put the rows into helpers/data/calibration_h200.json
 """
 
 from __future__ import annotations
@@ -15,11 +17,19 @@ import csv
 import io
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import numpy
+
+HERE = Path(__file__).resolve()
+sys.path.insert(0, str(HERE.parents[1] / "sim"))
+
+import counting  # noqa: E402 - a module of the tests beside this folder
 
 REPEAT = 2
 STEP = 20480  # bytes between repeats: a multiple of all banks and of a page of sectors, above the largest pattern
@@ -264,20 +274,35 @@ _LDGSTS = [
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum",
 ]
+_REST = [
+    f"l1tex__t_{what}_pipe_lsu_mem_{space}.sum"
+    for space in ("global_op_atom", "global_op_red", "local_op_ld", "local_op_st")
+    for what in ("requests", "sectors")
+] + [
+    "smsp__inst_executed_op_shared_atom.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom.sum",
+]
 METRICS = {
     "shared": _SHARED + _SOURCE_LEVEL,
     "global": _GLOBAL + _SOURCE_LEVEL_GLOBAL,
     "ldsm": _SHARED + _SHARED_TOTAL + _LDSM + _SOURCE_LEVEL,
     "cp.async": _GLOBAL + _SHARED + _SHARED_TOTAL + _LDGSTS + _SOURCE_LEVEL + _SOURCE_LEVEL_GLOBAL,
-    "counts": ["smsp__inst_executed.sum", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", *_GLOBAL, *_SHARED, *_SOURCE_LEVEL, *_SOURCE_LEVEL_GLOBAL],
-}
+    "counts": [
+        "smsp__inst_executed.sum", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", *_GLOBAL, *_SHARED, *_SHARED_TOTAL, *_LDSM,
+        *_LDGSTS, *_REST, *_SOURCE_LEVEL, *_SOURCE_LEVEL_GLOBAL,
+    ],
+}  # fmt: skip
+CHUNK = 160  # launches per profiled process
 
 
-def ncu_command(metrics: list[str], program: list[str], kernels: str) -> list[str]:
-    """The Nsight Compute command line: no clock or cache control, machine-readable values."""
+def ncu_command(metrics: list[str], program: list[str], *options: str) -> list[str]:
+    """The Nsight Compute command line: no clock or cache control, machine-readable values; course kernels only."""
+    ncu = shutil.which("ncu") or next((str(p) for p in sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))), "ncu")
+    kernels = "|".join(sorted({"probe_.*", *(c.kernel for c in counting.CASES)}))
     return [
-        "ncu", "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base", "--kernel-name", f"regex:{kernels}",
-        "--metrics", ",".join(metrics), *program,
+        ncu, "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base", "--kernel-name", f"regex:^({kernels})$",
+        "--metrics", ",".join(metrics), *options, *program,
     ]  # fmt: skip
 
 
@@ -305,76 +330,130 @@ def _number(text: str):
 
 
 def run_launches(folder: Path, rows: list[dict]) -> None:
-    """Launch the probes of `rows` once each, in order. Runs under ncu."""
+    """Launch the rows once each, in order. Runs under ncu."""
     import cupy
 
-    module = cupy.RawModule(path=str(folder / "probes.cubin"))
-    pointer = module.get_global("table")
-    table = cupy.ndarray((65,), cupy.uint32, pointer)
+    modules: dict[str, object] = {}
     buffer = cupy.zeros(REPEAT * STEP + 65536, cupy.uint8)
     for row in rows:
-        table.set(cupy.asnumpy(cupy.asarray(row["shared"] + row["global"] + [row["mask"]], dtype=cupy.uint32)))
-        module.get_function(row["probe"])((1,), (32,), (buffer,), shared_mem=REPEAT * STEP + 4096)
-    cupy.cuda.get_current_stream().synchronize()
+        file = row.get("file", "probes.cu")
+        if file not in modules:
+            modules[file] = cupy.RawModule(path=str(folder / Path(file).with_suffix(".cubin")))
+        module = modules[file]
+        if row["group"] == "counts":
+            case = counting.CASES[row["case"]]
+            args = [cupy.asarray(a) if getattr(a, "ndim", 0) else a for a in case.arrays()]
+            module.get_function(case.kernel)(case.grid, case.block, tuple(args))
+        else:
+            table = cupy.ndarray((65,), cupy.uint32, module.get_global("table"))
+            table.set(numpy.array([*row["shared"], *row["global"], row["mask"]], numpy.uint32))
+            module.get_function(row["probe"])((1,), (32,), (buffer,), shared_mem=REPEAT * STEP + 4096)
+        cupy.cuda.get_current_stream().synchronize()
 
 
-def measure(folder: Path, groups: list[str], seconds: float) -> None:
-    """Profile the probes of the groups and write FOLDER/rows-GROUP.json, each as soon as it is measured."""
+def count_rows() -> list[dict]:
+    """The launches of counting.py as rows."""
+    return [
+        {"probe": c.kernel, "group": "counts", "case": k, "file": c.file, "grid": c.grid, "block": c.block}
+        for k, c in enumerate(counting.CASES)
+    ]
+
+
+def measure(folder: Path, out: Path, seconds: float, groups: list[str]) -> None:
+    """Profile the groups in turn, in chunks, until time is up; write OUT/rows-GROUP-CHUNK.json after each chunk."""
     begin = time.monotonic()
-    available = available_metrics(folder)
+    rows = {g: count_rows() if g == "counts" else [r for r in launches() if r["group"] == g] for g in groups}
+    slowest = 0.0
     for group in groups:
-        rows = [r for r in launches() if r["group"] == group]
-        (folder / f"launch-{group}.json").write_text(json.dumps(rows))
-        metrics = [m for m in METRICS[group] if known(m, available)]
-        program = [sys.executable, __file__, "launch", str(folder), group]
-        left = seconds - (time.monotonic() - begin)
-        result = run(ncu_command(metrics, program, "^probe_"), left)
-        found = parse_csv(result)
-        print(group, len(rows), "launches,", len(found), "profiled,", round(time.monotonic() - begin, 1), "s", flush=True)
-        if len(found) != len(rows):
-            print(result[-1500:])
-        for row, values in zip(rows, found, strict=False):
-            if values.pop("kernel") != row["probe"]:
-                raise SystemExit(f"{row['probe']} was not profiled in its place")
-            row["measured"] = values
-        (folder / f"rows-{group}.json").write_text(json.dumps([r for r in rows if "measured" in r]))
+        metrics = usable(folder, out, group, rows[group][:1])
+        for start in range(0, len(rows[group]), CHUNK):
+            left = seconds - (time.monotonic() - begin)
+            if left < 1.3 * slowest:
+                print(group, "from", start, "left out: no time", flush=True)
+                break
+            chunk = rows[group][start : start + CHUNK]
+            since = time.monotonic()
+            output = profile(folder, out, metrics, chunk, left)
+            slowest = max(slowest, time.monotonic() - since)
+            found = parse_csv(output)
+            print(group, start, len(chunk), "launches,", len(found), "profiled,", round(time.monotonic() - since, 1), "s", flush=True)
+            if len(found) != len(chunk):
+                print(output[-1500:], flush=True)
+                continue
+            for row, values in zip(chunk, found, strict=True):
+                if values.pop("kernel") != row["probe"]:
+                    raise SystemExit(f"{row['probe']} was not profiled in its place")
+                row["measured"] = values
+            (out / f"rows-{group}-{start}.json").write_text(json.dumps(chunk))
 
 
-def known(metric: str, available: set[str]) -> bool:
-    """Whether this Nsight Compute knows the metric (source-level names are not listed and always tried)."""
-    return not available or metric.rsplit(".", 1)[0] in available or metric.startswith(("memory_", "smsp__sass"))
+def profile(folder: Path, out: Path, metrics: list[str], rows: list[dict], seconds: float, *options: str) -> str:
+    """Run `rows` under ncu in a process of its own; returns its output."""
+    listing = folder / "launch.json"
+    listing.write_text(json.dumps(rows))
+    return run(ncu_command(metrics, [sys.executable, str(HERE), "launch", str(folder), str(listing)], *options), seconds)
 
 
-def available_metrics(folder: Path) -> set[str]:
-    """Base names that ncu lists for this GPU; also kept in FOLDER/metrics.txt."""
-    text = run(["ncu", "--query-metrics"], 60)
-    (folder / "metrics.txt").write_text(text)
-    return {line.split()[0] for line in text.splitlines() if "__" in line.split(" ")[0]}
+def usable(folder: Path, out: Path, group: str, rows: list[dict]) -> list[str]:
+    """The metrics of the group that this ncu and GPU have: those it does not find are dropped and the rest tried again."""
+    listing = out / "metrics.txt"
+    listed = {line.split()[0] for line in listing.read_text().splitlines() if "__" in line} if listing.exists() else set()
+    asked = METRICS[group]
+    hardware = ("l1tex__", "smsp__inst")
+    metrics = [m for m in asked if not listed or not m.startswith(hardware) or m.split(".")[0] in listed]
+    print(group, "not offered here:", [m for m in asked if m not in metrics], flush=True)
+    for _ in range(6):
+        output = profile(folder, out, metrics, rows, 40)
+        if parse_csv(output):
+            break
+        errors = "\n".join(line for line in output.splitlines() if "ERROR" in line or "Failed to find" in line)
+        bad = [m for m in metrics if m in errors or m.rsplit(".", 1)[0] in errors.replace(",", " ").split()]
+        print(group, "dropped:", bad, errors[:600], flush=True)
+        if not bad:
+            break
+        metrics = [m for m in metrics if m not in bad]
+    (out / f"metrics-{group}.txt").write_text("\n".join(metrics))
+    return metrics
+
+
+def per_opcode(folder: Path, out: Path) -> None:
+    """Instructions executed by opcode, as ncu prints them, for every launch of counting.py: OUT/opcodes.txt."""
+    output = profile(folder, out, ["sass__inst_executed_per_opcode"], count_rows(), 60, "--print-metric-instances", "details")
+    (out / "opcodes.txt").write_text(output)
+
+
+def list_metrics(out: Path) -> None:
+    """What ncu offers on this GPU: OUT/metrics.txt."""
+    (out / "metrics.txt").write_text(run([ncu_command([], [])[0], "--query-metrics"], 40))
 
 
 def run(command: list[str], seconds: float) -> str:
     """Standard output of a command, what there was of it if it ran out of time."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=max(seconds, 1), check=False).stdout
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=max(seconds, 1), check=False)
+        return done.stdout
     except subprocess.TimeoutExpired as late:
         return (late.stdout or b"").decode()
 
 
 def build(folder: Path) -> None:
     """Compile the probes and the counting kernels for sm_90 with the course's own compiler."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(HERE.parents[2]))
     from helpers.compiler import compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     compiled = compile_source(source(), entry="probe_lds_4")
     (folder / "probes.cubin").write_bytes(compiled.cubin)
     (folder / "probes.sass").write_text(compiled.sass)
+    for case in {c.file: c for c in counting.CASES}.values():
+        whole = compile_source((counting.FOLDER / case.file).read_text(), entry=case.kernel)
+        (folder / case.file).with_suffix(".cubin").write_bytes(whole.cubin)
 
 
 def merge(folder: Path) -> None:
     """Put the rows of all groups into helpers/data/calibration_h200.json, one line each."""
-    rows = [row for path in sorted(folder.glob("rows-*.json")) for row in json.loads(path.read_text())]
-    target = Path(__file__).resolve().parents[2] / "helpers" / "data" / "calibration_h200.json"
+    rows = [row for path in sorted(folder.glob("rows-*.json"), key=lambda p: (p.name.split("-")[1], int(p.stem.split("-")[2]))) for row in json.loads(path.read_text())]
+    target = HERE.parents[2] / "helpers" / "data" / "calibration_h200.json"
     head = {"device": "NVIDIA H200", "repeat": REPEAT, "profiler": "Nsight Compute, --clock-control none --cache-control none"}
     body = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     target.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + body + "\n]}\n")
@@ -382,18 +461,21 @@ def merge(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    what, folder, *rest = arguments
-    if what == "build":
-        build(Path(folder))
-    elif what == "measure":
-        seconds = float(rest[0]) if rest else 120.0
-        measure(Path(folder), rest[1:] or ["shared", "cp.async", "ldsm", "global"], seconds)
-    elif what == "launch":
-        run_launches(Path(folder), json.loads((Path(folder) / f"launch-{rest[0]}.json").read_text()))
-    elif what == "merge":
-        merge(Path(folder))
-    else:
-        raise SystemExit(__doc__)
+    match arguments:
+        case ["build", folder]:
+            build(Path(folder))
+        case ["measure", folder, out, seconds, *groups]:
+            measure(Path(folder), Path(out), float(seconds), groups)
+        case ["opcodes", folder, out]:
+            per_opcode(Path(folder), Path(out))
+        case ["list", out]:
+            list_metrics(Path(out))
+        case ["launch", folder, listing]:
+            run_launches(Path(folder), json.loads(Path(listing).read_text()))
+        case ["merge", folder]:
+            merge(Path(folder))
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
