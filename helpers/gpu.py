@@ -1,12 +1,12 @@
-"""The GPU path: is there one and may we use it, launching a compiled kernel through CuPy, and timing that can be trusted.
+"""The GPU path: is there one and may we use it, launching a kernel through CuPy, and timing that can be trusted.
 
 Importing this module needs neither CuPy nor a GPU. Everything that can go wrong on a GPU ends in one sentence: before a
 launch as `why_not()`, during one as a `RunError`.
 
 How times are taken (see `interleave`): events on a stream of our own; the clock is warmed up first; the L2 cache is
 overwritten before every sample; a sample is one launch, or a batch of launches when one is shorter than
-`SAMPLE_MILLISECONDS`, because an event cannot resolve less; while the cache is being overwritten the host queues the whole
-sample, so that launch overhead on the host is not measured. The figure is the median of the samples, with the
+`SAMPLE_MILLISECONDS`, because an event cannot resolve less; while the cache is being overwritten the host queues the
+whole sample, so that launch overhead on the host is not measured. The figure is the median of the samples, with the
 inter-quartile range as its spread. Kernels that are compared are measured in turn, sample by sample, because the card's
 power limit makes the same kernel faster or slower within seconds.
 """
@@ -30,12 +30,12 @@ import numpy as np
 
 from .errors import CourseError, LaunchError, RunError
 
-OFF_SWITCH = "GEMM_LADDER_NO_GPU"   # set to anything: behave as if there were no GPU
-OLDEST = (7, 5)                     # compute capability; CUDA 13 compiles for nothing older
-SAMPLE_MILLISECONDS = 0.2           # a sample lasts at least this long
-WARM_UP_SECONDS = 0.2               # long enough for the clock to rise
-LAUNCH_SECONDS = 60.0               # a launch that takes longer is called endless
-NOISY = 0.05                        # a spread above this is flagged
+OFF_SWITCH = "GEMM_LADDER_NO_GPU"  # set to anything: behave as if there were no GPU
+OLDEST = (7, 5)  # compute capability; CUDA 13 compiles for nothing older
+SAMPLE_MILLISECONDS = 0.2  # a sample lasts at least this long
+WARM_UP_SECONDS = 0.2  # long enough for the clock to rise
+LAUNCH_SECONDS = 60.0  # a launch that takes longer is called endless
+NOISY = 0.05  # a spread above this is flagged
 _MODULES_KEPT = 64
 
 
@@ -72,8 +72,8 @@ class Device:
 
 # --------------------------------------------------------------------------------------- is there one, may we use it
 
-_broken = ""                # why the GPU cannot be used any more in this process
-_pending: list[Any] = []    # the event of a launch that was given up on and may still be running
+_broken = ""  # why the GPU cannot be used any more in this process
+_pending: list[Any] = []  # the event of a launch that was given up on and may still be running
 
 
 def available() -> bool:
@@ -299,9 +299,9 @@ def explain(error: BaseException, name: str = "The kernel") -> CourseError:
     if status in _FATAL:
         what = _give_up(error)
         return RunError(
-            f"{name} {what} on the GPU, which does not say where. Launch it with on='cpu': the SIMT machine names the "
-            "line. The GPU stays unusable in this notebook until its kernel is restarted (Kernel > Restart); until then "
-            "everything runs on the CPU."
+            f"{name} {what} on the GPU, which does not say where. Launch it with on='cpu': the SIMT machine names "
+            "the line. The GPU stays unusable in this notebook until its kernel is restarted (Kernel > Restart); "
+            "until then everything runs on the CPU."
         )
     if status in _REFUSED:
         return LaunchError(f"{name} was not launched: {_REFUSED[status]}.")
@@ -318,8 +318,9 @@ def _wait(event, name: str, seconds: float = LAUNCH_SECONDS) -> None:
         while not event.done:
             if time.monotonic() > end:
                 raise RunError(
-                    f"{name} did not finish in {seconds:.0f} s on the GPU: it may never end. It cannot be stopped without "
-                    "restarting the notebook's kernel (Kernel > Restart). Launch it with on='cpu' to see which line it is at."
+                    f"{name} did not finish in {seconds:.0f} s on the GPU: it may never end. It cannot be stopped "
+                    "without restarting the notebook's kernel (Kernel > Restart). Launch it with on='cpu' to see which "
+                    "line it is at."
                 )
             time.sleep(nap)
             nap = min(nap + 20e-6, 5e-3)
@@ -351,7 +352,7 @@ def copy_back(value: Any, changed: Any) -> None:
 
 
 class _OnDevice:
-    """Arguments on the device: NumPy arrays copied there (overlapping ones into one allocation), the rest as they are."""
+    """Arguments on the device: NumPy arrays copied there (overlapping ones as one allocation), the rest as it is."""
 
     def __init__(self, cupy, args: Sequence[Any]):
         self._host: list[tuple[np.ndarray, Any]] = []
@@ -690,10 +691,12 @@ def cublas_why_not() -> str:
 
 
 _HALF_TYPES = {"float16": 2, "bfloat16": 14}  # cudaDataType of the operands
-_FLOAT, _COMPUTE_32F, _DEFAULT_ALGORITHM = 0, 68, -1
+_COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1  # cublasComputeType, cublasGemmAlgo
 
 
-def cublas(m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta: float, c, ldc: int, dtype: str = "float32"):
+def cublas(
+    m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta: float, c, ldc: int, dtype: str = "float32"
+):
     """A function that runs C = alpha A B + beta C with cuBLAS once on the current stream. Row-major, no transposes.
 
     a, b, c: CuPy arrays whose first byte is the matrix (any dtype; `dtype` says how to read them). float32 runs with
@@ -704,7 +707,9 @@ def cublas(m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta:
     if reason:
         raise LaunchError(reason)
     if os.environ.get("NVIDIA_TF32_OVERRIDE") == "1":
-        raise LaunchError("NVIDIA_TF32_OVERRIDE=1 makes cuBLAS round float32 to TF32: unset it to compare with float32.")
+        raise LaunchError(
+            "NVIDIA_TF32_OVERRIDE=1 makes cuBLAS round float32 to TF32: unset it to compare with float32."
+        )
     from cupy.cuda.device import get_cublas_handle
     from cupy_backends.cuda.libs import cublas as library
 
@@ -714,17 +719,20 @@ def cublas(m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta:
     factors = np.array([alpha, beta], np.float32)
     first = factors.ctypes.data
     plain = library.CUBLAS_OP_N
-    pa, pb, pc = a.data.ptr, b.data.ptr, c.data.ptr
 
-    # A row-major matrix is its own transpose in column-major order, and C' = B' A'.
+    second = first + factors.itemsize
+
+    # A row-major matrix is its own transpose in column-major order, and C' = B' A'. The functions keep a, b, c alive.
     def single() -> None:
-        library.sgemm(handle, plain, plain, n, m, k, first, pb, ldb, pa, lda, first + factors.itemsize, pc, ldc)
+        library.sgemm(
+            handle, plain, plain, n, m, k, first, b.data.ptr, ldb, a.data.ptr, lda, second, c.data.ptr, ldc
+        )  # fmt: skip
 
     def half() -> None:
         kind = _HALF_TYPES[dtype]
         library.gemmEx(
-            handle, plain, plain, n, m, k, first, pb, kind, ldb, pa, kind, lda, first + factors.itemsize, pc, kind, ldc,
-            _COMPUTE_32F, _DEFAULT_ALGORITHM,
+            handle, plain, plain, n, m, k, first, b.data.ptr, kind, ldb, a.data.ptr, kind, lda, second, c.data.ptr,
+            kind, ldc, _COMPUTE_32F, _DEFAULT_ALGORITHM,
         )  # fmt: skip
 
     if dtype == "float32":

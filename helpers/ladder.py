@@ -1,9 +1,9 @@
 """The reader's progress, and the rungs to show beside it.
 
-Every climb and every answer to a prediction question is one row in a SQLite file in the user's data folder. Rows are only
-ever added: a reset marks them as archived, an update of the course migrates the file and keeps a copy from before. Two
-notebooks may write at once (each write is one immediate transaction, and the file is in write-ahead mode). Where the
-folder cannot be written, the session goes on in memory and says so once.
+Every climb and every answer to a prediction question is one row in a SQLite file in the user's data folder. Rows are
+only ever added: a reset marks them as archived, an update of the course migrates the file and keeps a copy from
+before. Two notebooks may write at once (each write is one immediate transaction, and the file is in write-ahead mode).
+Where the folder cannot be written, the session goes on in memory and says so once.
 
 `rungs()` merges what the reader measured or predicted with the recorded runs of helpers/data, published ladders, cuBLAS
 and the hardware's limit, each labelled by its `kind`.
@@ -33,12 +33,12 @@ DATA = Path(__file__).with_name("data")
 FILE = "progress.sqlite3"
 BUSY_SECONDS = 15.0  # how long a write waits for another notebook's
 
-MEASURED, PREDICTED, COUNTED = "measured", "predicted", "counted"   # the reader's: timed, modelled, only counted
-RECORDED, PUBLISHED, LIMIT = "recorded", "published", "limit"       # ours, others', the hardware's
+MEASURED, PREDICTED, COUNTED = "measured", "predicted", "counted"  # the reader's: timed, modelled, only counted
+RECORDED, PUBLISHED, LIMIT = "recorded", "published", "limit"  # ours, others', the hardware's
 CLIMBS = (MEASURED, PREDICTED, COUNTED, RECORDED)
 
-# One script per schema version: MIGRATIONS[0] makes version 1 of an empty file, MIGRATIONS[n] turns version n into n + 1.
-# Never change a script that has been released: add one.
+# One script per schema version: MIGRATIONS[0] makes version 1 of an empty file, MIGRATIONS[n] turns version n into n +
+# 1. Never change a script that has been released: add one.
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE climbs (
@@ -113,8 +113,8 @@ class Answer:
 class Store:
     """The file of one reader. Made on first use; use it from any thread.
 
-    problem: a sentence if this session cannot be saved, else "". announce: called once with that sentence; by default it
-    is printed.
+    problem: a sentence if this session cannot be saved, else "". announce: called once with that sentence; by default
+    it is printed.
     """
 
     def __init__(
@@ -202,13 +202,15 @@ class Store:
     # -------------------------------------------------------------------------------------------------- reset
 
     def reset(self, step: int | None = None) -> int:
-        """Start afresh: archive all climbs and answers (of one step if given) and return how many. Nothing is deleted."""
+        """Archive all climbs and answers (of one step if given) and return how many. Nothing is deleted."""
         where, values = "archived IS NULL", (_now(),)
         if step is not None:
             where, values = where + " AND step = ?", (*values, step)
 
         def archive(db: sqlite3.Connection) -> int:
-            return sum(db.execute(f"UPDATE {table} SET archived = ? WHERE {where}", values).rowcount for table in _TABLES)
+            return sum(
+                db.execute(f"UPDATE {table} SET archived = ? WHERE {where}", values).rowcount for table in _TABLES
+            )
 
         return self._run(archive)
 
@@ -216,8 +218,14 @@ class Store:
         """Undo the last reset: take back what it archived, and return how many rows that was."""
 
         def take_back(db: sqlite3.Connection) -> int:
-            last = max(filter(None, (db.execute(f"SELECT max(archived) FROM {table}").fetchone()[0] for table in _TABLES)), default=None)
-            return sum(db.execute(f"UPDATE {table} SET archived = NULL WHERE archived = ?", (last,)).rowcount for table in _TABLES)
+            last = max(
+                filter(None, (db.execute(f"SELECT max(archived) FROM {table}").fetchone()[0] for table in _TABLES)),
+                default=None,
+            )
+            return sum(
+                db.execute(f"UPDATE {table} SET archived = NULL WHERE archived = ?", (last,)).rowcount
+                for table in _TABLES
+            )
 
         return self._run(take_back)
 
@@ -301,15 +309,17 @@ class Store:
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
         with contextlib.suppress(sqlite3.Error):  # an unreadable file has nothing to start from
-            with contextlib.closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as old:
+            with contextlib.closing(
+                sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            ) as old:
                 if _schema(old) == len(self._migrations):
                     old.backup(memory)
         for version in range(_schema(memory), len(self._migrations)):
             memory.executescript(self._migrations[version])
         self._memory = memory
         self.problem = (
-            f"Your progress cannot be saved: {self.path} {_reason(error)}. The lessons work all the same, and what you do "
-            "now is kept until the notebook's kernel stops. To save it, make room or choose another folder with "
+            f"Your progress cannot be saved: {self.path} {_reason(error)}. The lessons work all the same, and what "
+            "you do now is kept until the notebook's kernel stops. To save it, make room or choose another folder with "
             "the environment variable GEMM_LADDER_HOME, and restart the kernel."
         )
         self._announce(self.problem)
@@ -338,7 +348,7 @@ def _reason(error: Exception) -> str:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 
 def _number(value: Any) -> float | None:
@@ -353,7 +363,13 @@ def _climb(row: Mapping[str, Any] | sqlite3.Row, saved: bool) -> Climb:
 
 def _answer(row: Mapping[str, Any] | sqlite3.Row) -> Answer:
     truth = row["truth"]
-    return Answer(row["question"], json.loads(row["answer"]), None if truth is None else json.loads(truth), row["step"], row["created"])
+    return Answer(
+        row["question"],
+        json.loads(row["answer"]),
+        None if truth is None else json.loads(truth),
+        row["step"],
+        row["created"],
+    )
 
 
 # ----------------------------------------------------------------------------------------- the reader's own store
@@ -402,8 +418,8 @@ class Rung:
     """One bar of the ladder.
 
     kind: "measured", "predicted" or "counted" for the reader's; "recorded" for the course's runs (cuBLAS among them);
-    "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are None
-    for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
+    "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
+    None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
     """
 
     kind: str
@@ -441,7 +457,9 @@ def recorded(folder: Path = DATA) -> list[dict[str, Any]]:
         try:
             rows += json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, TypeError) as error:
-            raise CourseError(f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository.") from None
+            raise CourseError(
+                f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository."
+            ) from None
     return rows
 
 
@@ -463,7 +481,7 @@ def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
 
 
 def limit(device: str, m: int, n: int, k: int, dtype: str = "float32") -> Rung | None:
-    """What `device` (a name of model/gpus.toml) could do at most with CUDA cores in float32: the roofline of this size.
+    """What `device` (a name of model/gpus.toml) could do at most with CUDA cores in float32: the roofline at this size.
 
     None for other dtypes, and for a device without a row. Bytes: each input read once, the result written once.
     """
@@ -559,5 +577,6 @@ def _own_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
     for row in best.values():
         yield Rung(
             kind=row.kind, name=row.label, device=row.device, dtype=dtype, m=m, n=n, k=k, step=row.step,
-            milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio, date=row.created, mine=True,
+            milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
+            date=row.created, mine=True,
         )  # fmt: skip

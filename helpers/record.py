@@ -1,8 +1,9 @@
 """`course record`: time the reference kernels on this machine's GPU and keep the results in helpers/data.
 
-One JSON file per device: a list of flat rows, one line each, so that a change reads well in a diff. A row is what one step
-did at one size, together with cuBLAS, which ran in turn with it (see `gpu.interleave`). Recording a step again replaces its
-row at that size and leaves all others alone. The README's table and figure are made from the same rows, between markers.
+One JSON file per device: a list of flat rows, one line each, so that a change reads well in a diff. A row is what one
+step did at one size, together with cuBLAS, which ran in turn with it (see `gpu.interleave`). Recording a step again
+replaces its row at that size and leaves all others alone. The README's table and figure are made from the same rows,
+between markers.
 
 Runs where there is no Jupyter: `python -m helpers.record --out results --sizes 256,4096 --steps 1-3`.
 """
@@ -33,11 +34,12 @@ START, END = "<!-- ladder:start -->", "<!-- ladder:end -->"
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 LADDER_SIZE = 4096
 FIGURE = DATA / "ladder.svg"
-KEY = ("step", "dtype", "m", "n", "k")     # what a row is the record of
+KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of
 REQUIRED = (
-    "step", "slug", "dtype", "m", "n", "k", "milliseconds", "tflops", "cublas_milliseconds", "cublas_tflops", "cublas_ratio",
-    "spread", "cublas_spread", "samples", "method", "noisy", "clock_mhz", "cublas_clock_mhz", "difference", "date", "device",
-    "driver", "cuda", "compiler", "registers", "shared_bytes", "kernel_hash",
+    "step", "slug", "dtype", "m", "n", "k", "milliseconds", "tflops",
+    "cublas_milliseconds", "cublas_tflops", "cublas_ratio", "spread", "cublas_spread",
+    "samples", "method", "noisy", "clock_mhz", "cublas_clock_mhz", "difference", "date",
+    "device", "driver", "cuda", "compiler", "registers", "shared_bytes", "kernel_hash",
 )  # fmt: skip
 
 
@@ -46,7 +48,9 @@ REQUIRED = (
 
 def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str, Any]:
     """The row of one step at one size. Raises CourseError if the kernel does not compile, is wrong, or cannot run."""
-    from . import compiler, kernel as kernels, timing as timer
+    from . import compiler
+    from . import kernel as kernels
+    from . import timing as timer
 
     source = step.kernel_path.read_text(encoding="utf-8")
     kernel = kernels.compile(source, entry=step.entry, arch=gpu.arch())
@@ -72,7 +76,7 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
         "clock_mhz": timing.kernel.clock_mhz,
         "cublas_clock_mhz": baseline and baseline.clock_mhz,
         "difference": timing.difference if timing.difference is None else _figures(timing.difference, 2),
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": device.name,
         "driver": device.driver,
         "cuda": device.cuda,
@@ -197,15 +201,20 @@ def _table(rows: Sequence[Mapping[str, Any]], size: int) -> str:
     lines = [
         f"![Ladder of the recorded kernels on {device} at {size}³, in TFLOPS]({FIGURE.relative_to(ROOT).as_posix()})",
         "",
-        f"TFLOPS on {device} (recorded {when}, driver {rows[0]['driver']}, CUDA {rows[0]['cuda']}); in brackets the speed "
-        "relative to cuBLAS, timed in turn with it:",
+        f"TFLOPS on {device} (recorded {when}, driver {rows[0]['driver']}, CUDA {rows[0]['cuda']}); in brackets the "
+        "speed relative to cuBLAS, timed in turn with it:",
         "",
         f"| step |{head}",
         "|---|" + "---:|" * len(columns),
     ]
     for step in known:
-        lines.append(f"| {step.name} |" + "".join(f" {_cell(cells.get((step.number, column)))} |" for column in columns))
-    best = [max((row["cublas_tflops"] or 0 for row in rows if row["m"] == row["n"] == row["k"] == column), default=0) for column in columns]
+        lines.append(
+            f"| {step.name} |" + "".join(f" {_cell(cells.get((step.number, column)))} |" for column in columns)
+        )
+    best = [
+        max((row["cublas_tflops"] or 0 for row in rows if row["m"] == row["n"] == row["k"] == column), default=0)
+        for column in columns
+    ]
     lines.append("| cuBLAS |" + "".join(f" {value:.3g} |" if value else " |" for value in best))
     return "\n".join(lines) + "\n"
 
@@ -230,7 +239,7 @@ _BAR, _CUBLAS, _INK, _FAINT = "#0072B2", "#D55E00", "#1a1a1a", "#c8c8c8"
 
 
 def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
-    """The ladder at size³ as an SVG picture: one bar per step, cuBLAS, and the limit as a line. "" if there is no row."""
+    """The ladder at size³ as an SVG picture: a bar per step, cuBLAS, the limit as a line. "" if there is no row."""
     chosen = [row for row in rows if row["m"] == row["n"] == row["k"] == size and row["dtype"] == "float32"]
     if not chosen:
         return ""
@@ -266,11 +275,15 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
     for index, (name, value, colour) in enumerate(bars):
         y = above + row_height * index
         parts += [
-            f'<text x="{left - 10}" y="{y + 20}" font-size="16" fill="{_INK}" text-anchor="end">{html.escape(name)}</text>',
-            f'<rect x="{left}" y="{y + 4}" width="{round(x(value) - left, 1)}" height="{row_height - 10}" fill="{colour}"/>',
+            f'<text x="{left - 10}" y="{y + 20}" font-size="16" fill="{_INK}" text-anchor="end">'
+            f"{html.escape(name)}</text>",
+            f'<rect x="{left}" y="{y + 4}" width="{round(x(value) - left, 1)}" height="{row_height - 10}" '
+            f'fill="{colour}"/>',
             f'<text x="{x(value) + 8}" y="{y + 21}" font-size="16" fill="{_INK}">{value:.3g}</text>',
         ]
-    parts.append(f'<line x1="{left}" y1="{above}" x2="{left}" y2="{above + row_height * len(bars)}" stroke="{_FAINT}"/>')
+    parts.append(
+        f'<line x1="{left}" y1="{above}" x2="{left}" y2="{above + row_height * len(bars)}" stroke="{_FAINT}"/>'
+    )
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -287,7 +300,7 @@ def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:
 
 
 def parse_sizes(text: str) -> list[tuple[int, int, int]]:
-    """"256,1000x3000x500" -> [(256, 256, 256), (1000, 3000, 500)]. Raises ValueError with what is wrong."""
+    """ "256,1000x3000x500" -> [(256, 256, 256), (1000, 3000, 500)]. Raises ValueError with what is wrong."""
     sizes = []
     for part in text.split(","):
         numbers = [int(number) for number in part.lower().split("x")]
@@ -298,7 +311,7 @@ def parse_sizes(text: str) -> list[tuple[int, int, int]]:
 
 
 def parse_steps(text: str) -> list[Any]:
-    """"1-3,11" or "naive" -> rows of the step table that have a kernel. Raises KeyError, ValueError."""
+    """ "1-3,11" or "naive" -> rows of the step table that have a kernel. Raises KeyError, ValueError."""
     chosen = []
     for part in text.split(","):
         bounds = re.fullmatch(r"(\d+)-(\d+)", part)
@@ -318,7 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=20, help="samples per figure, at most")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
-    parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
+    parser.add_argument(
+        "--readme", action="store_true", help="only write the README's table and figure from helpers/data"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.readme:

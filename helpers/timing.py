@@ -1,7 +1,7 @@
 """Time a GEMM kernel on the GPU, interleaved with cuBLAS: the one measurement behind `climb()` and `course record`.
 
-A kernel is checked on the very problem it is timed on: C is NaN before, some rows are compared with the specification in
-float64, all of C with cuBLAS. Operands are random: zeros run faster than real data would.
+A kernel is checked on the very problem it is timed on: C is NaN before, some rows are compared with the specification
+in float64, all of C with cuBLAS. Operands are random: zeros run faster than real data would.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def time_gemms(
     if not why:
         c = gpu.upload(host[2])
         work[_CUBLAS] = gpu.cublas(
-            problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc,
-            problem.dtype,
+            problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
+            problem.ldc, problem.dtype,
         )  # fmt: skip
         gpu.run_once(work[_CUBLAS], _CUBLAS)
         reference = gpu.download(c, host[2])
@@ -84,7 +84,9 @@ def time_gemms(
             _scalar(parameter, value)
             for parameter, value in zip(native.compiled.parameters, gemm.arguments(problem, a, b, c), strict=True)
         ]
-        work[name] = gpu.launcher(native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared)
+        work[name] = gpu.launcher(
+            native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared
+        )
         gpu.run_once(work[name], name)
         differences[name] = _checked(name, problem, host, gpu.download(c, host[2]), reference)
     times = gpu.interleave(work, samples=samples, seconds=seconds)

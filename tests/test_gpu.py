@@ -1,4 +1,4 @@
-"""The GPU path as far as it goes without a GPU: reasons, arguments, errors, and the order in which samples are taken."""
+"""The GPU path as far as it goes without a GPU: reasons, arguments, errors, and the order samples are taken in."""
 
 import contextlib
 import re
@@ -238,7 +238,13 @@ def test_a_shaky_figure_is_flagged(fake_gpu):
 
 @pytest.mark.parametrize(
     ("spread", "others", "late", "says"),
-    [(0.0, 0, 0, ""), (0.0, 3, 0, ""), (0.02, 1, 0, "1 other program on"), (0.2, 0, 0, "20%"), (0, 0, 2, "waited for the host")],
+    [
+        (0.0, 0, 0, ""),
+        (0.0, 3, 0, ""),
+        (0.02, 1, 0, "1 other program on"),
+        (0.2, 0, 0, "20%"),
+        (0, 0, 2, "waited for the host"),
+    ],
 )
 def test_noise(spread, others, late, says):
     got = gpu.noise(spread, others, late)

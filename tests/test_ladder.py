@@ -1,4 +1,4 @@
-"""Progress is never lost: two writers, resets, migrations, read-only folders and full disks; and the rungs are honest."""
+"""Progress is never lost: two writers, resets, migrations, read-only folders, full disks; and rungs are honest."""
 
 import contextlib
 import json
@@ -148,7 +148,9 @@ def test_two_notebooks_writing_at_once_lose_nothing(tmp_path):
 
 
 def test_threads_share_a_store(store):
-    threads = [threading.Thread(target=lambda: [store.climb(**ROW, milliseconds=1.0) for _ in range(10)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [store.climb(**ROW, milliseconds=1.0) for _ in range(10)]) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -260,7 +262,9 @@ def one_recorded_file(tmp_path, monkeypatch):
         "tflops": 6.87, "cublas_ratio": 0.137, "cublas_milliseconds": 2.74, "clock_mhz": 1980.0, "spread": 0.001,
         "date": "2026-11-21", "device": "NVIDIA H200",
     }  # fmt: skip
-    (folder / "h200.json").write_text(json.dumps([row, {**row, "cublas_milliseconds": 2.70, "step": 1, "slug": "naive"}]))
+    (folder / "h200.json").write_text(
+        json.dumps([row, {**row, "cublas_milliseconds": 2.70, "step": 1, "slug": "naive"}])
+    )
     monkeypatch.setattr(ladder, "recorded", lambda: json.loads((folder / "h200.json").read_text()))
 
 

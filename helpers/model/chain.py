@@ -1,8 +1,8 @@
 """How long one warp alone would take for one round of a kernel's main loop: its chain of dependent instructions.
 
 A warp issues in order and stops at the first instruction whose operand has not arrived. Walking the machine code of the
-loop with a latency for each kind of instruction therefore gives the cycles per round that no other warp can shorten, only
-fill. Loads that are issued together wait together: that is what unrolling buys, and it is read off the code here.
+loop with a latency for each kind of instruction therefore gives the cycles per round that no other warp can shorten,
+only fill. Loads that are issued together wait together: that is what unrolling buys, and it is read off the code here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,22 @@ from helpers.sim import sass
 GLOBAL_LOADS, SHARED_LOADS = ("LDG", "LD"), ("LDS", "LDSM")
 ARITHMETIC_CYCLES = 4  # issue to use of an FFMA or integer instruction, Volta and later
 _REGISTER = re.compile(r"(?<![\w])R(\d+)")
-_NO_RESULT = {"STG", "STS", "ST", "STL", "BAR", "BRA", "EXIT", "NOP", "RED", "ISETP", "FSETP", "WARPSYNC", "BSYNC", "BSSY"}
+_NO_RESULT = {
+    "STG",
+    "STS",
+    "ST",
+    "STL",
+    "BAR",
+    "BRA",
+    "EXIT",
+    "NOP",
+    "RED",
+    "ISETP",
+    "FSETP",
+    "WARPSYNC",
+    "BSYNC",
+    "BSSY",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,7 @@ class Loop:
         return len(self.body)
 
     def cycles(self, global_latency: float, shared_latency: float) -> float:
-        """Cycles per round of a warp that has the SM to itself, in the steady state. Latencies in cycles, issue to use."""
+        """Cycles per round of a warp that has the SM to itself, once it is under way. Latencies from issue to use."""
         ready: dict[int, float] = {}
         clock = begin = 0.0
         for _ in range(3):  # the third round is the steady state
@@ -76,7 +91,13 @@ def _registers(instruction: sass.Instruction) -> tuple[set[int], set[int]]:
     results: set[int] = set()
     operands = list(instruction.operands)
     if instruction.name not in _NO_RESULT and operands and (match := re.match(r"R(\d+)", operands[0])):
-        width = 4 if ".128" in instruction.opcode else 2 if ".64" in instruction.opcode or ".WIDE" in instruction.opcode else 1
+        width = (
+            4
+            if ".128" in instruction.opcode
+            else 2
+            if ".64" in instruction.opcode or ".WIDE" in instruction.opcode
+            else 1
+        )
         results = set(range(int(match[1]), int(match[1]) + width))
         operands = operands[1:]
     sources: set[int] = set()

@@ -2,8 +2,8 @@
 
     python -m helpers.model.fit
 
-Counts come from executing the shipped kernels at the recorded sizes. The runs whose size is in TRAINING are used for the
-fit; every other run of that device is held out, and its error is what the model claims. Writes data/model.toml.
+Counts come from executing the shipped kernels at the recorded sizes. The runs whose size is in TRAINING are used for
+the fit; every other run of that device is held out, and its error is what the model claims. Writes data/model.toml.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from helpers.model import hardware
 from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
 
 DEVICE = "H200 SXM"
-TRAINING = (512, 2048)   # M = N = K of the runs used for the fit
+TRAINING = (512, 2048)  # M = N = K of the runs used for the fit
 START = Constants(1.2, 1.2, 300.0, 30.0, 40.0, 2.0, 4.0)
 RANGES = {
     "line_cycles": (0.5, 3.0),

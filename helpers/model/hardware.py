@@ -16,8 +16,8 @@ from helpers.errors import CourseError
 
 TABLE = Path(__file__).with_name("gpus.toml")
 WARP = 32
-SUB_PARTITIONS = 4          # of an SM, on every capability here; registers and issue slots are split over them
-REGISTER_GRANULE = 256      # registers are given to a warp in units of this many
+SUB_PARTITIONS = 4  # of an SM, on every capability here; registers and issue slots are split over them
+REGISTER_GRANULE = 256  # registers are given to a warp in units of this many
 REGISTERS_PER_THREAD = 255  # the most an instruction can name
 REGISTERS_PER_BLOCK = 65536
 THREADS_PER_BLOCK = 1024
@@ -27,15 +27,15 @@ THREADS_PER_BLOCK = 1024
 class Capability:
     """Limits of one SM of a compute capability. Shared-memory sizes in bytes, registers in 32-bit registers."""
 
-    name: str                               # "9.0"
+    name: str  # "9.0"
     family: str
     threads_per_sm: int
     blocks_per_sm: int
     registers: int
     shared_configurations: tuple[int, ...]  # bytes, ascending; the last is what occupancy counts with
-    shared_per_block: int                   # bytes a block may ask for, static and dynamic together
+    shared_per_block: int  # bytes a block may ask for, static and dynamic together
     shared_granule: int
-    shared_reserved: int                    # bytes the driver keeps per block
+    shared_reserved: int  # bytes the driver keeps per block
     barriers_per_block_slot: int
     fp32_lanes: int
     lsu_cycles: float
@@ -127,7 +127,9 @@ def capability(name: str) -> Capability:
         major, minor = match.group(1, 2) if match.group(1) else match.group(3, 4)
         if f"{major}.{minor}" in known:
             return known[f"{major}.{minor}"]
-    raise CourseError(f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}.")
+    raise CourseError(
+        f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}."
+    )
 
 
 def _words(name: str) -> frozenset[str]:

@@ -1,11 +1,13 @@
 """Theoretical occupancy: how many blocks fit on one SM at once, and which resource runs out first.
 
-The rules are those of NVIDIA's cuda_occupancy.h (shipped with the CUDA headers), restated for compute capability 7.5 and
-later; tests/model/occupancy.csv holds what that header itself computes for a grid of inputs. Four resources are shared out:
+The rules are those of NVIDIA's cuda_occupancy.h (shipped with the CUDA headers), restated for compute capability 7.5
+and later; tests/model/occupancy.csv holds what that header itself computes for a grid of inputs. Four resources are
+shared out:
 
 - threads: whole warps, up to the SM's warp slots;
 - blocks: a fixed number of slots;
-- registers: rounded up to 256 per warp, and handed out inside each of the SM's four sub-partitions, so a warp's registers
+- registers: rounded up to 256 per warp, and handed out inside each of the SM's four sub-partitions, so a warp's
+registers
   never straddle two of them;
 - shared memory: what the block asks for, plus what the driver reserves, rounded up to the granule.
 """
@@ -16,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 from helpers.model.hardware import (
+    GPU,
     REGISTER_GRANULE,
     REGISTERS_PER_BLOCK,
     REGISTERS_PER_THREAD,
@@ -23,7 +26,6 @@ from helpers.model.hardware import (
     THREADS_PER_BLOCK,
     WARP,
     Capability,
-    GPU,
     capability,
 )
 
@@ -72,7 +74,7 @@ class Occupancy:
 
 
 def limits(arch: str) -> Capability:
-    """The limits of an architecture ("sm_90", "sm_90a", "9.0"). Raises CourseError for one without a row in gpus.toml."""
+    """Limits of an architecture ("sm_90", "sm_90a", "9.0"). Raises CourseError for one without a row in gpus.toml."""
     return capability(arch)
 
 
@@ -80,12 +82,14 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def occupancy(on: str | Capability | GPU, threads: int, registers: int, shared: int = 0, barriers: int = 1) -> Occupancy:
+def occupancy(
+    on: str | Capability | GPU, threads: int, registers: int, shared: int = 0, barriers: int = 1
+) -> Occupancy:
     """Occupancy of a kernel with `threads` per block, `registers` per thread and `shared` bytes per block.
 
     on: a GPU, a Capability, or its name ("sm_90", "9.0"). shared: static and dynamic together, without what the driver
-    reserves. barriers: named barriers a block uses (one for __syncthreads). Raises ValueError for threads < 1 or negative
-    sizes; a block too large for the hardware is no error but an occupancy of 0 with its reason.
+    reserves. barriers: named barriers a block uses (one for __syncthreads). Raises ValueError for threads < 1 or
+    negative sizes; a block too large for the hardware is no error but an occupancy of 0 with its reason.
     """
     sm = on.capability if isinstance(on, GPU) else on if isinstance(on, Capability) else capability(on)
     if threads < 1 or registers < 0 or shared < 0 or barriers < 0:

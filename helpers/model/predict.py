@@ -8,10 +8,10 @@ Per SM, a kernel needs so many cycles of each unit, and the unit it needs longes
 - L2 and DRAM: bytes over bandwidth, with the least traffic a kernel of this tile can cause.
 
 The other bound is latency: one warp's chain of dependent instructions (`chain.py`), once per wave of resident blocks.
-The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined by
-a smooth maximum. Counts come from executing the kernel, sizes from gpus.toml, occupancy from occupancy.py. The few
-constants that no document states are fitted on recorded runs; data/model.toml keeps them, says which runs were used, and
-how wrong the model was on the runs that were not.
+The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined
+by a smooth maximum. Counts come from executing the kernel, sizes from gpus.toml, occupancy from occupancy.py. The few
+constants that no document states are fitted on recorded runs; data/model.toml keeps them, says which runs were used,
+and how wrong the model was on the runs that were not.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Constants:
     """What no document states, fitted on recorded runs.
 
     line_cycles: load/store cycles per cache line of a global request, relative to the capability's lsu_cycles.
-    wavefront_cycles: load/store cycles per shared-memory wavefront. global_latency, shared_latency: cycles from issue to
-    use. l2_bytes: bytes per clock that L2 gives one SM. launch_microseconds: the fixed cost of a launch.
+    wavefront_cycles: load/store cycles per shared-memory wavefront. global_latency, shared_latency: cycles from issue
+    to use. l2_bytes: bytes per clock that L2 gives one SM. launch_microseconds: the fixed cost of a launch.
     sharpness: exponent of the smooth maximum of throughput and latency; higher is nearer to a plain maximum.
     """
 
@@ -67,14 +67,14 @@ class Demand:
     threads: int
     registers: int
     shared: int
-    lines: float            # cache lines touched by global requests (tag look-ups)
-    wavefronts: float       # of shared memory, loads and stores
-    ffma_warps: float       # warp-wide FMA instructions
-    instructions: float     # warp instructions; 0 if unknown
-    rounds: float           # rounds of the main loop per warp
+    lines: float  # cache lines touched by global requests (tag look-ups)
+    wavefronts: float  # of shared memory, loads and stores
+    ffma_warps: float  # warp-wide FMA instructions
+    instructions: float  # warp instructions; 0 if unknown
+    rounds: float  # rounds of the main loop per warp
     loop: chain.Loop | None
-    least_bytes: float      # DRAM: operands read once, result written once
-    tile_bytes: float       # L2: what all blocks must fetch if each fetches its tiles once
+    least_bytes: float  # DRAM: operands read once, result written once
+    tile_bytes: float  # L2: what all blocks must fetch if each fetches its tiles once
 
     @property
     def warps_per_block(self) -> int:
@@ -184,7 +184,9 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     throughput = max(value for name, value in terms.items() if name != "latency")
     latency = terms.get("latency", 0.0)
     power = constants.sharpness
-    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (1 / power)
+    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (
+        1 / power
+    )
     return total, terms, waves, fit.fraction
 
 
@@ -226,7 +228,9 @@ def _fitted_file() -> dict:
     try:
         return tomllib.loads(CONSTANTS.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.model.fit).") from None
+        raise CourseError(
+            "The model has no constants yet: record runs and fit it (python -m helpers.model.fit)."
+        ) from None
 
 
 def fitted() -> tuple[Constants, str]:

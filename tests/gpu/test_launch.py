@@ -43,7 +43,9 @@ __device__ void body(const float* A, const float* B, float* C, int N, int K) {
     for (int i = 0; i < TM; i++)
         for (int j = 0; j < TN; j++) C[(row0 + tr + i) * N + col0 + tc + j] = acc[i][j];
 }
-extern "C" __global__ void tile2d(const float* A, const float* B, float* C, int N, int K) { body<64, 64, 8, 4, 4>(A, B, C, N, K); }
+extern "C" __global__ void tile2d(const float* A, const float* B, float* C, int N, int K) {
+    body<64, 64, 8, 4, 4>(A, B, C, N, K);
+}
 """
 
 
@@ -192,7 +194,9 @@ def test_a_wrong_kernel_is_not_timed():
 
 def in_another_process(code):
     """Run `code` where it may lose the GPU; returns what it printed."""
-    program = "import numpy as np\nfrom helpers import gpu, kernel\nfrom helpers.errors import *\n" + textwrap.dedent(code)
+    program = "import numpy as np\nfrom helpers import gpu, kernel\nfrom helpers.errors import *\n" + textwrap.dedent(
+        code
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout

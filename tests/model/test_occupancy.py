@@ -61,7 +61,7 @@ def test_the_committed_table_is_what_the_header_says(tmp_path):
 @pytest.mark.parametrize(
     ("arch", "threads", "registers", "shared", "blocks", "fraction"),
     [
-        ("sm_90", 1024, 32, 8192, 2, 1.0),   # the shared-memory tile of step 03
+        ("sm_90", 1024, 32, 8192, 2, 1.0),  # the shared-memory tile of step 03
         ("sm_86", 1024, 32, 8192, 1, 2 / 3),  # 48 warps per SM: a second block of 32 warps does not fit
         ("sm_90", 256, 128, 8192, 2, 0.25),
         ("sm_90a", 256, 128, 8192, 2, 0.25),

@@ -18,8 +18,8 @@ PLAIN = Constants(
     launch_microseconds=2.0, sharpness=8.0,
 )  # fmt: skip
 NOTHING = Demand(
-    blocks=132, threads=256, registers=32, shared=0, lines=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None,
-    least_bytes=0, tile_bytes=0,
+    blocks=132, threads=256, registers=32, shared=0,
+    lines=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0, tile_bytes=0,
 )  # fmt: skip
 
 
