@@ -106,7 +106,7 @@ class Picture:
     """A picture as widgets see it.
 
     of: what its first argument is, "run" or "rungs" (rows of the ladder). controls(run, **values): the controls that make
-    sense for these values.
+    sense for these values. html(run, **values), where there is one: the same as an object with `_repr_html_`, for notebooks.
     """
 
     name: str
@@ -115,6 +115,7 @@ class Picture:
     controls: Callable[..., Sequence[Control]]
     order: int
     of: str = "run"
+    html: Callable[..., Any] | None = None
 
 
 PICTURES: dict[str, Picture] = {}
@@ -132,11 +133,12 @@ def picture(
     margins: tuple[float, float, float, float] = (0.9, 0.7, 0.3, 1.1),
     order: int = 100,
     of: str = "run",
+    html: Callable[..., Any] | None = None,
 ):
     """Mark `f(run, ..., *, ax)` as a picture: see the top of this file.
 
     size: inches of a figure made for it. margins: inches left, below, right and above its Axes. order: among pictures.
-    of: see `Picture`.
+    of, html: see `Picture`.
     """
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
@@ -153,7 +155,7 @@ def picture(
                     ax.alt = alt or ""
             return ax
 
-        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of)
+        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html)
         return draw
 
     return mark

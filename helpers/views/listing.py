@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from ..sim import sass
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, NothingToSee, picture
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
 from .places import plural
 
 _GLOBAL, _SHARED = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_{}_mem_shared_op_{}.sum"
@@ -111,70 +111,6 @@ def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
     keep = {j for i in busy for j in range(i - around, i + around + 1) if 0 <= j < len(listed)}
     first, last = min(keep), max(keep)
     return listed[first : last + 1] if last - first < 40 else [listed[i] for i in sorted(keep)]
-
-
-# ------------------------------------------------------------------------------------------------------ picture
-
-_COLUMN, _NUMBER = 62.0, 34.0  # widths in points
-_ADVANCE = 0.602  # of a monospaced character, in parts of its size
-
-
-@picture("Listing", size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)
-def listing(run, line: int | None = None, *, ax):
-    """The busy part of the source; every number shaded by its share of the largest in its column. line: one to mark."""
-    columns, everything = lines(run)
-    shown = excerpt(everything)
-    shade = heat(columns, everything)[[entry.number - everything[0].number for entry in shown]]
-    rows = max(len(shown), 12)
-    width = ax.get_window_extent().width * 72 / ax.figure.dpi
-    right_of_code = width - _COLUMN * len(columns)
-    size = float(np.clip(300 / rows, 7, 12))
-    fits = int((right_of_code - _NUMBER - 6) / (_ADVANCE * size))
-    indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
-    ax.set_axis_off()
-    ax.set_ylim(rows, -0.2)
-    ax.set_xlim(0, width)
-    cells, colours = [], []
-    for y, entry in enumerate(shown):
-        if entry.number == line or entry.findings:
-            cells.append([(0, y), (right_of_code, y), (right_of_code, y + 1), (0, y + 1)])
-            colours.append((*_rgb(VERMILLION if entry.findings else ORANGE), 0.18))
-        ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
-        ax.text(_NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
-        for j, value in enumerate(entry.values):
-            if value is not None:
-                x = right_of_code + _COLUMN * j
-                cells.append([(x + 2, y + 0.04), (x + _COLUMN, y + 0.04), (x + _COLUMN, y + 0.96), (x + 2, y + 0.96)])
-                colours.append((*_rgb(columns[j].colour), 0.08 + 0.5 * shade[y, j]))
-                ax.text(x + _COLUMN - 4, y + 0.5, number(value), ha="right", va="center", fontsize=size, color=INK)
-    ax.add_collection(PolyCollection(cells, facecolors=colours, linewidths=0, zorder=0.5))
-    for j, column in enumerate(columns):
-        x = right_of_code + _COLUMN * (j + 1) - 4
-        ax.text(x, -0.2, column.title.replace(" ", "\n"), ha="right", va="bottom", fontsize=10, weight="bold", linespacing=1.2)
-    if not columns:
-        ax.text(width, -0.2, "nothing was counted in this run", ha="right", va="bottom", fontsize=12, color=QUIET)
-    return _summary(columns, everything)
-
-
-def _fit(text: str, indent: int, columns: int) -> str:
-    """Less of the indentation, then without its comment, then cut, until it fits."""
-    text = text[indent:] if not text[:indent].strip() else text.lstrip()
-    if len(text) > columns and "//" in text and text.split("//")[0].strip():
-        text = text.split("//")[0].rstrip()
-    return text if len(text) <= columns else text[: columns - 1] + "…"
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-
-
-def _summary(columns, listed) -> str:
-    parts = [f"Source with counters per line, {plural(len(listed), 'line')}."]
-    for j, column in enumerate(columns):
-        best = max((entry for entry in listed if entry.values[j] is not None), key=lambda entry: entry.values[j])
-        parts.append(f"Most {column.title}: line {best.number} with {number(best.values[j])}.")
-    parts += [f"Line {entry.number}: {sentence}." for entry in listed for sentence in entry.findings]
-    return " ".join(parts)
 
 
 # -------------------------------------------------------------------------------------------------------- table
@@ -326,3 +262,90 @@ def code_of(run, line: int) -> Code:
             return f"({reason.message})"
 
     return Code(line, source[line - 1].strip(), words(ptx_of), words(sass_of))
+
+
+# ------------------------------------------------------------------------------------------------------ picture
+
+_COLUMN, _NUMBER = 62.0, 34.0  # widths in points
+_ADVANCE = 0.602  # of a monospaced character, in parts of its size
+
+
+@dataclass(frozen=True)
+class Page:
+    """Parts of HTML under one another."""
+
+    parts: tuple[Table | Code, ...]
+
+    def _repr_html_(self) -> str:
+        return "".join(part._repr_html_() for part in self.parts)
+
+
+def controls(run, line=None):
+    """The line whose PTX and SASS are shown."""
+    _, listed = lines(run)
+    options = tuple((f"line {entry.number}: {entry.text.strip()[:60]}", entry.number) for entry in listed
+                    if any(value is not None for value in entry.values) or entry.findings)  # fmt: skip
+    return (Choice("line", "machine code of", (("no line", None), *options)),)
+
+
+def page(run, line: int | None = None) -> Page:
+    """The table, and under it the PTX and SASS of one line if there is one to show."""
+    return Page((table(run, line), *((code_of(run, line),) if line is not None else ())))
+
+
+@picture("Listing", controls=controls, html=page, size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)
+def listing(run, line: int | None = None, *, ax):
+    """The busy part of the source; every number shaded by its share of the largest in its column. line: one to mark."""
+    columns, everything = lines(run)
+    shown = excerpt(everything)
+    shade = heat(columns, everything)[[entry.number - everything[0].number for entry in shown]]
+    rows = max(len(shown), 12)
+    width = ax.get_window_extent().width * 72 / ax.figure.dpi
+    right_of_code = width - _COLUMN * len(columns)
+    size = float(np.clip(300 / rows, 7, 12))
+    fits = int((right_of_code - _NUMBER - 6) / (_ADVANCE * size))
+    indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
+    ax.set_axis_off()
+    ax.set_ylim(rows, -0.2)
+    ax.set_xlim(0, width)
+    cells, colours = [], []
+    for y, entry in enumerate(shown):
+        if entry.number == line or entry.findings:
+            cells.append([(0, y), (right_of_code, y), (right_of_code, y + 1), (0, y + 1)])
+            colours.append((*_rgb(VERMILLION if entry.findings else ORANGE), 0.18))
+        ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
+        ax.text(_NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
+        for j, value in enumerate(entry.values):
+            if value is not None:
+                x = right_of_code + _COLUMN * j
+                cells.append([(x + 2, y + 0.04), (x + _COLUMN, y + 0.04), (x + _COLUMN, y + 0.96), (x + 2, y + 0.96)])
+                colours.append((*_rgb(columns[j].colour), 0.08 + 0.5 * shade[y, j]))
+                ax.text(x + _COLUMN - 4, y + 0.5, number(value), ha="right", va="center", fontsize=size, color=INK)
+    ax.add_collection(PolyCollection(cells, facecolors=colours, linewidths=0, zorder=0.5))
+    for j, column in enumerate(columns):
+        x = right_of_code + _COLUMN * (j + 1) - 4
+        ax.text(x, -0.2, column.title.replace(" ", "\n"), ha="right", va="bottom", fontsize=10, weight="bold", linespacing=1.2)
+    if not columns:
+        ax.text(width, -0.2, "nothing was counted in this run", ha="right", va="bottom", fontsize=12, color=QUIET)
+    return _summary(columns, everything)
+
+
+def _fit(text: str, indent: int, columns: int) -> str:
+    """Less of the indentation, then without its comment, then cut, until it fits."""
+    text = text[indent:] if not text[:indent].strip() else text.lstrip()
+    if len(text) > columns and "//" in text and text.split("//")[0].strip():
+        text = text.split("//")[0].rstrip()
+    return text if len(text) <= columns else text[: columns - 1] + "…"
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def _summary(columns, listed) -> str:
+    parts = [f"Source with counters per line, {plural(len(listed), 'line')}."]
+    for j, column in enumerate(columns):
+        best = max((entry for entry in listed if entry.values[j] is not None), key=lambda entry: entry.values[j])
+        parts.append(f"Most {column.title}: line {best.number} with {number(best.values[j])}.")
+    parts += [f"Line {entry.number}: {sentence}." for entry in listed for sentence in entry.findings]
+    return " ".join(parts)

@@ -1,0 +1,183 @@
+"""Roofline: how fast a kernel could be, given how many operations it does per byte, and where the kernels are.
+
+Two roofs for two levels of memory. DRAM's roof meets the *compulsory* intensity: each input read once, the result written
+once, whatever the kernel does. The roof of the L1 cache meets the intensity of what the kernel *requests*: the 32-byte
+sectors its loads and stores ask for, from its counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from ..model import hardware
+from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
+
+DEFAULT_GPU = "H200 SXM"
+L1_BYTES_PER_CLOCK = 128  # per SM; CUDA C++ Best Practices: the L1 data path is 128 bytes wide
+SECTOR = 32
+_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One kernel. Intensities in operations per byte; tflops None where it was not timed."""
+
+    name: str
+    flops: int
+    compulsory: float | None
+    requested: float | None
+    tflops: float | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """Ceilings of a GPU: TFLOPS of its FP32 lanes, and TB/s of DRAM and of all its L1 caches together."""
+
+    gpu: str
+    compute: float
+    dram: float
+    l1: float
+
+    def attainable(self, intensity: float, level: str = "dram") -> float:
+        """TFLOPS that `intensity` (operations per byte of that level, "dram" or "l1") allows."""
+        return min(self.compute, intensity * (self.dram if level == "dram" else self.l1))
+
+
+def roof(gpu: str = DEFAULT_GPU) -> Roof:
+    """The ceilings of a GPU of the hardware table. Raises CourseError for one it does not know."""
+    card = hardware.gpu(gpu)
+    l1 = card.sms * L1_BYTES_PER_CLOCK * card.clock_mhz * 1e6 / 1e12
+    return Roof(card.name, card.peak_fp32_tflops, card.dram_gbs / 1e3, l1)
+
+
+def point(run, name: str | None = None, tflops: float | None = None, kind: str = "") -> Point:
+    """Where a run stands. tflops: of a measurement, a record or a prediction of the same kernel; default: the run's own time."""
+    flops = 2 * run.counters.get(_FFMA, 0)
+    sectors = sum(run.counters.get(key, 0) for key in _SECTORS)
+    least = _compulsory_bytes(run)
+    milliseconds = getattr(run, "milliseconds", None)
+    if tflops is None and milliseconds and flops:
+        tflops, kind = flops / milliseconds / 1e9, kind or "measured"
+    return Point(
+        name or run.kernel.compiled.entry, flops,
+        flops / least if least and flops else None,
+        flops / (SECTOR * sectors) if sectors and flops else None,
+        tflops, kind,
+    )  # fmt: skip
+
+
+def gemm_point(m: int, n: int, k: int, name: str = "", itemsize: int = 4, tflops: float | None = None, kind: str = "") -> Point:
+    """A matrix product as such, before any kernel: 2·m·n·k operations on m·k + k·n + m·n elements."""
+    flops, least = 2 * m * n * k, itemsize * (m * k + k * n + m * n)
+    if not flops:
+        raise NothingToSee(f"A product of {m} × {n} × {k} does no operation, so it has no place under the roof.")
+    shape = f"{m}³" if m == n == k else f"{m} × {n} × {k}"
+    return Point(name or shape, flops, flops / least, None, tflops, kind)
+
+
+def _compulsory_bytes(run) -> int:
+    """Bytes of all matrices once: of the product the run computed, or of the arrays a traced run was given; 0 if unknown."""
+    if product := getattr(run, "problem", {}).get("problem"):
+        return product.compulsory_bytes
+    trace = getattr(run, "outcome", run).trace
+    return sum(array.nbytes for array in trace.allocations if array.space == "global") if trace is not None else 0
+
+
+def controls(what, gpu=None):
+    """Whose roof."""
+    return (Choice("gpu", "GPU", tuple((card.name, card.name) for card in hardware.gpus()), DEFAULT_GPU),)
+
+
+@picture("Roofline", controls=controls, size=(10, 6.2), margins=(0.95, 0.8, 0.35, 1.05), order=80)
+def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
+    """Roofs of `gpu`, and points under them. what: a Run, a Point (see `point`, `gemm_point`), or several of them."""
+    items = list(what) if isinstance(what, Sequence) else [what]
+    points = [item if isinstance(item, Point) else point(item) for item in items]
+    top = roof(gpu)
+    intensities = [value for item in points for value in (item.compulsory, item.requested) if value]
+    low = min([*intensities, 0.25]) / 3
+    high = max([*intensities, 8 * top.compute / top.dram]) * 2
+    # A kernel with matrix units may exceed the FP32 lanes: make room for every point.
+    speeds = [item.tflops for item in points if item.tflops]
+    floor = min([top.attainable(low, "dram"), *[speed / 2 for speed in speeds]])
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
+    for bandwidth, colour, name in ((top.dram, INK, f"DRAM {top.dram:.3g} TB/s"), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s")):
+        knee = top.compute / bandwidth
+        ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, zorder=1)
+        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour)
+    ax.plot([top.compute / top.l1, high], [top.compute] * 2, color=INK, linewidth=2.5, zorder=1)
+    ax.annotate(f"FP32 lanes {top.compute:.3g} TFLOPS", (high, top.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
+                weight="bold")  # fmt: skip
+    said = [_draw(ax, item, top, number) for number, item in enumerate(points)]
+    ax.set_xlabel("operations per byte")
+    ax.set_ylabel("TFLOPS")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(lambda value, _: "")
+    ax.grid(which="major")
+    ax.tick_params(which="minor", length=0)
+    keys = [("o", "per byte it must move (DRAM roof)", [item.compulsory for item in points]),
+            ("s", "per byte it requests (L1 roof)", [item.requested for item in points])]  # fmt: skip
+    handles = [Line2D([], [], linestyle="", marker=marker, color=QUIET, markerfacecolor="white", markeredgewidth=2, label=label)
+               for marker, label, values in keys if any(values)]  # fmt: skip
+    if len(handles) > 1:
+        ax.legend(handles=handles, loc="lower right", handletextpad=0.3)
+    knee = top.compute / top.dram
+    heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
+    return (
+        f"Roofline of the {top.gpu}: FP32 lanes {top.compute:.3g} TFLOPS, DRAM {top.dram:.3g} TB/s, L1 caches {top.l1:.3g} TB/s; "
+        f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
+    )
+
+
+def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str) -> None:
+    """A label that follows the slanted roof, above it."""
+    x = low * (knee / low) ** 0.42
+    (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
+    angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
+    ax.annotate(text, (x, x * bandwidth), (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
+                fontsize=13, color=colour, weight="bold")  # fmt: skip
+
+
+def _draw(ax, item: Point, top: Roof, number: int) -> str:
+    """Both intensities of one point, on a vertical line up to their roofs. Returns what it says."""
+    said = []
+    colour = (BLUE, VERMILLION, GREEN, ORANGE)[number % 4]
+    for level, intensity in (("dram", item.compulsory), ("l1", item.requested)):
+        if intensity is None:
+            continue
+        allowed = top.attainable(intensity, level)
+        y = item.tflops or allowed
+        what = "bytes it must move" if level == "dram" else "bytes it requests"
+        ax.plot([intensity] * 2, [y, allowed], color=colour, linewidth=1.6, linestyle=":", zorder=2)
+        hollow = item.tflops is None or item.kind == "predicted"
+        ax.plot(intensity, y, "o" if level == "dram" else "s", markersize=11, color=colour, markerfacecolor="white" if hollow else colour,
+                markeredgewidth=2.2, zorder=3)  # fmt: skip
+        kind = f" {item.kind}" if item.kind not in ("", "measured") else ""
+        figure = f"{item.tflops:.3g}{kind}" if item.tflops else f"≤ {allowed:.3g}"
+        if level == "l1" or item.requested is None:  # one name is enough where a kernel has two marks
+            _name(ax, f"{item.name}  {figure}", intensity, y, colour, above=item.tflops is not None)
+        said.append(
+            f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {allowed:.3g} TFLOPS"
+            + (f", {figure} reached." if item.tflops else ".")
+        )
+    return " ".join(said) or f"{item.name} did no operation that was counted."
+
+
+def _name(ax, text: str, x: float, y: float, colour: str, above: bool) -> None:
+    """Label a point on the side where the picture has room; below it if it lies on a roof."""
+    left = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))[0] > 0.62
+    ax.annotate(text, (x, y), (-12 if left else 12, 0 if above else -16), textcoords="offset points", va="center",
+                ha="right" if left else "left", fontsize=13, color=colour, weight="bold", zorder=4,
+                path_effects=[withStroke(linewidth=4, foreground="white")])  # fmt: skip

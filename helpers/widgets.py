@@ -1,0 +1,254 @@
+"""Sliders and menus around the pictures: they wire, and compute nothing.
+
+`panel(name, run)` is one picture with its controls, `explore(run)` all of them, `compare(before, after)` two runs side by
+side. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control leads
+to a new drawing, and nothing else.
+
+What the reader set is kept per `state` (usually the kernel's name) and picture, so that running the cell again, with a
+changed kernel, shows the same line, block and step as far as they still exist.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import traceback
+from typing import Any
+
+import ipywidgets
+
+from . import views
+from .errors import CourseError
+from .views.canvas import PICTURES, Choice, Control, Picture, Span, settle
+
+# (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
+# different things keep different values.
+_KEPT: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+_WIDE = {"description_width": "initial"}
+
+
+def forget(state: str | None = None) -> None:
+    """Forget what the reader set, of one state or of all."""
+    for key in [key for key in _KEPT if state in (None, key[0])]:
+        del _KEPT[key]
+
+
+class Panel(ipywidgets.VBox):
+    """One picture with its controls. `values` is what they show; `set(step=3)` moves them as a reader would.
+
+    initial: options of the picture. Those that are controls start there, unless the reader has moved them since a cell with
+    the same options was first run; the others are passed on as they are.
+    """
+
+    def __init__(self, what: Any, picture: Picture, state: str = "", initial: dict[str, Any] | None = None):
+        self._what, self._picture = what, picture
+        self._fields: dict[str, ipywidgets.Widget] = {}
+        self._busy = False
+        self._links = ipywidgets.HTML()
+        self._row = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center"))
+        self._image = ipywidgets.HTML()
+        save = ipywidgets.Button(description="Save picture", icon="download", tooltip="Offer this picture as SVG and PNG",
+                                 layout=ipywidgets.Layout(width="9em"))  # fmt: skip
+        save.on_click(lambda _: self._guard(self._offer))
+        super().__init__([self._row, self._image, ipywidgets.HBox([save, self._links])])
+        self._initial = dict(initial or {})
+        self._key = (state, picture.name, repr(sorted(self._initial.items())))
+        self._wanted = {**self._initial, **_KEPT.get(self._key, {})}
+        self._guard(self._redraw)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the controls show."""
+        return {name: field.value for name, field in self._fields.items()}
+
+    @property
+    def shown(self) -> str:
+        """The HTML on display."""
+        return self._image.value
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {**self._initial, **self.values}
+
+    def set(self, **values: Any) -> None:
+        """Move controls to `values`; one redrawing. Raises KeyError for a control this picture does not have now."""
+        unknown = [name for name in values if name not in self._fields]
+        if unknown:
+            raise KeyError(f"{self._picture.title} has no control {', '.join(unknown)}; it has {', '.join(self._fields) or 'none'}")
+        self._wanted.update(values)
+        self._guard(self._redraw)
+
+    def _changed(self, _) -> None:
+        if not self._busy:
+            self._wanted.update(self.values)
+            self._guard(self._redraw)
+
+    def _redraw(self) -> None:
+        self._links.value = ""
+        try:
+            controls = self._settled()
+        except CourseError:  # the drawing says the same, in place of the picture
+            controls = ()
+        self._show(controls)
+        self._image.value = self._picture_html()
+        _KEPT[self._key] = dict(self._wanted)
+
+    def _settled(self) -> tuple[Control, ...]:
+        """The controls for what is wanted; asked again until one choice no longer changes the range of another."""
+        values: dict[str, Any] = {}
+        for _ in range(4):
+            controls = tuple(self._picture.controls(self._what, **{**self._initial, **values}))
+            settled = settle(controls, self._wanted)
+            if settled == values:
+                break
+            values = settled
+        return controls
+
+    def _show(self, controls: tuple[Control, ...]) -> None:
+        """Make the fields agree with the controls, without hearing the changes that makes."""
+        settled = settle(controls, self._wanted)
+        self._busy = True
+        try:
+            if [control.name for control in controls] != list(self._fields) or not self._fit(controls):
+                self._fields = {control.name: self._field(control) for control in controls}
+                self._row.children = tuple(self._fields.values())
+            for control in controls:
+                field, value = self._fields[control.name], settled[control.name]
+                if isinstance(control, Span):
+                    # Widen first: a slider refuses a range that is upside down for a moment.
+                    field.min, field.max = min(field.min, control.low), max(field.max, control.high)
+                    field.min, field.max = control.low, control.high
+                    field.disabled = control.low == control.high
+                elif tuple(field.options) != control.options:
+                    field.options = control.options
+                field.value = value
+        finally:
+            self._busy = False
+
+    def _fit(self, controls: tuple[Control, ...]) -> bool:
+        kinds = {Span: ipywidgets.IntSlider, Choice: ipywidgets.Dropdown}
+        return all(isinstance(self._fields[control.name], kinds[type(control)]) for control in controls)
+
+    def _field(self, control: Control) -> ipywidgets.Widget:
+        if isinstance(control, Span):
+            field = ipywidgets.IntSlider(description=control.label, min=control.low, max=max(control.low, control.high), style=_WIDE,
+                                         layout=ipywidgets.Layout(width="20em"))  # fmt: skip
+        else:
+            field = ipywidgets.Dropdown(description=control.label, options=control.options, style=_WIDE,
+                                        layout=ipywidgets.Layout(width="auto", max_width="34em"))  # fmt: skip
+        field.observe(self._changed, "value")
+        return field
+
+    def _picture_html(self) -> str:
+        if self._picture.html is not None:
+            try:
+                return self._picture.html(self._what, **self._options)._repr_html_()
+            except CourseError as error:
+                return f"<p>{html.escape(error.message)}</p>"
+        return views.to_html(self._picture.draw(self._what, **self._options))
+
+    def _offer(self) -> None:
+        """Links that save the picture from the browser: nothing is written on the server."""
+        ax = self._picture.draw(self._what, **self._options)
+        links = []
+        for kind, mime, data in (("svg", "image/svg+xml", views.to_svg(ax).encode()), ("png", "image/png", views.to_png(ax))):
+            name = html.escape("-".join(part for part in (*self._key[:2], kind) if part).replace(f"-{kind}", f".{kind}"), quote=True)
+            links.append(f'<a download="{name}" href="data:{mime};base64,{base64.b64encode(data).decode()}">{name}</a>')
+        self._links.value = "&nbsp; ".join(links)
+
+    def _guard(self, work) -> None:
+        """Run what a control asked for; what goes wrong is shown where the picture would be, not lost in a log."""
+        try:
+            work()
+        except Exception:  # noqa: BLE001 - a callback has nobody to raise to: the reader gets the whole traceback
+            text = html.escape(traceback.format_exc())
+            self._image.value = f'<p><b>The picture could not be drawn.</b></p><pre style="white-space:pre-wrap">{text}</pre>'
+
+
+def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Panel:
+    """One picture of a run, with its controls set to `initial` (else to what the reader set before under `state`).
+
+    Raises CourseError for a picture that does not exist.
+    """
+    if name not in PICTURES:
+        raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
+    return Panel(what, PICTURES[name], _state(what, state), initial)
+
+
+def _state(what: Any, state: str | None) -> str:
+    if state is not None:
+        return state
+    kernel = getattr(what, "kernel", None)
+    return kernel.compiled.entry if kernel is not None else ""
+
+
+class Explorer(ipywidgets.VBox):
+    """All pictures of one run: a row of buttons, and the panel of the chosen picture, drawn when it is chosen."""
+
+    def __init__(self, run: Any, state: str, names: list[str], first: str | None):
+        self._run, self._state_name = run, state
+        self._panels: dict[str, Panel] = {}
+        wanted = first or _KEPT.get((state, "explore", ""), {}).get("picture")
+        self.choice = ipywidgets.ToggleButtons(
+            options=[(PICTURES[name].title, name) for name in names], value=wanted if wanted in names else names[0],
+            tooltips=[_first_sentence(PICTURES[name].draw) for name in names], style={"button_width": "auto"},
+        )  # fmt: skip
+        self.choice.observe(lambda _: self._open(), "value")
+        super().__init__()
+        self._open()
+
+    @property
+    def panel(self) -> Panel:
+        """The panel on display."""
+        return self._panels[self.choice.value]
+
+    def _open(self) -> None:
+        name = self.choice.value
+        if name not in self._panels:
+            self._panels[name] = Panel(self._run, PICTURES[name], self._state_name)
+        _KEPT[self._state_name, "explore", ""] = {"picture": name}
+        self.children = (self.choice, self._panels[name])
+
+
+def _first_sentence(function) -> str:
+    return (function.__doc__ or "").strip().split("\n")[0]
+
+
+def explore(run: Any, state: str | None = None, picture: str | None = None, pictures: list[str] | None = None) -> Explorer:
+    """The pictures of a run with sliders. picture: the one to open. pictures: only these, in this order."""
+    every = sorted((item for item in PICTURES.values() if item.of == "run"), key=lambda item: item.order)
+    names = [item.name for item in every] if pictures is None else pictures
+    for name in [*names, *([picture] if picture else [])]:
+        if name not in PICTURES:
+            raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
+    return Explorer(run, _state(run, state), names, picture)
+
+
+def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> ipywidgets.Widget:
+    """Two runs side by side in one picture, each with its own controls: before and after a change."""
+    sides = []
+    for place, run in (("before", before), ("after", after)):
+        name = _state(run, None)
+        title = ipywidgets.HTML(f"<b>{place}: {html.escape(name)}</b>")
+        sides.append(ipywidgets.VBox([title, panel(picture, run, f"{state}/{place}/{name}", **initial)],
+                                     layout=ipywidgets.Layout(flex="1 1 24em", min_width="20em")))  # fmt: skip
+    return ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
+
+
+def ladder(size: int = 4096, dtype: str = "float32", device: str | None = None, state: str = "ladder") -> Panel:
+    """The ladder at size³, with a menu of GPUs and a logarithmic or linear scale. device: the one to show first."""
+    from .ladder import rungs  # here: it opens the reader's file, which looking at a run should not
+
+    rows = rungs(size, dtype=dtype)
+    names = {name.lower(): name for name in {row.device for row in rows}}
+    initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
+    return panel("ladder", rows, state, **initial)
+
+
+def __getattr__(name: str):
+    """`widgets.coalescing(run)` for every picture: a new picture needs no line here."""
+    if name in PICTURES:
+        return functools.partial(panel, name)
+    raise AttributeError(f"module 'helpers.widgets' has no attribute {name!r}")
