@@ -451,15 +451,20 @@ def recorded_files(folder: Path = DATA) -> list[Path]:
 
 
 def recorded(folder: Path = DATA) -> list[dict[str, Any]]:
-    """All recorded rows. Raises CourseError naming the file if one is damaged."""
+    """All recorded rows. Raises CourseError naming the file if one is damaged.
+
+    A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
+    """
     rows: list[dict[str, Any]] = []
     for path in recorded_files(folder):
         try:
-            rows += json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, TypeError) as error:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
             raise CourseError(
                 f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository."
             ) from None
+        if isinstance(found, list):
+            rows += [row for row in found if isinstance(row, dict) and "step" in row]
     return rows
 
 
