@@ -52,7 +52,7 @@ def _markdown_filter(context, source: str) -> str:
 
 
 def _still(state: dict, model: str) -> Iterator[NotebookNode]:
-    """The outputs that the widget `model` shows: its own, or those of its children in order."""
+    """The outputs that the widget `model` shows: its own, or those of its children in order; of tabs, the one in front."""
     widget = state[model]
     values, kind = widget["state"], widget["model_name"]
     if kind == "OutputModel":
@@ -60,9 +60,12 @@ def _still(state: dict, model: str) -> Iterator[NotebookNode]:
     elif kind == "ImageModel":
         for buffer in widget.get("buffers", []):
             yield nbformat.v4.new_output("display_data", {f"image/{values['format']}": buffer["data"]})
-    elif kind in ("HTMLModel", "HTMLMathModel"):
+    elif kind in ("HTMLModel", "HTMLMathModel") and values["value"]:
         yield nbformat.v4.new_output("display_data", {"text/html": values["value"]})
-    for child in values.get("children", ()):
+    children = values.get("children", ())
+    if "selected_index" in values and children:
+        children = children[values["selected_index"] or 0 :][:1]
+    for child in children:
         yield from _still(state, child.removeprefix("IPY_MODEL_"))
 
 
@@ -80,7 +83,13 @@ def freeze_widgets(notebook: NotebookNode) -> None:
 
 def run(notebook: NotebookNode, folder: Path, name: str) -> None:
     """Execute `notebook` in place, in `folder`. Raises CourseError with the cell that failed."""
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of every TCP connection, on a machine's own as well
+    )
     try:
         client.execute()
     except CellExecutionError as error:

@@ -16,6 +16,9 @@ WIDGET = """import ipywidgets
 def draw(n):
     print("seen at", n)
 """
+TABS = """from ipywidgets import HTML, Tab
+Tab([HTML("front tab"), HTML("hidden tab")], selected_index=0)
+"""
 MARKDOWN = "# One lesson\n\nIt costs $2MNK$ and\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$\n\nSee [a page](https://example.com)."
 
 
@@ -28,6 +31,7 @@ def lesson(tmp_path_factory):
         nbformat.v4.new_code_cell("from IPython.core.magic import register_cell_magic\nregister_cell_magic('cuda')(lambda line, cell: None);"),
         nbformat.v4.new_code_cell("%%cuda naive\n__global__ void naive(float* x) {}", metadata=slide),
         nbformat.v4.new_code_cell(WIDGET),
+        nbformat.v4.new_code_cell(TABS),
     ]
     path = tmp_path_factory.mktemp("lesson") / "01_one.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
@@ -83,6 +87,12 @@ def test_cuda_is_coloured_as_cuda(html):
 def test_a_widget_is_what_it_shows(html):
     assert "seen at 3" in html
     assert "widget-view" not in html
+
+
+def test_of_tabs_the_one_in_front_is_shown(html):
+    outputs = "".join(re.findall(r'<div class="jp-OutputArea-child.*?</div>', html, re.DOTALL))
+    assert "front tab" in outputs
+    assert "hidden tab" not in outputs
 
 
 def test_slides_follow_the_metadata(html):

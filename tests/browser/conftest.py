@@ -238,10 +238,14 @@ class Notebook:
             "found => found.map(picture => picture.src || picture.outerHTML)"
         )
 
-    def press(self, cell, slider: int, key: str = "ArrowRight") -> bool:
-        """Focus a slider of `cell` (by its number) and press a key. Does a picture of the cell change in ten seconds?"""
+    def sliders(self, cell) -> list:
+        """The sliders of `cell` that can be seen and moved."""
+        return cell.locator(".noUi-target:not([disabled]) [role='slider']:visible").all()
+
+    def press(self, cell, slider, key: str) -> bool:
+        """Focus `slider` and press a key. Does a picture of the cell change in ten seconds?"""
         before = self.pictures(cell)
-        cell.locator("[role='slider']").nth(slider).focus()
+        slider.focus()
         self.page.keyboard.press(key)
         deadline = time.monotonic() + 10
         while self.pictures(cell) == before and time.monotonic() < deadline:
