@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 
 _PUBLIC = {
+    "ask": "questions", "reveal": "questions", "exercise": "exercises", "reference": "lesson",
     "compile": "kernel", "Kernel": "kernel", "Run": "kernel", "Problem": "gemm", "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
 }  # fmt: skip

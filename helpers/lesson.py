@@ -108,6 +108,17 @@ class LessonKernel(Kernel):
         return Climb(profile, saved)
 
 
+def reference(step: int | str) -> LessonKernel:
+    """The course's own kernel of a step, by number or slug. Raises CourseError if there is none."""
+    try:
+        row = steps.get(step)
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
+    if row.kernel_path is None:
+        raise CourseError(f"Step {row.name} has no kernel.")
+    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry), row.slug)
+
+
 def _split(m, n, k, dtype, options, on):
     fields = {name: options.pop(name) for name in ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed") if name in options}
     return Problem(m, m if n is None else n, m if k is None else k, dtype=dtype, **fields), on
