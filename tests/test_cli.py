@@ -65,6 +65,12 @@ def test_arguments_reach_pytest_and_its_exit_code_comes_back():
     assert course("test", "tests/none.py").returncode == 4  # pytest: usage error
 
 
+def test_the_recorder_answers_for_its_own_arguments():
+    answer = course("record", "--help")
+    assert answer.returncode == 0
+    assert "--sizes" in answer.stdout
+
+
 def test_the_whole_suite_runs_on_workers(monkeypatch):
     called = []
 

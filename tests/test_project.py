@@ -156,3 +156,8 @@ def test_the_extension_has_the_projects_version_and_an_entry_that_exists():
     built = json.loads((BUILT / "package.json").read_text(encoding="utf-8"))
     assert built["version"] == pyproject()["project"]["version"]
     assert (BUILT / built["jupyterlab"]["_build"]["load"]).stat().st_size < 20_000
+
+
+def test_an_installed_package_brings_the_extension_to_where_jupyterlab_looks():
+    data = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    assert data == {BUILT.parent.relative_to(ROOT).as_posix(): "share/jupyter/labextensions"}

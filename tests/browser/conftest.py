@@ -269,6 +269,7 @@ class Notebook:
 @pytest.fixture
 def page(chromium, lab: Lab) -> Iterator:
     context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    context.set_default_timeout(START_SECONDS * 1000)
     made = context.new_page()
     complaints = Complaints()
     complaints.watch(made, lab.url)
