@@ -19,6 +19,7 @@ const SPECIFIERS = {
   __noinline__: "static",
   __restrict__: "",
   __grid_constant__: "",
+  __align__: "alignas",
   __launch_bounds__: "alignas",
   __cluster_dims__: "alignas",
 };
@@ -26,7 +27,7 @@ const SPECIFIER = new RegExp(`\\b(?:${Object.keys(SPECIFIERS).join("|")})\\b`, "
 
 // What CUDA adds to C++, by the kind of word it is; and C++'s own types, which JupyterLab's colours leave plain.
 const WORDS = [
-  ["keyword", Object.keys(SPECIFIERS).join("|")],
+  ["keyword", [...Object.keys(SPECIFIERS), "asm"].join("|")],
   ["variable", "threadIdx|blockIdx|blockDim|gridDim|warpSize"],
   ["type", "(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3|(?:__)?(?:half|nv_bfloat16)2?"],
   ["type", "void|bool|char|short|int|long|float|double|signed|unsigned|(?:size|u?int(?:8|16|32|64|ptr))_t"],

@@ -14,12 +14,13 @@
     __noinline__: "static",
     __restrict__: "",
     __grid_constant__: "",
+    __align__: "alignas",
     __launch_bounds__: "alignas",
     __cluster_dims__: "alignas"
   };
   var SPECIFIER = new RegExp(`\\b(?:${Object.keys(SPECIFIERS).join("|")})\\b`, "g");
   var WORDS = [
-    ["keyword", Object.keys(SPECIFIERS).join("|")],
+    ["keyword", [...Object.keys(SPECIFIERS), "asm"].join("|")],
     ["variable", "threadIdx|blockIdx|blockDim|gridDim|warpSize"],
     ["type", "(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3|(?:__)?(?:half|nv_bfloat16)2?"],
     ["type", "void|bool|char|short|int|long|float|double|signed|unsigned|(?:size|u?int(?:8|16|32|64|ptr))_t"],
