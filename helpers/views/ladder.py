@@ -120,10 +120,8 @@ def _say(rung) -> str:
 
 
 def _row(ax, y: int, row: Row, start: float) -> None:
-    best = None
-    for rung in row.rungs:
-        if not rung.tflops:
-            continue
+    timed = sorted((rung for rung in row.rungs if rung.tflops), key=lambda rung: (rung.mine, rung.kind == "recorded", rung.tflops))
+    for rung in timed:
         if rung.kind == "recorded":
             ax.barh(y, rung.tflops - start, left=start, height=0.5, color=SKY, alpha=0.55, linewidth=0, zorder=1)
         else:
@@ -133,20 +131,21 @@ def _row(ax, y: int, row: Row, start: float) -> None:
         if rung.spread and rung.kind in ("measured", "recorded"):
             half = rung.tflops * rung.spread / 2  # the inter-quartile range of its samples
             ax.errorbar(rung.tflops, y, xerr=half, color=INK, elinewidth=1.2, capsize=4, zorder=2.5)
-        rank = (rung.mine, rung.kind == "recorded", rung.tflops)
-        if best is None or rank > (best.mine, best.kind == "recorded", best.tflops):
-            best = rung
-    if best is None:
+    if not timed:
         ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
         return
-    right = max(rung.tflops * (1 + (rung.spread or 0) / 2) for rung in row.rungs if rung.tflops)
-    font = {"va": "center", "fontsize": 13, "color": "#00734f" if best.mine else INK, "weight": "bold" if best.mine else "normal"}
-    ax.annotate(f"{best.tflops:.3g}", (right, y), (11, 0), textcoords="offset points", zorder=4,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}, **font)  # fmt: skip
-    if best.cublas_ratio:
-        share = 100 * best.cublas_ratio
+    right = max(rung.tflops * (1 + (rung.spread or 0) / 2) for rung in timed)
+    ax.annotate(f"{timed[-1].tflops:.3g}", (right, y), (11, 0), textcoords="offset points", zorder=4,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}, **_font(timed[-1]))  # fmt: skip
+    compared = [rung for rung in timed if rung.cublas_ratio]  # a prediction has no ratio: cuBLAS was not run beside it
+    if compared:
+        share = 100 * compared[-1].cublas_ratio
         ax.annotate(f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %", (1, y), (80, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha="right", annotation_clip=False, **font)  # fmt: skip
+                    textcoords="offset points", ha="right", annotation_clip=False, **_font(compared[-1]))  # fmt: skip
+
+
+def _font(rung) -> dict[str, Any]:
+    return {"va": "center", "fontsize": 13, "color": "#00734f" if rung.mine else INK, "weight": "bold" if rung.mine else "normal"}
 
 
 def _verticals(ax, lines) -> None:

@@ -1,0 +1,72 @@
+"""What all pictures share: style, alternative text, export, reasons instead of failures."""
+
+import base64
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from view_builders import one_load
+
+from helpers import views
+from helpers.errors import CourseError
+from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, settle
+
+LOAD = one_load(4 * np.arange(32))
+
+
+def test_every_file_of_the_folder_that_marks_a_picture_is_found():
+    assert {"coalescing", "tiles", "listing", "ladder", "roofline"} <= set(PICTURES)
+    for name, picture in PICTURES.items():
+        assert getattr(views, name) is picture.draw and picture.draw.__doc__
+
+
+def test_a_picture_shows_itself_with_alternative_text():
+    bundle = views.coalescing(LOAD)._repr_mimebundle_()
+    alt, data = re.search(r'<img alt="([^"]+)".*base64,([^"]+)"', bundle["text/html"]).groups()
+    assert "32 lanes touch 4 sectors" in alt and bundle["text/plain"].startswith("4 sectors")
+    assert base64.b64decode(data).startswith(b"\x89PNG")
+    assert 'data-jp-theme-light="false"' in bundle["text/html"]  # follows the dark theme
+
+
+def test_exports():
+    ax = views.coalescing(LOAD)
+    assert views.to_png(ax).startswith(b"\x89PNG") and len(views.to_png(ax, dpi=50)) < len(views.to_png(ax, dpi=200))
+    tree = ElementTree.fromstring(views.to_svg(ax))
+    assert "4 sectors" in "".join(tree.itertext())
+
+
+def test_the_same_run_gives_the_same_picture():
+    assert views.to_png(views.coalescing(LOAD)) == views.to_png(views.coalescing(LOAD))
+    assert views.to_svg(views.coalescing(LOAD)) == views.to_svg(views.coalescing(LOAD))
+
+
+def test_an_axes_of_the_reader_s_own_is_drawn_into():
+    mine = Figure().add_subplot()
+    assert views.coalescing(LOAD, ax=mine) is mine and mine.texts
+
+
+def test_the_reader_s_own_settings_neither_show_nor_change():
+    with matplotlib.rc_context({"font.size": 40, "axes.facecolor": "red"}):
+        png = views.to_png(views.coalescing(LOAD))
+        assert matplotlib.rcParams["font.size"] == 40
+    assert png == views.to_png(views.coalescing(LOAD))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, picture in PICTURES.items() if picture.of == "run"))
+def test_a_kernel_that_did_not_compile_is_said_to_have_not(name, said):
+    class NotCompiled:
+        def __getattr__(self, attribute):
+            raise CourseError("mine did not compile, so there is nothing to run yet.")
+
+    ax = PICTURES[name].draw(NotCompiled())
+    assert isinstance(ax, CourseAxes) and "did not compile" in said(ax) and "did not compile" in ax.alt
+
+
+def test_settling_keeps_what_is_possible():
+    controls = (Choice("site", "access", (("a", 1), ("b", 2)), 2), Span("step", "step", 0, 5))
+    assert settle(controls, {}) == {"site": 2, "step": 0}
+    assert settle(controls, {"site": 1, "step": 99}) == {"site": 1, "step": 5}
+    assert settle(controls, {"site": 7, "step": -3}) == {"site": 2, "step": 0}

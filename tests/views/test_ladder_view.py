@@ -1,0 +1,99 @@
+"""The ladder picture: every kind of figure is drawn in its own way and said in words."""
+
+from dataclasses import dataclass
+
+import matplotlib.colors
+import pytest
+
+from helpers.views import ladder
+from helpers.views.canvas import GREEN, PICTURES
+from helpers.views.ladder import devices, rows
+
+
+@dataclass(frozen=True)
+class Rung:
+    kind: str
+    name: str
+    device: str = "H200 SXM"
+    step: int | None = None
+    tflops: float | None = None
+    cublas_ratio: float | None = None
+    spread: float | None = None
+    mine: bool = False
+    dtype: str = "float32"
+    m: int = 4096
+    n: int = 4096
+    k: int = 4096
+
+
+RUNGS = [
+    Rung("published", "naive", step=1, tflops=0.499, cublas_ratio=0.01),
+    Rung("recorded", "naive", step=1, tflops=0.502, cublas_ratio=0.01, spread=0.02),
+    Rung("measured", "naive", step=1, tflops=0.49, mine=True, spread=0.05),
+    Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124),
+    Rung("predicted", "coalesced", step=2, tflops=7.1, mine=True),
+    Rung("counted", "my_kernel", mine=True),
+    Rung("recorded", "cuBLAS", tflops=50.7, cublas_ratio=1.0),
+    Rung("limit", "limit of the FP32 lanes", tflops=66.9),
+    Rung("published", "naive", device="RTX 3090", step=1, tflops=0.27, cublas_ratio=0.011),
+]
+
+
+def test_rows_go_up_the_steps_and_leave_cublas_and_limit_out():
+    assert [(row.step, row.label, len(row.rungs)) for row in rows(RUNGS[:8])] == [
+        (1, "01 naive", 3), (2, "02 coalesced", 2), (None, "my_kernel", 1),
+    ]  # fmt: skip
+
+
+def test_the_reader_s_device_comes_first():
+    assert devices(RUNGS) == ["H200 SXM", "RTX 3090"]
+    assert devices(RUNGS[-1:]) == ["RTX 3090"]
+
+
+def test_each_kind_is_drawn_in_its_own_way(said):
+    ax = ladder(RUNGS)
+    marks = {(line.get_marker(), round(float(line.get_xdata()[0]), 3)): line.get_markerfacecolor() for line in ax.lines
+             if line.get_marker() in ("o", "^")}  # fmt: skip
+    assert matplotlib.colors.to_hex(marks["o", 0.49]).upper() == GREEN  # measured: filled
+    assert matplotlib.colors.to_hex(marks["o", 7.1]) == "#ffffff"  # predicted: hollow
+    assert ("^", 0.499) in marks  # published
+    assert [round(bar.get_x() + bar.get_width(), 3) for bar in ax.patches] == [0.502, 6.3]  # recorded
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "you, measured", "you, predicted", "recorded by the course", "published by others",
+    ]  # fmt: skip
+    words = said(ax)
+    assert "cuBLAS 50.7" in words and "limit 66.9" in words and "counted, not timed" in words and "12 %" in words
+
+
+def test_error_bars_are_the_spread():
+    ax = ladder(RUNGS)
+    bars = [line for line in ax.collections if type(line).__name__ == "LineCollection"]
+    spans = sorted(float(segment[1][0] - segment[0][0]) for bar in bars for segment in bar.get_segments())
+    assert spans == pytest.approx(sorted([0.502 * 0.02, 0.49 * 0.05]))
+
+
+@pytest.mark.parametrize("log, scale", [(True, "log"), (False, "linear")])
+def test_scales(log, scale):
+    ax = ladder(RUNGS, log=log)
+    assert ax.get_xscale() == scale and "TFLOPS" in ax.get_xlabel()
+
+
+def test_all_devices_are_compared_by_their_own_cublas(said):
+    ax = ladder(RUNGS, device="all")
+    assert "RTX 3090" in said(ax) and "H200 SXM" in said(ax) and "%" in ax.get_xlabel()
+    assert "RTX 3090: 01 naive 1.1 %" in ax.alt
+
+
+def test_alternative_text_names_how_each_figure_came_about():
+    alt = ladder(RUNGS).alt
+    assert "01 naive: 0.499 TFLOPS (published by others), 0.502 TFLOPS (recorded by the course), 0.49 TFLOPS (you, measured)" in alt
+    assert "my_kernel: no time (you, counted only)" in alt
+
+
+def test_an_empty_ladder_says_how_to_begin(said):
+    assert "naive.climb()" in said(ladder([]))
+    assert PICTURES["ladder"].controls([])
+
+
+def test_only_a_limit_is_a_picture_too(said):
+    assert "limit 66.9" in said(ladder([RUNGS[7]]))

@@ -1,0 +1,120 @@
+"""Traces for tests, built by hand for patterns whose answers are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+
+WARP = 32
+ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
+BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U16")])
+MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U16")])
+
+
+@dataclass(frozen=True)
+class Site:
+    pc: int
+    line: int
+    space: str = "global"
+    op: str = "ld"
+    width: int = 4
+    opcode: str = "ld.global.f32"
+    sass: str = "LDG.E"
+    ptx_line: int = 1
+
+
+@dataclass(frozen=True)
+class Allocation:
+    name: str
+    space: str
+    base: int
+    nbytes: int
+    shape: tuple
+    itemsize: int = 4
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Trace:
+    accesses: np.ndarray
+    addresses: np.ndarray
+    sites: list
+    allocations: list
+    barriers: np.ndarray = field(default_factory=lambda: np.zeros(0, BARRIER))
+    math: np.ndarray = field(default_factory=lambda: np.zeros(0, MATH))
+    truncated: bool = False
+    grid: tuple = (1, 1, 1)
+    block: tuple = (32, 1, 1)
+
+
+def access_rows(entries) -> np.ndarray:
+    """entries: (site, block, warp, iteration), in execution order."""
+    return np.array([(*entry, order) for order, entry in enumerate(entries)], ACCESS)
+
+
+def run_of(trace, source="", counters=None, by_line=None, findings=(), **compiled):
+    facts = {"source": source, "constants": {}, "entry": "kernel", "symbol": "kernel", "filename": "/cell.cu", "registers": 32, "shared_bytes": 0, "ptx": "", "sass": "", **compiled}
+    return SimpleNamespace(
+        trace=trace, counters=counters or {}, by_line=by_line or {}, findings=list(findings), grid=trace.grid if trace else (1, 1, 1),
+        block=trace.block if trace else (32, 1, 1), milliseconds=None, kernel=SimpleNamespace(compiled=SimpleNamespace(**facts)), sampled=False,
+    )
+
+
+def one_load(addresses, width=4, space="global", op="ld", shape=(64, 128), **site):
+    """A run of one warp that makes one access. addresses: 32 byte addresses relative to A, or -1."""
+    base = 4096 if space == "global" else 0
+    rows = np.array([[address + base if address >= 0 else -1 for address in addresses]], np.int64)
+    array = Allocation("A" if space == "global" else "As", space, base, 4 * int(np.prod(shape)), shape)
+    trace = Trace(access_rows([(0, 0, 0, 0)]), rows, [Site(0, 3, space, op, width, **site)], [array])
+    return run_of(trace, "\n__global__ void k(float* A) {\n    float a = A[threadIdx.x];\n}")
+
+
+
+def gemm_run(kind: str, m: int = 64, n: int = 64, k: int = 64, tile: int = 32):
+    """What the machine records for "naive", "coalesced" and "shared" (loads of A and B, barriers, stores of C)."""
+    a = Allocation("A", "global", 256, 4 * m * k, (m, k))
+    b = Allocation("B", "global", 256 * 4096, 4 * k * n, (k, n))
+    c = Allocation("C", "global", 512 * 4096, 4 * m * n, (m, n))
+    lanes = np.arange(WARP)
+    entries, rows, barriers = [], [], []
+
+    def access(site, block, warp, iteration, addresses):
+        entries.append((site, block, warp, iteration, len(entries) + len(barriers)))
+        rows.append(np.broadcast_to(addresses, WARP))
+
+    def barrier(block, line):
+        for warp in range(tile):
+            barriers.append((block, warp, line, len(entries) + len(barriers), "bar.sync"))
+
+    for block in range((m // tile) * (n // tile)):
+        x, y = block % (n // tile), block // (n // tile)
+        mine = [
+            (y * tile + (lanes if kind == "naive" else warp), x * tile + (warp if kind == "naive" else lanes)) for warp in range(tile)
+        ]
+        for step in range(k // tile if kind == "shared" else k):
+            for warp, (row, column) in enumerate(mine):
+                if kind == "shared":
+                    access(0, block, warp, step, a.base + 4 * ((y * tile + warp) * k + step * tile + lanes))
+                    access(1, block, warp, step, b.base + 4 * ((step * tile + warp) * n + x * tile + lanes))
+                else:
+                    access(0, block, warp, step, a.base + 4 * (row * k + step))
+                    access(1, block, warp, step, b.base + 4 * (step * n + column))
+            if kind == "shared":
+                barrier(block, 5)
+                barrier(block, 7)
+        for warp, (row, column) in enumerate(mine):
+            access(2, block, warp, 0, c.base + 4 * (row * n + column))
+    sites = [Site(10, 3), Site(20, 4), Site(30, 8, op="st", opcode="st.global.f32", sass="STG.E")]
+    trace = Trace(
+        np.array(entries, ACCESS), np.array(rows), sites, [a, b, c], np.array(barriers, BARRIER),
+        grid=(n // tile, m // tile, 1), block=(tile, tile, 1),
+    )
+    loads = 2 * m * n * k // WARP
+    counters = {
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": loads // tile if kind == "shared" else loads,
+        "smsp__inst_executed_op_shared_ld.sum": loads if kind == "shared" else 0,
+    }
+    source = "\n__global__ void gemm() {\n    a = A[0];\n    b = B[0];\n    __syncthreads();\n    sum += a * b;\n    __syncthreads();\n    C[0] = sum;\n}"
+    return run_of(trace, source, counters, constants={"tile_shape": (tile, tile)}, entry=kind)
