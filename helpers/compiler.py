@@ -171,7 +171,8 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     ptxas = () if arch.startswith("compute") else ("--ptxas-options=-v",)
     includes = tuple(f"-I{folder}" for folder in include_folders())
     standard = () if any("-std" in option for option in options) else ("-std=c++17",)
-    return (f"-arch={arch}", *standard, "-lineinfo", *ptxas, *includes, *options)
+    # NVRTC's own cache (12.9 and later, where there is a driver) answers without ptxas's report of registers.
+    return (f"-arch={arch}", *standard, "-lineinfo", "--no-cache", *ptxas, *includes, *options)
 
 
 def compile_source(

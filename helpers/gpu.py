@@ -716,20 +716,18 @@ def cublas(
     handle = get_cublas_handle()
     library.setMathMode(handle, library.CUBLAS_DEFAULT_MATH)  # for float32: no TF32
     library.setPointerMode(handle, library.CUBLAS_POINTER_MODE_HOST)
-    factors = np.array([alpha, beta], np.float32)
-    first = factors.ctypes.data
+    factors = np.array([alpha, beta], np.float32)  # read by every call: the functions below must keep it alive
     plain = library.CUBLAS_OP_N
-
-    second = first + factors.itemsize
 
     # A row-major matrix is its own transpose in column-major order, and C' = B' A'. The functions keep a, b, c alive.
     def single() -> None:
+        first, second = factors.ctypes.data, factors[1:].ctypes.data
         library.sgemm(
             handle, plain, plain, n, m, k, first, b.data.ptr, ldb, a.data.ptr, lda, second, c.data.ptr, ldc
         )  # fmt: skip
 
     def half() -> None:
-        kind = _HALF_TYPES[dtype]
+        kind, first, second = _HALF_TYPES[dtype], factors.ctypes.data, factors[1:].ctypes.data
         library.gemmEx(
             handle, plain, plain, n, m, k, first, b.data.ptr, kind, ldb, a.data.ptr, kind, lda, second, c.data.ptr,
             kind, ldc, _COMPUTE_32F, _DEFAULT_ALGORITHM,

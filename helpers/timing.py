@@ -68,7 +68,7 @@ def time_gemms(
     host = _operands(problem)
     a, b = gpu.upload(host[0]), gpu.upload(host[1])
     why = gpu.cublas_why_not()
-    work, differences, reference = {}, {}, None
+    work, differences, results, reference = {}, {}, {}, None
     if not why:
         c = gpu.upload(host[2])
         work[_CUBLAS] = gpu.cublas(
@@ -77,6 +77,7 @@ def time_gemms(
         )  # fmt: skip
         gpu.run_once(work[_CUBLAS], _CUBLAS)
         reference = gpu.download(c, host[2])
+        results[_CUBLAS] = c, reference
     for name, kernel in kernels.items():
         native, c = kernel.for_arch(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
@@ -88,8 +89,17 @@ def time_gemms(
             native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared
         )
         gpu.run_once(work[name], name)
-        differences[name] = _checked(name, problem, host, gpu.download(c, host[2]), reference)
+        got = gpu.download(c, host[2])
+        differences[name] = _checked(name, problem, host, got, reference)
+        results[name] = c, got
     times = gpu.interleave(work, samples=samples, seconds=seconds)
+    if not problem.beta:  # otherwise every launch adds to the one before
+        for name, (c, first) in results.items():
+            if gpu.download(c, first).tobytes() != first.tobytes():
+                raise RunError(
+                    f"{name} gave other bits at {problem} while it was timed than when it was checked, so its time means "
+                    "nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
+                )
     return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
 
 

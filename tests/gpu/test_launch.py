@@ -1,5 +1,6 @@
 """On a GPU: the same kernels give the same bits as in the SIMT machine, times are sane, errors are sentences."""
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -129,6 +130,14 @@ def test_cupy_arrays_are_used_in_place_and_timing_leaves_them_alone():
     assert here.tolist() == [1.0] * 32
 
 
+def test_a_kernel_compiled_again_still_knows_its_registers(tmp_path, monkeypatch):
+    source = steps.get("shared_tile").kernel_path.read_text()
+    for folder in ("one", "two"):
+        monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / folder))  # a cache of its own: really compiled twice
+        compiled = kernel.compile(source, arch=gpu.arch())
+        assert compiled.registers > 16 and compiled.shared_bytes == 8192
+
+
 def test_the_device_is_in_the_table():
     mine, row = gpu.device(), hardware.gpu(gpu.device().name)
     assert mine.sms == row.sms
@@ -166,7 +175,12 @@ def test_cublas_is_right_and_as_fast_as_itself():
 
     big = [cupy.asarray(array) for array in matrices((2048, 2048), (2048, 2048), (2048, 2048))]
     work = gpu.cublas(2048, 2048, 2048, 1.0, big[0], 2048, big[1], 2048, 0.0, big[2], 2048)
+    work()
+    right = big[2].get()
+    gc.collect()  # what only the caller held must not matter
+    [np.random.random(100) for _ in range(1000)]
     one, other = gpu.compare(work, work)
+    assert (big[2].get() == right).all()
     assert one.milliseconds == pytest.approx(other.milliseconds, rel=0.05)
     tflops = 2 * 2048**3 / one.milliseconds / 1e9
     peak = hardware.gpu(gpu.device().name).peak_fp32_tflops
