@@ -40,6 +40,7 @@ JUPYTERLAB_NOISE = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All browser tests share one server, so under xdist they share one worker."""
     for item in items:
