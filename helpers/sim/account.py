@@ -8,12 +8,14 @@ Global and local memory. One warp instruction is one *request*, whatever its wid
 packed, distinct data: ceil(active lanes x width / 32).
 
 Shared memory. 32 banks, each 4 bytes wide: bank = (address / 4) % 32. An access of 4 bytes or less is served in one
-phase of 32 lanes, 8 bytes in two phases of 16, 16 bytes in four phases of 8. Two phases become one when the lanes pair
-up: every active lane n reads the same address as lane n^1 (or every one as n^2), inactive partners counting as equal.
-8 bytes: the rule is for the whole warp. 16 bytes: it is applied to each half of the warp. That is why a uniform
-LDS.128 takes 2 wavefronts and not 4. In each phase the bank with the most distinct words decides how many *wavefronts*
-it takes; words read by several lanes are broadcast. *Ideal* wavefronts are the phases that have an active lane, and
-*conflicts* = wavefronts - ideal.
+phase of 32 lanes, 8 bytes in two phases of 16, 16 bytes in four phases of 8. A load takes half as many phases, each of
+twice as many lanes, when the lanes of the warp pair up: every active lane n reads the same address as lane n^1 (or
+every one as n^2), idle partners counting as equal. That is why a uniform LDS.128 takes 2 wavefronts and not 4. Stores
+never merge. In each phase the bank with the most distinct words decides how many *wavefronts* it takes; words read by
+several lanes are broadcast. *Ideal* wavefronts are the phases that have an active lane, and *conflicts* = wavefronts -
+ideal. Every wavefront and conflict counter of loads measured on an H200 follows these rules (see
+tests/sim/test_calibration.py); so do stores of a warp that runs alone, while with many warps the hardware's store
+counters also count lost arbitration and vary from run to run.
 
 Two interfaces:
 - `count_global`, `count_shared`, `count_ldmatrix`, `count_local`: totals over a chunk of blocks, straight from registers
@@ -112,7 +114,7 @@ def shared_access(addresses, active, width: int, op: str = "ld"):
     """
     _check_width(width)
     addresses, active = _as_rows(addresses, active)
-    return _wavefronts(addresses, active, width)
+    return _wavefronts(addresses, active, width, op)
 
 
 def ldmatrix_access(addresses, active, matrices: int):
@@ -131,26 +133,21 @@ def ldmatrix_access(addresses, active, matrices: int):
     return wavefronts, matrices * some.astype(np.int64)
 
 
-def _wavefronts(addresses, active, width):
+def _wavefronts(addresses, active, width, op):
     if width <= 4:
         wavefronts = _worst_bank(addresses, active, width)
         return wavefronts, (wavefronts > 0).astype(np.int64)
-    # 8 bytes: one group of 32 lanes, 16 bytes: two groups of 16; each group is two phases, or one when lanes pair up.
-    lanes = WARP if width == 8 else WARP // 2
-    addresses, active = addresses.reshape(-1, lanes), active.reshape(-1, lanes)
+    lanes = WARP * WORD_BYTES // width
+    merged = _pairs_up(addresses, active) if op == "ld" else np.zeros(len(addresses), bool)
     wavefronts = np.zeros(len(addresses), np.int64)
     phases = np.zeros(len(addresses), np.int64)
-    paired = _pairs_up(addresses, active)
-    if paired.any():
-        wavefronts[paired] = _worst_bank(addresses[paired], active[paired], width)
-        phases[paired] = wavefronts[paired] > 0
-    if not paired.all():
-        halves = addresses[~paired].reshape(-1, lanes // 2), active[~paired].reshape(-1, lanes // 2)
-        worst = _worst_bank(*halves, width).reshape(-1, 2)
-        wavefronts[~paired] = worst.sum(axis=1)
-        phases[~paired] = np.count_nonzero(worst, axis=1)
-    per_warp = WARP // lanes
-    return wavefronts.reshape(-1, per_warp).sum(axis=1), phases.reshape(-1, per_warp).sum(axis=1)
+    for these, size in ((merged, 2 * lanes), (~merged, lanes)):
+        if these.any():
+            rows = addresses[these].reshape(-1, size), active[these].reshape(-1, size)
+            worst = _worst_bank(*rows, width).reshape(-1, WARP // size)
+            wavefronts[these] = worst.sum(axis=1)
+            phases[these] = np.count_nonzero(worst, axis=1)
+    return wavefronts, phases
 
 
 def _pairs_up(addresses, active):
@@ -242,7 +239,7 @@ def count_local(offsets, active, width: int, blocks: int, threads: int) -> Globa
 def count_shared(addresses, active, width: int, blocks: int, threads: int, op: str = "ld") -> SharedCount:
     """Total requests, wavefronts and ideal wavefronts; arguments as for `count_global`."""
     _check_width(width)
-    return _sum_shared("shared", addresses, active, width, blocks, threads)
+    return _sum_shared("shared ld" if op == "ld" else "shared st", addresses, active, width, blocks, threads)
 
 
 def count_ldmatrix(addresses, active, matrices: int, blocks: int, threads: int) -> SharedCount:
@@ -371,8 +368,10 @@ def _generic(kind, rows, mask, width, step=8192):
             some, first, second = access(part, part_mask, width)
             requests += int(some.sum())
         else:
-            access = shared_access if kind == "shared" else ldmatrix_access
-            first, second = access(part, part_mask, width)
+            if kind == "ldmatrix":
+                first, second = ldmatrix_access(part, part_mask, width)
+            else:
+                first, second = shared_access(part, part_mask, width, kind.split()[1])
             requests += int((second > 0).sum())
         a += int(first.sum())
         b += int(second.sum())

@@ -1013,7 +1013,7 @@ def _reciprocal(launch, d, mask):
     if value is None or "RCP" not in d.modifiers:
         _set_register(launch, d, None, mask)
         return
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         out = np.float32(1) / _float_operand(d.sources[-1], value)
     _set_register(launch, d, _pattern(out, np.float32), mask)
 

@@ -158,6 +158,10 @@ def probe_names() -> dict[str, tuple[str, int]]:
     for width in (4, 8, 16):
         out[f"probe_cpasync_ca_{width}"] = ("cp.async", width)
     out["probe_cpasync_cg_16"] = ("cp.async", 16)
+    for kind in ("red_u32", "red_f32", "atom_u32", "atoms_u32"):
+        out[f"probe_{kind}"] = ("atomic", 4)
+    out["probe_atom_u64"] = ("atomic", 8)
+    out["probe_ldgnc_4"] = ("global", 4)
     return out
 
 
@@ -193,10 +197,22 @@ def _body(name: str, width: int) -> str:
                 'asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" '
                 f':: "r"({s}), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]));'
             )
+        elif kind == "ldgnc":
+            lines.append(f'asm volatile("ld.global.nc{vector} {names}, [%{registers}];" : {outputs} : "l"({g}));')
+        elif kind == "red":
+            t = name.split("_")[2]
+            value = '"f"(1.0f)' if t == "f32" else '"r"(1)'
+            lines.append(f'asm volatile("red.global.add.{t} [%0], %1;" :: "l"({g}), {value});')
+        elif name == "probe_atom_u64":
+            lines.append(f'asm volatile("atom.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"({g}), "l"(1ull)); y ^= (unsigned)old;')
+        elif kind == "atom":
+            lines.append(f'asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(x[0]) : "l"({g}), "r"(1));')
+        elif kind == "atoms":
+            lines.append(f'asm volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(x[0]) : "r"({s}), "r"(1));')
         elif kind == "cpasync":
             cache = name.split("_")[2]
             lines.append(f'asm volatile("cp.async.{cache}.shared.global [%0], [%1], {width};" :: "r"({s}), "l"({g}));')
-        if kind in ("lds", "ldg", "ldsm", "ldsmt"):
+        if kind in ("lds", "ldg", "ldgnc", "ldsm", "ldsmt") or name in ("probe_atom_u32", "probe_atoms_u32"):
             lines.append("y ^= h;" if width == 2 and kind == "lds" else "y ^= x[0] ^ x[1] ^ x[2] ^ x[3];")
     if kind == "cpasync":
         lines.append('asm volatile("cp.async.wait_all;");')
@@ -215,6 +231,7 @@ extern "C" __global__ void {name}(unsigned char* buffer) {{
     extern __shared__ __align__(1024) unsigned char memory[];
     unsigned lane = threadIdx.x, x[4] = {{lane, lane, lane, lane}}, y = 0;
     unsigned short h = lane;
+    unsigned long long old;
     unsigned s = static_cast<unsigned>(__cvta_generic_to_shared(memory)) + table[lane];
     unsigned long long g = reinterpret_cast<unsigned long long>(buffer) + table[32 + lane];
     if (table[64] >> lane & 1) {{
@@ -235,6 +252,9 @@ def launches() -> list[dict]:
             chosen = [(what, offsets, packed, mask) for what, offsets, mask in cases]
         elif group == "global":
             chosen = [(what, packed, offsets, mask) for what, offsets, mask in few_global_patterns(width)]
+        elif group == "atomic":
+            cases = [c for c in few_global_patterns(width) if not c[0].startswith("sector")]
+            chosen = [(what, offsets, offsets, mask) for what, offsets, mask in cases]
         elif group == "ldsm":
             chosen = [(what, offsets, packed, mask) for what, offsets, mask in row_patterns()]
         else:
@@ -288,6 +308,7 @@ METRICS = {
     "global": _GLOBAL + _SOURCE_LEVEL_GLOBAL,
     "ldsm": _SHARED + _SHARED_TOTAL + _LDSM + _SOURCE_LEVEL,
     "cp.async": _GLOBAL + _SHARED + _SHARED_TOTAL + _LDGSTS + _SOURCE_LEVEL + _SOURCE_LEVEL_GLOBAL,
+    "atomic": [*_GLOBAL, *_REST, *_SOURCE_LEVEL, *_SOURCE_LEVEL_GLOBAL],
     "counts": [
         "smsp__inst_executed.sum", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", *_GLOBAL, *_SHARED, *_SHARED_TOTAL, *_LDSM,
         *_LDGSTS, *_REST, *_SOURCE_LEVEL, *_SOURCE_LEVEL_GLOBAL,
@@ -338,7 +359,7 @@ def run_launches(folder: Path, rows: list[dict]) -> None:
     for row in rows:
         file = row.get("file", "probes.cu")
         if file not in modules:
-            modules[file] = cupy.RawModule(path=str(folder / Path(file).with_suffix(".cubin")))
+            modules[file] = cupy.RawModule(path=str(folder / Path(Path(file).name).with_suffix(".cubin")))
         module = modules[file]
         if row["group"] == "counts":
             case = counting.CASES[row["case"]]
@@ -447,7 +468,7 @@ def build(folder: Path) -> None:
     (folder / "probes.sass").write_text(compiled.sass)
     for case in {c.file: c for c in counting.CASES}.values():
         whole = compile_source((counting.FOLDER / case.file).read_text(), entry=case.kernel)
-        (folder / case.file).with_suffix(".cubin").write_bytes(whole.cubin)
+        (folder / Path(case.file).name).with_suffix(".cubin").write_bytes(whole.cubin)
 
 
 def merge(folder: Path) -> None:

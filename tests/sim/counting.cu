@@ -168,3 +168,29 @@ extern "C" __global__ void merged(const float* A, float* C, int n) {  // what pt
     C[2 * t] = x + twice;
     C[2 * t + 1] = x - twice;
 }
+
+extern "C" __global__ void idle(const float* A, float* C, int n) {  // guarded accesses: whole warps have nothing to do
+    __shared__ float s[128];
+    int t = threadIdx.x, on = t < n;
+    unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&s[t]));
+    float x = 0.f, y = 0.f;
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n@p st.shared.f32 [%1], %2;\n}" :: "r"(on), "r"(at), "f"(1.f) : "memory");
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0;\n@p ld.shared.f32 %0, [%2];\n}" : "+f"(x) : "r"(on), "r"(at) : "memory");
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0;\n@p ld.global.f32 %0, [%2];\n}" : "+f"(y) : "r"(on), "l"(A + t) : "memory");
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %0, 0;\n@p st.global.f32 [%1], %2;\n}" :: "r"(on), "l"(C + t), "f"(x + y) : "memory");
+}
+
+extern "C" __global__ void twins(const float* A, float* C, int n) {  // two sides of a branch meet in barriers of the same name
+    __shared__ __align__(16) float4 s[128];
+    int t = threadIdx.x, g = blockIdx.x * blockDim.x + t;
+    s[t ^ (t >> 3)] = make_float4(A[g], t, n, 1.f);
+    __syncthreads();
+    float x = 0.f;
+    if (t % 4 < 2) {
+        for (int i = t % 3; i < n; i += 1 + (t & 1)) { if (i % 5 == t % 5) x += s[(t + i) & 127].x; else x *= 0.5f; }
+    } else {
+        for (int i = t % 7; i < n; i += 2 + (t & 1)) { if (i % 3 == t % 3) x -= s[(t * 2 + i) & 127].w; else x *= 0.25f; }
+    }
+    float4 v = s[127 - t];
+    C[g] = x + v.x + v.y + v.z + v.w;
+}

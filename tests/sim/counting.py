@@ -60,5 +60,15 @@ CASES = (
     Case("counting.cu", "atomics", (2, 1, 1), (128, 1, 1), (_f(8), ("i4", 128), ("u4", 32))),
     Case("counting.cu", "pipelined", (2, 1, 1), (64, 1, 1), (_f(2048), _f(128), 8)),
     Case("counting.cu", "wmma_tile", (1, 1, 1), (128, 1, 1), (("f2", 32 * 64), ("f2", 64 * 32), _f(1024), 64)),
+    Case("counting.cu", "idle", (2, 1, 1), (128, 1, 1), (_f(256), _f(256), 40)),
+    Case("counting.cu", "twins", (4, 1, 1), (128, 1, 1), (_f(512), _f(512), 24)),
+    *(
+        Case("../../kernels/" + file, kernel, grid, block, (*size, 1.0, _f(size[0] * size[2]), size[2], _f(size[2] * size[1]), size[1], beta, _f(size[0] * size[1]), size[1]))
+        for file, kernel in (("01_naive.cu", "naive"), ("02_coalesced.cu", "coalesced"), ("03_shared_tile.cu", "shared_tile"))
+        for size, grid, beta in (((256, 256, 256), (8, 8, 1), 0.0), ((100, 70, 33), (3, 4, 1), 0.5))
+        for block in ((32, 32, 1),)
+    ),
+    Case("calibration.cu", "tile2d", (4, 4, 1), (256, 1, 1), (_f(N * N), _f(N * N), _f(N * N), N, N, N)),
+    Case("calibration.cu", "tile2d", (4, 4, 1), (256, 1, 1), (_f(N * N), _f(N * N), _f(N * N), N, N, N)),
     Case("counting.cu", "merged", (2, 1, 1), (64, 1, 1), (_f(1024), _f(128), 17)),
 )

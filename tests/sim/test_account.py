@@ -12,7 +12,7 @@ def literal_sectors(addresses, active, width):
     return len({a // 32 for a, on in zip(addresses, active, strict=True) if on})
 
 
-def literal_wavefronts(addresses, active, width):
+def literal_wavefronts(addresses, active, width, op):
     """(wavefronts, ideal) of one warp, lane by lane."""
 
     def worst(lanes):
@@ -25,15 +25,11 @@ def literal_wavefronts(addresses, active, width):
     def paired(lanes, step):
         return all(not active[n] or not active[n ^ step] or addresses[n] == addresses[n ^ step] for n in lanes)
 
-    groups = {8: [range(32)], 16: [range(16), range(16, 32)]}.get(width)
-    if groups is None:
-        phases = [range(32)]
-    else:
-        phases = []
-        for group in groups:
-            half = len(group) // 2
-            merged = paired(group, 1) or paired(group, 2)
-            phases += [group] if merged else [group[:half], group[half:]]
+    lanes = list(range(32))
+    size = 32 if width <= 4 else 128 // width
+    if op == "ld" and width > 4 and (paired(lanes, 1) or paired(lanes, 2)):
+        size *= 2
+    phases = [lanes[k : k + size] for k in range(0, 32, size)]
     costs = [worst(p) for p in phases]
     return sum(costs), sum(c > 0 for c in costs)
 
@@ -71,12 +67,13 @@ def test_per_warp_results_equal_the_literal_rules(width):
     cases = [(a, m) for a in patterns(rng, width) for m in masks(rng)]
     addresses, active = np.array([a for a, _ in cases]), np.array([m for _, m in cases])
     requests, sectors, ideal = account.global_access(addresses, active, width)
-    wavefronts, shared_ideal = account.shared_access(addresses, active, width)
+    shared = {op: account.shared_access(addresses, active, width, op) for op in ("ld", "st")}
     for i, (a, m) in enumerate(cases):
         assert requests[i] == m.any()
         assert sectors[i] == literal_sectors(a, m, width)
         assert ideal[i] == -(-m.sum() * width // 32)
-        assert (wavefronts[i], shared_ideal[i]) == literal_wavefronts(a, m, width), (a, m)
+        for op, (wavefronts, shared_ideal) in shared.items():
+            assert (wavefronts[i], shared_ideal[i]) == literal_wavefronts(a, m, width, op), (op, a, m)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +95,11 @@ def test_per_warp_results_equal_the_literal_rules(width):
 def test_shared_wavefronts_of_known_patterns(width, addresses, wavefronts, ideal):
     got = account.shared_access(addresses[None], None, width)
     assert (got[0][0], got[1][0]) == (wavefronts, ideal)
+
+
+def test_a_wide_store_never_merges():
+    assert [int(x[0]) for x in account.shared_access(LANES[None] * 0, None, 16, "st")] == [4, 4]
+    assert [int(x[0]) for x in account.shared_access(LANES[None] * 0, None, 8, "st")] == [2, 2]
 
 
 def test_wide_global_loads_take_more_sectors_not_more_requests():
@@ -163,9 +165,10 @@ def test_totals_equal_the_sum_over_warps_for_every_kind_of_broadcast(width, thre
             assert account.count_global(a, m, width, blocks, threads) == expected, where
             expected = tuple(int(x.sum()) for x in account.local_access(rows, mask, width))
             assert account.count_local(a, m, width, blocks, threads) == expected, where
-            wavefronts, ideal = account.shared_access(rows, mask, width)
-            expected = (int(mask.any(axis=1).sum()), int(wavefronts.sum()), int(ideal.sum()))
-            assert account.count_shared(a, m, width, blocks, threads) == expected, where
+            for op in ("ld", "st"):
+                wavefronts, ideal = account.shared_access(rows, mask, width, op)
+                expected = (int(mask.any(axis=1).sum()), int(wavefronts.sum()), int(ideal.sum()))
+                assert account.count_shared(a, m, width, blocks, threads, op) == expected, where
             for matrices in (1, 2, 4):
                 wavefronts, ideal = account.ldmatrix_access(rows, mask, matrices)
                 expected = (int(mask.any(axis=1).sum()), int(wavefronts.sum()), int(ideal.sum()))
