@@ -22,13 +22,13 @@ from helpers.model.predict import CONSTANTS, Constants, Demand, demand, millisec
 
 DEVICE = "H200 SXM"
 TRAINING = (512, 2048)  # M = N = K of the runs used for the fit
-START = Constants(1.2, 1.2, 300.0, 30.0, 40.0, 2.0, 4.0)
+START = Constants(
+    request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0
+)
 RANGES = {
-    "line_cycles": (0.5, 3.0),
-    "wavefront_cycles": (1.0, 2.0),
+    "request_cycles": (0.05, 2.0),
     "global_latency": (150.0, 1200.0),
     "shared_latency": (20.0, 60.0),
-    "l2_bytes": (15.0, 64.0),
     "launch_microseconds": (0.5, 6.0),
     "sharpness": (1.0, 8.0),
 }

@@ -2,10 +2,10 @@
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
-- load/store: cycles for each cache line a global request touches, and for each shared-memory wavefront. Both go through
-  the same pipe, so they add up;
+- load/store: one cycle for each cache line that a global request touches and for each shared-memory wavefront, and what
+  it takes to accept an instruction. All of them go through the same unit, so they add up;
 - arithmetic: FMAs over FP32 lanes; issue: warp instructions over four schedulers;
-- L2 and DRAM: bytes over bandwidth, with the least traffic a kernel of this tile can cause.
+- DRAM: the least bytes the product can move, over bandwidth. Traffic between L1 and L2 is not modelled.
 
 The other bound is latency: one warp's chain of dependent instructions (`chain.py`), once per wave of resident blocks.
 The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined
@@ -34,7 +34,7 @@ TAGS = "memory_l1_tag_requests_global"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_SHARED_LOADS = "smsp__inst_executed_op_shared_ld.sum"
+_SHARED = "smsp__inst_executed_op_shared_{}.sum"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _INSTRUCTIONS = "smsp__inst_executed.sum"
 _SCHEDULERS = 4
@@ -44,17 +44,15 @@ _SCHEDULERS = 4
 class Constants:
     """What no document states, fitted on recorded runs.
 
-    line_cycles: load/store cycles per cache line of a global request, relative to the capability's lsu_cycles.
-    wavefront_cycles: load/store cycles per shared-memory wavefront. global_latency, shared_latency: cycles from issue
-    to use. l2_bytes: bytes per clock that L2 gives one SM. launch_microseconds: the fixed cost of a launch.
-    sharpness: exponent of the smooth maximum of throughput and latency; higher is nearer to a plain maximum.
+    request_cycles: load/store cycles per warp instruction, beyond those of its lines or wavefronts, where the unit accepts
+    one request per clock (where it takes longer, that is added: the capability's lsu_cycles - 1). global_latency,
+    shared_latency: cycles from issue to use. launch_microseconds: the fixed cost of a launch. sharpness: exponent of the
+    smooth maximum of throughput and latency; higher is nearer to a plain maximum, 1 is their sum.
     """
 
-    line_cycles: float
-    wavefront_cycles: float
+    request_cycles: float
     global_latency: float
     shared_latency: float
-    l2_bytes: float
     launch_microseconds: float
     sharpness: float
 
@@ -67,6 +65,7 @@ class Demand:
     threads: int
     registers: int
     shared: int
+    requests: float  # warp instructions of the load/store unit, global and shared
     lines: float  # cache lines touched by global requests (tag look-ups)
     wavefronts: float  # of shared memory, loads and stores
     ffma_warps: float  # warp-wide FMA instructions
@@ -74,8 +73,6 @@ class Demand:
     rounds: float  # rounds of the main loop per warp
     loop: chain.Loop | None
     least_bytes: float  # DRAM: operands read once, result written once
-    tile_bytes: float  # L2: what all blocks must fetch if each fetches its tiles once
-
     @property
     def warps_per_block(self) -> int:
         return math.ceil(self.threads / WARP)
@@ -112,49 +109,40 @@ class Prediction:
 
 
 def demand(run) -> Demand:
-    """The demand of a Run, from its counters, its compiled kernel and, if it is a GEMM of the course, its tiles."""
+    """The demand of a Run, from its counters, its compiled kernel and, if it is a GEMM of the course, its sizes."""
     counters, compiled = run.counters, run.kernel.compiled
-    blocks = math.prod(run.grid)
-    threads = math.prod(run.block)
-    requests = sum(counters.get(_REQUESTS.format(op), 0) for op in ("ld", "st"))
-    sectors = sum(counters.get(_SECTORS.format(op), 0) for op in ("ld", "st"))
-    warps = blocks * math.ceil(threads / WARP)
+    blocks, threads = math.prod(run.grid), math.prod(run.block)
     loop = chain.main_loop(compiled)
-    least, tiles = _traffic(run, blocks, sectors)
+    problem = run.problem.get("problem")
+    requests = _both(counters, _REQUESTS)
     return Demand(
         blocks=blocks,
         threads=threads,
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
-        lines=counters[TAGS] if TAGS in counters else max(requests, sectors / 4),
-        wavefronts=sum(counters.get(_WAVEFRONTS.format(op), 0) for op in ("ld", "st")),
+        requests=requests + _both(counters, _SHARED),
+        # Where lines were not counted: a line has four sectors, and a request touches at least one.
+        lines=counters[TAGS] if TAGS in counters else max(requests, _both(counters, _SECTORS) / 4),
+        wavefronts=_both(counters, _WAVEFRONTS),
         ffma_warps=counters.get(_FFMA, 0) / WARP,
         instructions=counters.get(_INSTRUCTIONS, 0),
-        rounds=_rounds(loop, counters, warps),
+        rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
-        least_bytes=least,
-        tile_bytes=tiles,
+        least_bytes=problem.compulsory_bytes if problem is not None else 0.0,
     )
+
+
+def _both(counters: Mapping[str, int], name: str) -> int:
+    """Loads and stores of a counter."""
+    return sum(counters.get(name.format(op), 0) for op in ("ld", "st"))
 
 
 def _rounds(loop: chain.Loop | None, counters: Mapping[str, int], warps: int) -> float:
     """Rounds of the main loop per warp: the loads a warp executed, over those in one round."""
     if loop is None:
         return 0.0
-    executed = counters.get(_REQUESTS.format("ld"), 0) + counters.get(_SHARED_LOADS, 0)
+    executed = counters.get(_REQUESTS.format("ld"), 0) + counters.get(_SHARED.format("ld"), 0)
     return executed / warps / (loop.global_loads + loop.shared_loads)
-
-
-def _traffic(run, blocks: int, sectors: float) -> tuple[float, float]:
-    """(DRAM bytes at least, L2 bytes at least). Without a known problem: what the sectors requested add up to."""
-    problem, tile = run.problem.get("problem"), run.problem.get("tile")
-    if problem is None:
-        return 0.0, 0.0
-    item = problem.compulsory_bytes / max(
-        problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.beta else 1), 1
-    )
-    rows, columns = tile
-    return problem.compulsory_bytes, min(sectors * 32, blocks * ((rows + columns) * problem.k + rows * columns) * item)
 
 
 # ------------------------------------------------------------------------------------------------------- the model
@@ -170,10 +158,9 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     per_clock = gpu.clock_mhz * 1e6
     terms = {
         "the load/store unit": share
-        * (need.lines * constants.line_cycles * capability.lsu_cycles + need.wavefronts * constants.wavefront_cycles),
+        * (need.lines + need.wavefronts + need.requests * (capability.lsu_cycles - 1 + constants.request_cycles)),
         "FP32 arithmetic": share * need.ffma_warps * WARP / capability.fp32_lanes,
         "instruction issue": share * need.instructions / _SCHEDULERS,
-        "L2 bandwidth": share * need.tile_bytes / constants.l2_bytes,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
     }
     waves = fit.waves(need.blocks, gpu.sms)

@@ -14,12 +14,11 @@ from helpers.model.predict import Constants, Demand, cycles, milliseconds
 
 H200 = hardware.gpu("H200 SXM")
 PLAIN = Constants(
-    line_cycles=1.0, wavefront_cycles=1.0, global_latency=300.0, shared_latency=30.0, l2_bytes=64.0,
-    launch_microseconds=2.0, sharpness=8.0,
-)  # fmt: skip
+    request_cycles=0.5, global_latency=300.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=8.0
+)
 NOTHING = Demand(
     blocks=132, threads=256, registers=32, shared=0,
-    lines=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0, tile_bytes=0,
+    requests=0, lines=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0,
 )  # fmt: skip
 
 
@@ -28,9 +27,9 @@ NOTHING = Demand(
     [
         ({"lines": 132_000}, "the load/store unit", 1000),
         ({"wavefronts": 132_000}, "the load/store unit", 1000),
+        ({"requests": 132_000}, "the load/store unit", 500),
         ({"ffma_warps": 132_000}, "FP32 arithmetic", 250),
         ({"instructions": 132_000}, "instruction issue", 250),
-        ({"tile_bytes": 132 * 64_000}, "L2 bandwidth", 1000),
         ({"least_bytes": 4.8e9}, "DRAM bandwidth", 1.98e6),
     ],
 )
@@ -38,6 +37,11 @@ def test_each_unit_binds_alone(change, unit, expected):
     total, terms, _, _ = cycles(replace(NOTHING, **change), H200, PLAIN)
     assert total == pytest.approx(expected) == terms[unit]
     assert max(terms, key=terms.get) == unit
+
+
+def test_a_unit_that_accepts_a_request_every_other_clock_takes_longer():
+    need, ampere = replace(NOTHING, requests=84_000, blocks=84), hardware.gpu("RTX A6000")
+    assert cycles(need, ampere, PLAIN)[1]["the load/store unit"] == pytest.approx(1500)
 
 
 def test_slower_units_do_not_help_each_other():
@@ -105,11 +109,11 @@ def test_latency_binds_where_few_warps_wait(loops):
 
 
 def test_fitting_finds_constants_that_made_the_times():
-    truth = replace(PLAIN, line_cycles=1.7, launch_microseconds=3.0)
-    needs = [replace(NOTHING, lines=lines) for lines in (1e4, 1e6, 1e8, 1e9)]
+    truth = replace(PLAIN, request_cycles=1.7, launch_microseconds=3.0)
+    needs = [replace(NOTHING, lines=lines, requests=lines) for lines in (1e4, 1e6, 1e8, 1e9)]
     made = [fit.Sample("made", 0, need, milliseconds(need, H200, truth)) for need in needs]
     found = fit.fit(made, H200)
-    assert found.line_cycles == pytest.approx(1.7, rel=0.02)
+    assert found.request_cycles == pytest.approx(1.7, rel=0.02)
     assert found.launch_microseconds == pytest.approx(3.0, rel=0.05)
     assert max(map(abs, fit.errors(found, made, H200))) < 0.02
 
