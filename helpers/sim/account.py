@@ -138,7 +138,7 @@ def _wavefronts(addresses, active, width, op):
         wavefronts = _worst_bank(addresses, active, width)
         return wavefronts, (wavefronts > 0).astype(np.int64)
     lanes = WARP * WORD_BYTES // width
-    merged = _pairs_up(addresses, active) if op == "ld" else np.zeros(len(addresses), bool)
+    merged = pairs_up(addresses, active) if op == "ld" else np.zeros(len(addresses), bool)
     wavefronts = np.zeros(len(addresses), np.int64)
     phases = np.zeros(len(addresses), np.int64)
     for these, size in ((merged, 2 * lanes), (~merged, lanes)):
@@ -150,7 +150,7 @@ def _wavefronts(addresses, active, width, op):
     return wavefronts, phases
 
 
-def _pairs_up(addresses, active):
+def pairs_up(addresses, active):
     """[R] bool: every active lane of the row has the address of its partner n^1, or every one that of n^2."""
     merged = np.zeros(len(addresses), bool)
     for step in (1, 2):
