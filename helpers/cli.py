@@ -32,8 +32,7 @@ def test(args: argparse.Namespace) -> int:
         raise CourseError("pytest is not installed. `uv run course test` installs what the tests need.")
     command = [sys.executable, "-m", "pytest"]
     if not args.rest:
-        # Groups keep the tests that share a JupyterLab on one worker.
-        command += ["--numprocesses", str(min(2, os.cpu_count() or 1)), "--dist", "loadgroup"]
+        command += ["--numprocesses", str(min(2, os.cpu_count() or 1))]
     return subprocess.run(command + args.rest, cwd=ROOT, check=False).returncode
 
 

@@ -20,3 +20,14 @@ def _home(tmp_path_factory):
         del os.environ["GEMM_LADDER_HOME"]
     else:
         os.environ["GEMM_LADDER_HOME"] = before
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Under xdist, all browser tests go to one worker, because they share one JupyterLab; all others to the next free one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneBrowser(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "browser" if "tests/browser/" in nodeid else nodeid
+
+    return OneBrowser(config, log)

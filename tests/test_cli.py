@@ -80,7 +80,7 @@ def test_the_whole_suite_runs_on_workers(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     assert cli.main(["test"]) == 3
-    assert called[0][3:] == ["--numprocesses", str(min(2, os.cpu_count())), "--dist", "loadgroup"]
+    assert called[0][3:] == ["--numprocesses", str(min(2, os.cpu_count()))]
 
 
 def test_interrupting_is_not_a_traceback(monkeypatch):

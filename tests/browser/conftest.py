@@ -40,13 +40,11 @@ JUPYTERLAB_NOISE = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All browser tests share one server, so under xdist they share one worker."""
+    """Mark what is in this folder, so that `-m browser` finds it."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.fixture(scope="session")
