@@ -1,0 +1,229 @@
+"""Banks: in which of shared memory's 32 banks the lanes of a warp meet, phase by phase.
+
+A tower is a bank; its height is the number of different words that the lanes want from it at once, and the highest tower of
+a phase is the number of wavefronts that the phase takes. Everything above the first floor is a conflict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+
+from ..sim import account
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture
+from .coalescing import _which
+from .places import WARP, Place, block_label, choose_place, code, element, nearest, places, plural
+
+BANKS, WORD = 32, 4
+_NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
+
+
+@dataclass(frozen=True)
+class Box:
+    """One word (or one wide lane's words) wanted from a bank. bank: the first; floor: 0 for the first word of its bank."""
+
+    bank: int
+    banks: int
+    floor: int
+    address: int
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Lanes that are served together. merged: two phases became one because lanes pair up on the same addresses."""
+
+    lanes: tuple[int, ...]
+    merged: bool
+    boxes: tuple[Box, ...]
+
+    @property
+    def wavefronts(self) -> int:
+        return max((box.floor + 1 for box in self.boxes), default=0)
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """One warp-wide access to shared memory. wavefronts and ideal are the accounting's, conflicts their difference."""
+
+    place: Place
+    block: int
+    warp: int
+    iteration: int
+    addresses: np.ndarray
+    phases: tuple[Phase, ...]
+    wavefronts: int
+    ideal: int
+
+    @property
+    def conflicts(self) -> int:
+        return self.wavefronts - self.ideal
+
+
+def split(addresses: np.ndarray, width: int, op: str = "ld") -> tuple[Phase, ...]:
+    """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.
+
+    4 bytes or less go in one phase; 8 bytes in two of 16 lanes, 16 bytes in four of 8. Two phases of a load merge when the
+    lanes of the warp pair up (see `account.pairs_up`).
+    """
+    lanes = WARP if width <= WORD else WARP * WORD // width
+    merged = lanes < WARP and op == "ld" and bool(account.pairs_up(addresses[None], addresses[None] >= 0)[0])
+    size = 2 * lanes if merged else lanes
+    return tuple(_phase(addresses, np.arange(start, start + size), width, merged) for start in range(0, WARP, size))
+
+
+def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
+    """The phases of `ldmatrix` and `stmatrix`: each matrix's eight row addresses of 16 bytes, held by eight lanes."""
+    return tuple(_phase(addresses, np.arange(8 * i, 8 * i + 8), 16, False) for i in range(matrices))
+
+
+def _phase(addresses, lanes, width, merged) -> Phase:
+    unit = max(WORD, width)
+    words: dict[int, list[int]] = {}
+    for lane in lanes:
+        if addresses[lane] >= 0:
+            words.setdefault(int(addresses[lane]) // unit * unit, []).append(int(lane))
+    floors: dict[int, int] = {}
+    boxes = []
+    for address, sharers in words.items():
+        bank = address // WORD % BANKS
+        boxes.append(Box(bank, unit // WORD, floors.get(bank, 0), address, tuple(sharers)))
+        floors[bank] = floors.get(bank, 0) + 1
+    return Phase(tuple(int(lane) for lane in lanes), merged, tuple(boxes))
+
+
+def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0) -> SharedAccess:
+    """The access that a picture shows; block, warp and iteration move to the nearest that was recorded.
+
+    Raises NothingToSee if the run has no access to shared memory.
+    """
+    trace = run.trace
+    place = choose_place(places(trace, space="shared"), site, line, _NONE)
+    at_site = trace.accesses["site"] == place.index
+    block = nearest(np.unique(trace.accesses["block"][at_site]), block)
+    at_site &= trace.accesses["block"] == block
+    warp = nearest(np.unique(trace.accesses["warp"][at_site]), warp)
+    rows = np.flatnonzero(at_site & (trace.accesses["warp"] == warp))
+    times = trace.accesses["iteration"][rows]
+    iteration = nearest(times, iteration)
+    addresses = trace.addresses[rows[np.flatnonzero(times == iteration)[0]]]
+    if place.op in ("ldmatrix", "stmatrix"):
+        matrices = place.width // WORD  # a lane ends up with 4 bytes of each matrix
+        phases = rows_of_matrices(addresses, matrices)
+        wavefronts, ideal = account.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
+    else:
+        phases = split(addresses, place.width, place.op)
+        wavefronts, ideal = account.shared_access(addresses[None], addresses[None] >= 0, place.width, place.op)
+    return SharedAccess(place, block, warp, iteration, addresses, phases, int(wavefronts[0]), int(ideal[0]))
+
+
+def controls(run, site=None, line=None, block=0, warp=0, iteration=0):
+    """Line, block, warp and iteration, as far as this run goes."""
+    trace = run.trace
+    found = places(trace, space="shared")
+    place = choose_place(found, site, line, _NONE)
+    at_site = trace.accesses["site"] == place.index
+    blocks = np.unique(trace.accesses["block"][at_site])
+    at_site &= trace.accesses["block"] == nearest(blocks, block or 0)
+    warps = np.unique(trace.accesses["warp"][at_site])
+    times = trace.accesses["iteration"][at_site & (trace.accesses["warp"] == nearest(warps, warp or 0))]
+    return (
+        Choice("site", "access", tuple((f"line {item.line}: {item.what}{_which(found, item)}", item.index) for item in found), place.index),
+        Span("block", "block", int(blocks[0]), int(blocks[-1])),
+        Span("warp", "warp", int(warps[0]), int(warps[-1])),
+        Span("iteration", "iteration", int(times.min()), int(times.max())),
+    )
+
+
+@picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.6, 0.2, 1.35), order=15)
+def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
+    """Towers of words over the 32 banks, one row of towers per phase; lane numbers in the boxes.
+
+    site: index into run.trace.sites, or line: source line (its first access to shared memory). The rest as in coalescing.
+    """
+    seen = shared_access(run, site, line, block, warp, iteration)
+    ax.set_axis_off()
+    ax.set_xlim(0, BANKS)
+    where = f"{block_label(run.trace, seen.block)}, warp {seen.warp}, iteration {seen.iteration}"
+    source = code(run, seen.place.line)
+    title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
+    if seen.conflicts:
+        verdict = f"{plural(seen.conflicts, 'conflict')}; {seen.ideal} would be enough"
+    else:
+        verdict = "no conflict"
+    heading(ax, title, code=source, detail=f"{where}: {verdict}")
+    # Each phase gets the height of its highest tower, and all of them together fill the picture.
+    heights = [max(phase.wavefronts, 1) for phase in seen.phases]
+    total = sum(heights) + 0.8 * (len(heights) - 1)
+    floors = max(total, 4)
+    ax.set_ylim(-0.2 * floors / 8, floors)
+    points = ax.get_window_extent().height * 72 / ax.figure.dpi / floors
+    base = total if len(heights) > 1 else heights[0]
+    colour = GREEN if seen.place.op in ("st", "stmatrix") else BLUE
+    for number, (phase, height) in enumerate(zip(seen.phases, heights)):
+        base -= height
+        _towers(ax, phase, base, colour, points)
+        _name(ax, phase, number, len(heights), base, points)
+        base -= 0.8
+    for bank in range(0, BANKS, 1 if points > 0 else 4):
+        ax.annotate(str(bank), (bank + 0.5, 0), (0, -6), textcoords="offset points", ha="center", va="top", fontsize=10.5, color=QUIET)
+    ax.annotate("bank", (0, 0), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
+    if seen.conflicts:
+        _worst(ax, run, seen, points)
+    merged = "; lanes pair up, so phases merge" if any(phase.merged for phase in seen.phases) else ""
+    each = ", ".join(f"lanes {phase.lanes[0]} to {phase.lanes[-1]}: {plural(phase.wavefronts, 'wavefront')}" for phase in seen.phases)
+    return f"{title}. Line {source}. {where}: {verdict}. Phases: {each}{merged}."
+
+
+def _towers(ax, phase: Phase, base: float, colour: str, points: float) -> None:
+    empty = [_cell(bank, 1, base) for bank in range(BANKS)]
+    ax.add_collection(PolyCollection(empty, facecolors=FAINT, edgecolors=PAPER, linewidths=1, alpha=0.6))
+    cells = [_cell(box.bank, box.banks, base + box.floor) for box in phase.boxes]
+    colours = [VERMILLION if box.floor else colour for box in phase.boxes]
+    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=PAPER, linewidths=min(1.2, points / 8)))
+    size = min(10.5, 0.8 * points)
+    if size < 5:
+        return
+    for box in phase.boxes:
+        ax.text(box.bank + box.banks / 2, base + box.floor + 0.5, _lanes(box), ha="center", va="center_baseline", fontsize=size, color=PAPER,
+                clip_on=True)  # fmt: skip
+
+
+def _cell(bank: int, width: int, y: float):
+    return [(bank + 0.03, y), (bank + width - 0.03, y), (bank + width - 0.03, y + 1), (bank + 0.03, y + 1)]
+
+
+def _lanes(box: Box) -> str:
+    """The lanes of a box, as far as they fit."""
+    lanes = box.lanes
+    if len(lanes) == 1:
+        return str(lanes[0])
+    if box.banks == 1:  # narrow: how many
+        return "all" if len(lanes) == WARP else f"×{len(lanes)}" if len(lanes) < 10 else str(len(lanes))
+    if len(lanes) == 2:
+        return f"{lanes[0]}, {lanes[1]}"
+    return f"{lanes[0]}–{lanes[-1]}" if len(lanes) == lanes[-1] - lanes[0] + 1 else f"{len(lanes)} lanes"
+
+
+def _name(ax, phase: Phase, number: int, count: int, base: float, points: float) -> None:
+    """What stands left of a phase."""
+    first, last = phase.lanes[0], phase.lanes[-1]
+    text = f"lanes {first}–{last}" + ("\nmerged" if phase.merged else "")
+    detail = plural(phase.wavefronts, "wavefront")
+    middle = base + max(phase.wavefronts, 1) / 2
+    roomy = points * max(phase.wavefronts, 1) > 34
+    ax.annotate(f"{text}\n{detail}" if roomy else text, (0, middle), (-10, 0), textcoords="offset points", ha="right", va="center",
+                fontsize=12, linespacing=1.35, color=INK)  # fmt: skip
+
+
+def _worst(ax, run, seen: SharedAccess, points: float) -> None:
+    """Name two elements that meet in the highest tower."""
+    phase = max(seen.phases, key=lambda item: item.wavefronts)
+    top = max(phase.boxes, key=lambda box: box.floor)
+    tower = [box for box in phase.boxes if box.bank == top.bank][:2]
+    names = " and ".join(element(run.trace, "shared", box.address) for box in tower)
+    side = "left" if top.bank < BANKS / 2 else "right"
+    ax.text(0.985 if side == "left" else 0.015, 0.97, f"{names}\nare both in bank {top.bank}", transform=ax.transAxes, va="top",
+            ha="right" if side == "left" else "left", fontsize=13, color="#a84900", linespacing=1.5)  # fmt: skip

@@ -1,0 +1,77 @@
+"""Towers over the banks: their heights are the wavefronts that the accounting charges, for every kind of access."""
+
+import numpy as np
+import pytest
+from view_builders import one_load
+
+from helpers.sim import account
+from helpers.views import banks
+from helpers.views.banks import shared_access, split
+
+LANES = np.arange(32)
+
+
+def shared(addresses, width=4, **options):
+    return one_load(addresses, width, space="shared", shape=(32, 32), **options)
+
+
+@pytest.mark.parametrize(
+    "addresses, width, wavefronts, conflicts",
+    [
+        (4 * LANES, 4, 1, 0),  # unit stride
+        (0 * LANES, 4, 1, 0),  # broadcast
+        (128 * LANES, 4, 32, 31),  # a column of a 32-wide tile
+        (132 * LANES, 4, 1, 0),  # its padded cure
+        (128 * LANES + 4 * (LANES ^ 5), 4, 1, 0),  # the XOR swizzle
+        (8 * LANES, 4, 2, 1),
+        (2 * LANES, 2, 1, 0),  # two halves share a word
+        (8 * LANES, 8, 2, 0),
+        (16 * LANES, 16, 4, 0),
+        (64 * LANES, 16, 16, 12),
+        (0 * LANES, 16, 2, 0),  # uniform 128-bit: phases merge
+    ],
+)
+def test_wavefronts_and_conflicts(addresses, width, wavefronts, conflicts):
+    seen = shared_access(shared(addresses, width))
+    assert (seen.wavefronts, seen.conflicts) == (wavefronts, conflicts)
+    assert sum(phase.wavefronts for phase in seen.phases) == wavefronts
+
+
+@pytest.mark.parametrize("op", ["ld", "st"])
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
+    random = np.random.default_rng(width)
+    for spread in (4, 40, 400):
+        for _ in range(30):
+            addresses = width * random.integers(0, spread, 32)
+            if random.random() < 0.3:
+                addresses = np.repeat(addresses[::2], 2)  # lanes pair up
+            addresses[random.random(32) < 0.2] = -1
+            expected, _ = account.shared_access(addresses[None], addresses[None] >= 0, width, op)
+            phases = split(addresses, width, op)
+            assert sum(phase.wavefronts for phase in phases) == expected[0]
+            assert sorted(lane for phase in phases for box in phase.boxes for lane in box.lanes) == list(np.flatnonzero(addresses >= 0))
+
+
+def test_the_picture_says_it(said):
+    worst = banks(shared(128 * LANES))
+    assert "32 wavefronts for one load of As" in said(worst) and "31 conflicts; 1 would be enough" in said(worst)
+    assert "As[0, 0] and As[1, 0]\nare both in bank 0" in said(worst)
+    assert "no conflict" in said(banks(shared(132 * LANES)))
+    merged = banks(shared(0 * LANES, 16))
+    assert "lanes 0–15\nmerged" in said(merged) and "phases merge" in merged.alt
+
+
+def test_ldmatrix_is_shown_by_its_row_addresses():
+    plain = shared_access(shared(128 * LANES, 16, op="ldmatrix"))  # 8 rows of a 64-half-wide tile: same banks
+    assert (plain.wavefronts, plain.conflicts, len(plain.phases)) == (32, 28, 4)
+    padded = shared_access(shared(144 * LANES, 16, op="ldmatrix"))
+    assert (padded.wavefronts, padded.conflicts) == (4, 0)
+
+
+def test_no_shared_memory_is_explained(said):
+    assert "no access to shared memory" in said(banks(one_load(4 * LANES)))
+
+
+def test_a_kernel_of_one_thread(said):
+    assert "1 wavefront " in said(banks(shared(np.where(LANES == 0, 8, -1))))
