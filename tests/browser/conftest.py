@@ -135,7 +135,7 @@ class Complaints:
     errors: list[str] = field(default_factory=list)
 
     def watch(self, page, home: str) -> None:
-        """Note console errors, uncaught exceptions, and requests to any host but `home`'s."""
+        """Note console errors, uncaught exceptions, and requests to any host but that of the address `home`."""
         host = urlsplit(home).netloc
 
         def request(sent) -> None:
@@ -266,15 +266,21 @@ class Notebook:
 
 
 @pytest.fixture
-def page(chromium, lab: Lab) -> Iterator:
+def complaints() -> Iterator[Complaints]:
+    """Watches pages; the test fails if there was anything to complain about."""
+    found = Complaints()
+    yield found
+    assert not found.errors, "\n".join(found.errors)
+
+
+@pytest.fixture
+def page(chromium, lab: Lab, complaints: Complaints) -> Iterator:
     context = chromium.new_context(viewport={"width": 1400, "height": 1000})
     context.set_default_timeout(START_SECONDS * 1000)
     made = context.new_page()
-    complaints = Complaints()
     complaints.watch(made, lab.url)
     yield made
     context.close()
-    assert not complaints.errors, "\n".join(complaints.errors)
 
 
 @pytest.fixture

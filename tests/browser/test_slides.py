@@ -1,0 +1,48 @@
+"""A page of slides works from a file: reveal.js starts, keys turn the slides, formulas are drawn, nothing is fetched."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from helpers import slides
+
+SLIDE = {"slideshow": {"slide_type": "slide"}}
+
+
+@pytest.fixture
+def deck(chromium, complaints, tmp_path):
+    """A page with three slides, open in Chromium."""
+    kernel = "%%cuda naive\n__global__ void naive(float* x) {\n" + "    x[threadIdx.x] += 1;\n" * 60 + "}"
+    cells = [
+        nbformat.v4.new_markdown_cell("# First\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$", metadata=SLIDE),
+        nbformat.v4.new_code_cell(kernel, metadata=SLIDE),
+        nbformat.v4.new_markdown_cell("# Third", metadata=SLIDE),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "deck.ipynb")
+    slides.build([str(tmp_path / "deck.ipynb")], str(tmp_path), execute=False)
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    complaints.watch(page, "")
+    page.goto((tmp_path / "deck.slides.html").as_uri())
+    yield page
+    context.close()
+
+
+def test_keys_turn_the_slides(deck):
+    deck.wait_for_function("() => Reveal.isReady()")
+    assert deck.evaluate("() => Reveal.getTotalSlides()") == 3
+    deck.keyboard.press("ArrowRight")
+    assert deck.evaluate("() => Reveal.getIndices().h") == 1
+
+
+def test_a_formula_is_drawn_as_a_formula(deck):
+    box = deck.locator("section.present mfrac").bounding_box()
+    assert box["width"] > 100
+    assert box["height"] > 40
+
+
+def test_a_long_listing_scrolls_in_its_slide(deck):
+    deck.keyboard.press("ArrowRight")
+    slide = deck.locator("section section.present")
+    assert slide.evaluate("element => element.scrollHeight > element.clientHeight && element.clientHeight <= 800")
