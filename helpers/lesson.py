@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import gemm, gpu, ladder, metrics, steps
+from .compiler import compile_source
 from .errors import CourseError
 from .gemm import CheckReport, Problem
 from .kernel import Kernel, Run
