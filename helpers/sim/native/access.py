@@ -1,0 +1,421 @@
+"""Loads and stores: one bounds check for all accesses of a block that share an address register, then the access.
+
+A failed check returns to the launcher, and the NumPy machine says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..parser import TYPE_BYTES, Address, Immediate, Register, Vector
+from .analysis import Unsupported, written
+from .layout import BOUND, BOUND_BYTES, MEMO_BYTES
+from .lower import BITS, FULL, Site, Value
+from .operations import operation
+
+_IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "global", "const", "shared", "param", "shared::cta",
+            "v2", "v4"}  # fmt: skip
+
+
+@dataclass
+class Access:
+    """An address made ready: `base` is the first active lane's address (i64), `pattern` the lanes' distances from it."""
+
+    base: str
+    pointer: str
+    pattern: str | None
+    least: str
+    most: str
+    low_bits: str
+    offset: int
+
+
+def _shape(instruction):
+    """(space, element type, elements, bytes per element)."""
+    parts = instruction.modifiers
+    kind = parts[-1]
+    space = next((p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None)
+    space = {"const": "global"}.get(space, space)
+    if space not in ("global", "shared", "param") or kind not in TYPE_BYTES or kind == "b128":
+        raise Unsupported(f"`{instruction.opcode}`")
+    if any(p not in _IGNORED for p in parts[:-1]):
+        raise Unsupported(f"`{instruction.opcode}`")
+    count = 4 if "v4" in parts else 2 if "v2" in parts else 1
+    return space, kind, count, TYPE_BYTES[kind]
+
+
+def _address(instruction) -> Address:
+    operand = instruction.operands[0 if instruction.name == "st" else 1]
+    if not isinstance(operand, Address) or operand.coordinates:
+        raise Unsupported(f"`{instruction.opcode}` with this address")
+    return operand
+
+
+@operation("ld", "ldu", "st")
+def _memory(low, instruction, block, i, position):
+    space, kind, count, nbytes = _shape(instruction)
+    address = _address(instruction)
+    if space == "param":
+        _parameter(low, instruction, address, kind, count)
+        return
+    access = _ready(low, block, i, position, space, address, nbytes * count)
+    if low.counting:
+        _charge(low, instruction, position, space, access)
+    if low.watching and space == "shared":
+        _watch(low, instruction, position, access, nbytes * count)
+    if instruction.name == "st":
+        _store(low, instruction, access, space, kind, count, nbytes)
+    else:
+        _load(low, instruction, access, space, kind, count, nbytes)
+
+
+def _parameter(low, instruction, address, kind, count):
+    if not isinstance(address.base, Immediate) or instruction.name == "st":
+        raise Unsupported("a parameter reached by an address")
+    offset = address.base.value + address.offset
+    if offset + count * TYPE_BYTES[kind] > low.param_bytes:
+        raise Unsupported("an argument of a device function")
+    targets = instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
+    for k, target in enumerate(targets):
+        memory = _memory_type(kind)
+        value = Value(memory, s=low._field(low.params, offset + k * TYPE_BYTES[kind], memory, 1))
+        low.put(target, _widened(low, value, kind, target))
+
+
+def _memory_type(kind: str) -> str:
+    return {"f32": "float", "f64": "double"}.get(kind) or f"i{8 * TYPE_BYTES[kind]}"
+
+
+def _widened(low, value: Value, kind: str, target) -> Value:
+    """A loaded value as wide as its register."""
+    if not isinstance(target, Register):
+        return value
+    want, have = BITS[low.types[target.name]], BITS[value.type]
+    if want > have:
+        op = "sext" if kind.startswith("s") else "zext"
+        return low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(f'i{want}')}", f"i{want}")
+    return value
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------------
+
+
+def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Access:
+    if isinstance(address.base, Register):
+        value = low.get(address.base.name)
+        key = ("access", space, value, low.active)
+        if key in low.cache and _covered(low.cache[key], address.offset, nbytes):
+            ready = low.cache[key][0]
+            return Access(ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset)
+        group = [(address.offset, nbytes)]
+        for later in block.positions[i + 1 :]:
+            other = low.function.body[later]
+            if other.name in ("ld", "ldu", "st") and not other.guard:
+                where = _address(other)
+                if where.base == address.base:
+                    other_space, _, count, size = _shape(other)
+                    if other_space == space and size * count <= nbytes and (where.offset - address.offset) % (size * count) == 0:
+                        group.append((where.offset, size * count))
+            if address.base.name in written(other):
+                break
+        first = min(offset for offset, _ in group)
+        end = max(offset + size for offset, size in group)
+        ready = _checked(low, space, value, position, first, end, address.offset, nbytes)
+        low.cache[key] = (ready, first, end, address.offset, nbytes)
+        return ready
+    if isinstance(address.base, Immediate):
+        value = Value("i64", s=str(address.base.value))
+    else:
+        raise Unsupported("this address")
+    return _checked(low, space, value, position, address.offset, address.offset + nbytes, address.offset, nbytes)
+
+
+def _covered(entry, offset, nbytes) -> bool:
+    _, first, end, at, width = entry
+    return first <= offset and offset + nbytes <= end and nbytes <= width and (offset - at) % nbytes == 0
+
+
+def _checked(low, space, value: Value, position, first: int, end: int, offset: int, width: int) -> Access:
+    """Emit the checks of [first, end) around the address and return it ready for use."""
+    base, pattern, least, most, low_bits, fits = _pattern(low, value)
+    wide = low.new(f"add i64 {base}, {offset}")
+    mixed = low.new(f"or i64 {wide}, {low_bits}")
+    rest = low.new(f"and i64 {mixed}, {width - 1}")
+    aligned = low.new(f"icmp eq i64 {rest}, 0")
+    if fits != "true":
+        aligned = low.new(f"and i1 {aligned}, {fits}")
+    start = low.new(f"add i64 {low.new(f'add i64 {base}, {least}')}, {first}")
+    stop = low.new(f"add i64 {low.new(f'add i64 {base}, {most}')}, {end}")
+    fail, good = low._fail(position), low.label()
+    if space == "shared":
+        above = low.new(f"icmp sge i64 {start}, 0")
+        below = low.new(f"icmp sle i64 {stop}, {low.shared_size}")
+        fine = low.new(f"and i1 {low.new(f'and i1 {above}, {below}')}, {aligned}")
+        low.emit(f"br i1 {fine}, label %{good}, label %{fail}, !prof !1")
+        low.start(good)
+        pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")
+        return Access(base, pointer, pattern, least, most, low_bits, offset)
+    record = low.new(f"getelementptr i8, ptr {low.bounds_base}, i64 {BOUND_BYTES * low.bounds}")
+    low.bounds += 1
+    lower = low.new(f"load i64, ptr {record}")
+    upper = low._field(record, BOUND["high"], "i64")
+    above = low.new(f"icmp sge i64 {start}, {lower}")
+    below = low.new(f"icmp sle i64 {stop}, {upper}")
+    inside = low.new(f"and i1 {above}, {below}")
+    check, search = low.label(), low.label()
+    low.emit(f"br i1 {inside}, label %{check}, label %{search}, !prof !1")
+    low.start(search)
+    found = low.call("i32", "find_arena", ("ptr", "%ctx"), ("ptr", record), ("i64", start), ("i64", stop))
+    low.emit(f"br i1 {low.new(f'icmp ne i32 {found}, 0')}, label %{check}, label %{fail}, !prof !1")
+    low.start(check)
+    low.emit(f"br i1 {aligned}, label %{good}, label %{fail}, !prof !1")
+    low.start(good)
+    delta = low._field(record, BOUND["delta"], "i64")
+    pointer = low.new(f"inttoptr i64 {low.new(f'add i64 {base}, {delta}')} to ptr")
+    return Access(base, pointer, pattern, least, most, low_bits, offset)
+
+
+def _pattern(low, value: Value):
+    """(address of the first active lane, distances of the lanes or None, least, most, or of all, whether they fit)."""
+    if value.uniform:
+        scalar = value.s
+        if value.type == "i32":
+            scalar = low.new(f"zext i32 {scalar} to i64")
+        return scalar, None, "0", "0", "0", "true"
+    key = ("pattern", value.type, value.v, low.active)
+    if key not in low.cache:
+        type_ = value.type
+        first_key = ("first", low.active)
+        if first_key not in low.cache:
+            low.intrinsics.add("declare i32 @llvm.cttz.i32(i32, i1)")
+            lane = low.new(f"call i32 @llvm.cttz.i32(i32 {low.active}, i1 false)")
+            low.cache[first_key] = low.new(f"and i32 {lane}, 31")
+        origin = low.new(f"extractelement <32 x {type_}> {value.v}, i32 {low.cache[first_key]}")
+        far = low.new(f"sub <32 x {type_}> {value.v}, {low.splat(type_, origin)}")
+        far = low.new(f"select <32 x i1> {_active_vector(low)}, <32 x {type_}> {far}, <32 x {type_}> zeroinitializer")
+        near, fits = far, "true"
+        if type_ == "i64":
+            # Distances are kept in 32 bits; lanes that lie gigabytes apart are left to the NumPy machine.
+            near = low.new(f"trunc <32 x i64> {far} to <32 x i32>")
+            again = low.new(f"sext <32 x i32> {near} to <32 x i64>")
+            same = low.new(f"bitcast <32 x i1> {low.new(f'icmp eq <32 x i64> {again}, {far}')} to i32")
+            fits = low.new(f"icmp eq i32 {same}, -1")
+        least, most, bits = (
+            low.call("i32", f"llvm.vector.reduce.{op}.v32i32", ("<32 x i32>", near)) for op in ("smin", "smax", "or"))
+        least, most, bits = (low.new(f"sext i32 {x} to i64") for x in (least, most, bits))
+        low.cache[key] = (origin, near, least, most, bits, fits)
+    origin, distance, least, most, bits, fits = low.cache[key]
+    base = origin if value.s in (None, "0") else low.new(f"add {value.type} {origin}, {value.s}")
+    if value.type == "i32":
+        base = low.new(f"zext i32 {base} to i64")
+    return base, distance, least, most, bits, fits
+
+
+def _active_vector(low) -> str:
+    key = ("active", low.active)
+    if key not in low.cache:
+        low.cache[key] = low.new(f"bitcast i32 {low.active} to <32 x i1>")
+    return low.cache[key]
+
+
+def _whole(low, access: Access, stride: int) -> str:
+    """i1: every lane takes part, and lane n is `stride` × n bytes from lane 0."""
+    key = ("whole", access.pattern, low.active, stride)
+    if key not in low.cache:
+        steps = "<" + ", ".join(f"i32 {stride * n}" for n in range(32)) + ">"
+        same = low.new(f"bitcast <32 x i1> {low.new(f'icmp eq <32 x i32> {access.pattern}, {steps}')} to i32")
+        both = low.new(f"and i32 {same}, {low.active}")
+        low.cache[key] = low.new(f"icmp eq i32 {both}, {FULL}")
+    return low.cache[key]
+
+
+def _at(low, access: Access, extra: int) -> str:
+    offset = access.offset + extra
+    return low.new(f"getelementptr i8, ptr {access.pointer}, i64 {offset}") if offset else access.pointer
+
+
+# --- the accesses ------------------------------------------------------------------------------------------------------
+
+
+def _load(low, instruction, access: Access, space, kind, count, nbytes):
+    operand = instruction.operands[0]
+    targets = operand.items if isinstance(operand, Vector) else (operand,)
+    memory = _memory_type(kind)
+    if access.pattern is None:
+        for k, target in enumerate(targets):
+            value = Value(memory, s=low.new(f"load {memory}, ptr {_at(low, access, k * nbytes)}, align {nbytes}"))
+            low.put(target, _widened(low, value, kind, target))
+        return
+    pointers = [_at(low, access, k * nbytes) for k in range(count)]
+    if space == "shared":
+        # Shared memory is small and in the cache: a gather costs about as much as finding out that it is not needed.
+        loaded = [_gather(low, memory, nbytes, pointer, access.pattern) for pointer in pointers]
+    else:
+        loaded = _load_by_pattern(low, access, memory, count, nbytes, pointers)
+    for value, target in zip(loaded, targets):
+        low.put(target, _widened(low, Value(memory, v=value), kind, target))
+
+
+def _gather(low, memory, nbytes, pointer, pattern) -> str:
+    vector = f"<32 x {memory}>"
+    if not low.wide:
+        bits = f"i{8 * nbytes}"
+        got = low.call(f"<32 x {bits}>", f"gather_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), ("i32", low.active))
+        return got if memory == bits else low.new(f"bitcast <32 x {bits}> {got} to {vector}")
+    name = f"llvm.masked.gather.v32{_suffix(memory)}.v32p0"
+    low.intrinsics.add(f"declare {vector} @{name}(<32 x ptr>, <32 x i1>, {vector})")
+    lanes = low.new(f"getelementptr i8, ptr {pointer}, <32 x i32> {pattern}")
+    active = low.new(f"bitcast i32 {low.active} to <32 x i1>")
+    return low.new(f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)")
+
+
+def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> list[str]:
+    """One wide load, one scalar load, or a gather, whatever the lanes' addresses allow."""
+    vector = f"<32 x {memory}>"
+    uniform_key = ("uniform", access.pattern)
+    if uniform_key not in low.cache:
+        low.cache[uniform_key] = low.new(f"icmp eq i64 {access.low_bits}, 0")
+    whole = _whole(low, access, nbytes * count)
+    l_whole, l_other, l_uniform, l_gather, join = (low.label() for _ in range(5))
+    low.emit(f"br i1 {whole}, label %{l_whole}, label %{l_other}")
+    low.start(l_whole)
+    if count == 1:
+        wholes = [low.new(f"load {vector}, ptr {pointers[0]}, align {nbytes}")]
+    else:
+        total = low.new(f"load <{32 * count} x {memory}>, ptr {pointers[0]}, align {nbytes}")
+        wholes = []
+        for k in range(count):
+            picks = ", ".join(f"i32 {lane * count + k}" for lane in range(32))
+            wholes.append(low.new(
+                f"shufflevector <{32 * count} x {memory}> {total}, <{32 * count} x {memory}> poison, <32 x i32> <{picks}>"))
+    low.emit(f"br label %{join}")
+    low.start(l_other)
+    low.emit(f"br i1 {low.cache[uniform_key]}, label %{l_uniform}, label %{l_gather}")
+    low.start(l_uniform)
+    uniforms = []
+    for k in range(count):
+        scalar = low.new(f"load {memory}, ptr {pointers[k]}, align {nbytes}")
+        one = low.new(f"insertelement {vector} poison, {memory} {scalar}, i32 0")
+        uniforms.append(low.new(f"shufflevector {vector} {one}, {vector} poison, <32 x i32> zeroinitializer"))
+    low.emit(f"br label %{join}")
+    low.start(l_gather)
+    gathers = [_gather(low, memory, nbytes, pointer, access.pattern) for pointer in pointers]
+    low.emit(f"br label %{join}")
+    low.start(join)
+    return [
+        low.new(f"phi {vector} [ {wholes[k]}, %{l_whole} ], [ {uniforms[k]}, %{l_uniform} ], [ {gathers[k]}, %{l_gather} ]")
+        for k in range(count)
+    ]
+
+
+def _suffix(memory: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(memory, memory)
+
+
+def _store(low, instruction, access: Access, space, kind, count, nbytes):
+    operand = instruction.operands[1]
+    sources = operand.items if isinstance(operand, Vector) else (operand,)
+    memory = _memory_type(kind)
+    vector = f"<32 x {memory}>"
+    values = [low.cast(_stored(low, source, kind), memory) for source in sources]
+    pointers = [_at(low, access, k * nbytes) for k in range(count)]
+    if access.pattern is None:
+        # All lanes write one address; the last active one is what stays.
+        for pointer, value in zip(pointers, values):
+            scalar = value.s
+            if not value.uniform:
+                low.intrinsics.add("declare i32 @llvm.ctlz.i32(i32, i1)")
+                zeros = low.new(f"call i32 @llvm.ctlz.i32(i32 {low.active}, i1 false)")
+                lane = low.new(f"and i32 {low.new(f'sub i32 31, {zeros}')}, 31")
+                scalar = low.new(f"extractelement {vector} {low.full(value)}, i32 {lane}")
+            low.emit(f"store {memory} {scalar}, ptr {pointer}, align {nbytes}")
+        return
+    full = [low.full(value) for value in values]
+    if space == "shared":
+        for pointer, value in zip(pointers, full):
+            _scatter(low, memory, nbytes, pointer, access.pattern, value)
+        return
+    whole = _whole(low, access, nbytes * count)
+    l_whole, l_scatter, join = (low.label() for _ in range(3))
+    low.emit(f"br i1 {whole}, label %{l_whole}, label %{l_scatter}")
+    low.start(l_whole)
+    if count == 1:
+        low.emit(f"store {vector} {full[0]}, ptr {pointers[0]}, align {nbytes}")
+    else:
+        low.emit(f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}")
+    low.emit(f"br label %{join}")
+    low.start(l_scatter)
+    for pointer, value in zip(pointers, full):
+        _scatter(low, memory, nbytes, pointer, access.pattern, value)
+    low.emit(f"br label %{join}")
+    low.start(join)
+
+
+def _scatter(low, memory, nbytes, pointer, pattern, value) -> None:
+    bits = f"i{8 * nbytes}"
+    if memory != bits:
+        value = low.new(f"bitcast <32 x {memory}> {value} to <32 x {bits}>")
+    low.call("void", f"scatter_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), (f"<32 x {bits}>", value), ("i32", low.active))
+
+
+def _interleaved(low, parts, memory):
+    n, vectors = 32, list(parts)
+    while len(vectors) > 1:
+        wide = ", ".join(f"i32 {k}" for k in range(2 * n))
+        vectors = [
+            low.new(f"shufflevector <{n} x {memory}> {a}, <{n} x {memory}> {b}, <{2 * n} x i32> <{wide}>")
+            for a, b in zip(vectors[::2], vectors[1::2])
+        ]
+        n *= 2
+    count = n // 32
+    order = ", ".join(f"i32 {part * 32 + lane}" for lane in range(32) for part in range(count))
+    return low.new(f"shufflevector <{n} x {memory}> {vectors[0]}, <{n} x {memory}> poison, <{n} x i32> <{order}>")
+
+
+def _stored(low, source, kind) -> Value:
+    if isinstance(source, Register) and source.name in low.types:
+        value = low.observed(source, {"b8": "b16", "u8": "b16", "s8": "b16"}.get(kind, kind))
+        return value
+    return low.operand(source, kind)
+
+
+# --- watching shared memory -------------------------------------------------------------------------------------------
+
+
+def _watch(low, instruction, position, access: Access, nbytes: int):
+    """Leave to the NumPy machine what looks like a race or a read of memory that nobody wrote."""
+    granule, may_race = low.watching
+    address = low.new(f"add i64 {access.base}, {access.offset}")
+    arguments = [
+        ("ptr", "%ctx"), ("i64", address), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
+        ("i32", str(max(1, nbytes // granule))), ("i32", str(granule.bit_length() - 1)), ("i32", low.first_thread),
+    ]  # fmt: skip
+    name = "shadow_store"
+    if instruction.name != "st":
+        name = "shadow_load"
+        arguments.append(("i32", "1" if position in may_race else "0"))
+    bad = low.call("i32", name, *arguments)
+    good = low.label()
+    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(position)}, !prof !1")
+    low.start(good)
+
+
+# --- counting ------------------------------------------------------------------------------------------------------------
+
+
+def _charge(low, instruction, position, space, access: Access):
+    width, offset = low.charges.get(position, (0, 0))
+    if not width:
+        return
+    site = next((s for s in low.sites if s.position == position), None)
+    if site is None:
+        site = Site(position, len(low.sites), space, "st" if instruction.name == "st" else "ld", width, offset)
+        low.sites.append(site)
+    memo = low.new(f"getelementptr i8, ptr {low.memos}, i64 {MEMO_BYTES * site.index}")
+    pattern = access.pattern or "zeroinitializer"
+    address = low.new(f"add i64 {access.base}, {access.offset + offset}")
+    low.call(
+        "void", f"count_{space}", ("ptr", memo), ("<32 x i32>", pattern), ("i32", low.active), ("i64", address),
+        ("i32", str(width)),
+    )  # fmt: skip

@@ -1,0 +1,329 @@
+"""What the native engine must know of a kernel before it writes code: blocks, uniform registers, regions, liveness.
+
+A *uniform* register holds one value for all 32 lanes of a warp, and becomes a scalar. It stays uniform only if every
+write of it happens while all live lanes of the warp are together, so the analysis goes in circles until nothing
+changes: a varying predicate makes its branch varying, a varying branch makes a *region* (the blocks up to the place
+where the lanes meet again), and what is written inside of a region is varying.
+
+Lanes that leave the kernel need no region: a dead lane may compute what it likes, as long as it touches no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..parser import Address, Function, Instruction, Negated, Pair, Register, Vector
+
+
+class Unsupported(Exception):
+    """The native engine leaves this kernel to the NumPy machine. The message says why."""
+
+
+@dataclass
+class Block:
+    """Straight-line code. `positions` are indices into the function's body.
+
+    end: 'fall', 'jump', 'branch', 'ret' or 'barrier'; target: block jumped to; next: the block that follows.
+    predicate: (register, negated) of a branch; when it holds, control goes to `target`.
+    """
+
+    index: int
+    positions: list[int] = field(default_factory=list)
+    end: str = "fall"
+    target: int | None = None
+    next: int | None = None
+    predicate: tuple[str, bool] | None = None
+    position: int | None = None  # of the terminator in the body
+    inner: bool = False  # a guarded access or return, cut out of the block before
+
+    @property
+    def successors(self) -> list[int]:
+        return {
+            "fall": [self.next], "barrier": [self.next], "jump": [self.target], "branch": [self.target, self.next], "ret": [],
+        }[self.end]  # fmt: skip
+
+
+@dataclass
+class Region:
+    """Where the lanes of a warp run apart: `blocks` in layout order, until they meet at block `meet` (None: they end)."""
+
+    meet: int | None
+    blocks: list[int]
+    runnable: bool  # False: the machine must take over (a barrier inside, or a meeting point above)
+
+
+@dataclass
+class Analysis:
+    """The result. `regions` is keyed by the block that branches."""
+
+    function: Function
+    blocks: list[Block]
+    varying: set[str]
+    varying_branches: set[int]
+    regions: dict[int, Region]
+    live_in: list[set[str]]
+    exits: set[int]
+
+
+MEMORY = ("ld", "ldu", "st")
+BARRIERS = ("bar.sync", "barrier.sync", "bar.cta.sync", "barrier.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned")
+
+
+def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool) -> Analysis:
+    """Raises Unsupported for control flow the engine does not take on."""
+    blocks = _blocks(function)
+    body = function.body
+    exits = _exits(blocks)
+    uniform_special = {"%tid.y": uniform_y, "%tid.z": uniform_z}
+    varying: set[str] = set()
+    regions: dict[int, Region] = {}
+    branches: set[int] = set()
+    while True:
+        before = len(varying), len(branches)
+        changed = True
+        while changed:
+            size = len(varying)
+            for instruction in body:
+                if _is_varying(instruction, varying, uniform_special):
+                    varying.update(written(instruction))
+            changed = len(varying) != size
+        branches = {
+            b.index for b in blocks if b.end == "branch" and b.predicate[0] in varying and b.target != b.next
+        }
+        dying = {(b, s) for b in branches for s in blocks[b].successors if s in exits}
+        meet = _meeting_points(blocks, dying)
+        regions = _regions(blocks, branches, dying, meet, exits)
+        for region in regions.values():
+            for index in region.blocks:
+                for position in blocks[index].positions:
+                    varying.update(written(body[position]))
+        if (len(varying), len(branches)) == before:
+            break
+    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, body), exits)
+
+
+def written(instruction: Instruction) -> list[str]:
+    """Registers that an instruction writes."""
+    if instruction.name in ("st", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap"):
+        return []
+    return list(_registers(instruction.operands[0])) if instruction.operands else []
+
+
+def read(instruction: Instruction) -> list[str]:
+    """Registers that an instruction reads; a guarded one also reads what it might leave unchanged."""
+    found = []
+    first = instruction.operands[:1]
+    rest = instruction.operands[1:]
+    outputs = written(instruction)
+    if not outputs:
+        rest = instruction.operands
+    elif first and isinstance(first[0], Address):
+        rest = instruction.operands
+    for operand in rest:
+        found += _registers(operand)
+    if instruction.guard:
+        found.append(instruction.guard[0])
+        found += outputs
+    return found
+
+
+def _registers(operand):
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield from _registers(operand.operand)
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from _registers(item)
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
+        yield from _registers(operand.second)
+    elif isinstance(operand, Address):
+        yield from _registers(operand.base)
+
+
+def _is_varying(instruction, varying, uniform_special) -> bool:
+    if instruction.name in ("shfl", "match", "elect") or instruction.opcode.startswith("ld.local"):
+        return True
+    for name in read(instruction):
+        if name in varying:
+            return True
+        if name.startswith("%tid.x") or name.startswith("%laneid") or name.startswith("%lanemask"):
+            return True
+        if name in uniform_special and not uniform_special[name]:
+            return True
+    return False
+
+
+def _blocks(function: Function) -> list[Block]:
+    body = function.body
+    starts = {0, *function.labels.values()}
+    for position, instruction in enumerate(body):
+        name = instruction.name
+        if name in ("bra", "ret", "exit") or instruction.opcode in BARRIERS:
+            starts.add(position + 1)
+        if name in ("brx", "call", "trap"):
+            raise Unsupported(f"`{instruction.opcode}`")
+        if instruction.opcode in BARRIERS:
+            if instruction.guard:
+                raise Unsupported("a guarded barrier")
+            starts.add(position)
+        if instruction.guard and name in MEMORY:
+            starts.update((position, position + 1))
+        if instruction.guard and name in ("ret", "exit"):
+            starts.add(position)
+    starts = sorted(s for s in starts if s <= len(body))
+    at = {start: i for i, start in enumerate(starts)}
+    blocks = []
+    for i, start in enumerate(starts):
+        end = starts[i + 1] if i + 1 < len(starts) else len(body)
+        block = Block(i, list(range(start, end)), next=i + 1 if i + 1 < len(starts) else None)
+        blocks.append(block)
+        if start == end:
+            block.end = "ret"
+            continue
+        last = body[end - 1]
+        if last.name == "bra":
+            label = last.operands[0].name
+            if label not in function.labels:
+                raise Unsupported("a branch without a label")
+            block.target = at[function.labels[label]]
+            block.end = "branch" if last.guard else "jump"
+            block.predicate = last.guard
+        elif last.name in ("ret", "exit") and not last.guard:
+            block.end = "ret"
+        elif last.opcode in BARRIERS:
+            block.end = "barrier"
+        if block.end != "fall":
+            block.position = end - 1
+            block.positions.pop()
+    # A guarded load, store or return is a branch around a block of its own.
+    extra: list[Block] = []
+    for block in blocks:
+        if block.end != "fall" or not block.positions:
+            continue
+        instruction = body[block.positions[-1]]
+        if not instruction.guard or instruction.name not in (*MEMORY, "ret", "exit"):
+            continue
+        inner = Block(-1, block.positions, next=block.next, inner=True)
+        inner.end = "ret" if instruction.name in ("ret", "exit") else "fall"
+        if inner.end == "ret":
+            inner.position, inner.positions = inner.positions[-1], []
+        block.positions = []
+        name, negated = instruction.guard
+        block.end, block.predicate, block.target = "branch", (name, not negated), block.next
+        extra.append((block, inner))
+    return _renumber(blocks, extra)
+
+
+def _renumber(blocks, extra):
+    """Place each inner block behind the branch around it, and number anew."""
+    inner_of = {id(block): inner for block, inner in extra}
+    order: list[Block] = []
+    new = {}
+    for block in blocks:
+        new[block.index] = len(order)
+        order.append(block)
+        if id(block) in inner_of:
+            order.append(inner_of[id(block)])
+    for i, block in enumerate(order):
+        if id(block) not in inner_of and block.next is not None:
+            block.next = new[block.next]
+        if block.target is not None:
+            block.target = new[block.target]
+    for block, inner in extra:
+        inner.index = -1
+        block.next = None
+    for i, block in enumerate(order):
+        block.index = i
+        if block.next is None and block.end in ("branch", "fall", "barrier"):
+            block.next = i + 1 if i + 1 < len(order) else None
+            if block.next is None:
+                block.end = "ret"
+    return order
+
+
+def _exits(blocks: list[Block]) -> set[int]:
+    """Blocks that do nothing but end the thread."""
+    found = {b.index for b in blocks if b.end == "ret" and not b.positions}
+    changed = True
+    while changed:
+        more = {b.index for b in blocks if not b.positions and b.end in ("fall", "jump") and b.successors[0] in found}
+        changed = not more <= found
+        found |= more
+    return found
+
+
+def _meeting_points(blocks: list[Block], dying) -> list[int | None]:
+    """Immediate post-dominators; None where lanes meet only at their end. Edges on which lanes die do not count."""
+    n = len(blocks)
+    end = n
+    successors = [[s for s in b.successors if (b.index, s) not in dying] or [end] for b in blocks]
+    everything = set(range(n + 1))
+    post = [set(everything) for _ in range(n)] + [{end}]
+    changed = True
+    while changed:
+        changed = False
+        for i in reversed(range(n)):
+            new = set.intersection(*(post[s] for s in successors[i])) | {i}
+            if new != post[i]:
+                post[i], changed = new, True
+    meets: list[int | None] = []
+    for i in range(n):
+        strict = post[i] - {i}
+        # The nearest one is post-dominated by all the others.
+        nearest = next((d for d in strict if all(d == e or e in post[d] for e in strict)), end)
+        meets.append(None if nearest == end else nearest)
+    return meets
+
+
+def _regions(blocks, branches, dying, meet, exits) -> dict[int, Region]:
+    members: dict[int | None, set[int]] = {}
+    for b in branches:
+        if any(edge[0] == b for edge in dying):
+            continue
+        stop = meet[b]
+        seen = members.setdefault(stop, set())
+        todo = [s for s in blocks[b].successors]
+        while todo:
+            i = todo.pop()
+            if i in seen or i == stop or i in exits:
+                continue
+            seen.add(i)
+            todo += blocks[i].successors
+    regions = {}
+    for b in branches:
+        if any(edge[0] == b for edge in dying):
+            continue
+        stop = meet[b]
+        inside = sorted(members[stop])
+        barrier = any(blocks[i].end == "barrier" for i in inside)
+        above = stop is not None and any(i > stop for i in inside)
+        regions[b] = Region(stop, inside, not barrier and not above)
+    shared: dict[int | None, Region] = {}
+    return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}
+
+
+def _live_in(blocks: list[Block], body: list[Instruction]) -> list[set[str]]:
+    uses, kills = [], []
+    for block in blocks:
+        use: set[str] = set()
+        kill: set[str] = set()
+        for position in block.positions:
+            instruction = body[position]
+            use.update(r for r in read(instruction) if r not in kill)
+            kill.update(written(instruction))
+        if block.predicate and block.predicate[0] not in kill:
+            use.add(block.predicate[0])
+        uses.append(use)
+        kills.append(kill)
+    live: list[set[str]] = [set() for _ in blocks]
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(blocks):
+            out = set().union(*(live[s] for s in block.successors)) if block.successors else set()
+            new = uses[block.index] | (out - kills[block.index])
+            if new != live[block.index]:
+                live[block.index], changed = new, True
+    return live

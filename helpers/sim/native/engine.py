@@ -1,0 +1,126 @@
+"""Compile LLVM IR with llvmlite, keep the object code on disk, and run blocks on all cores."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from helpers.paths import cache_folder
+
+try:
+    import llvmlite
+    import llvmlite.binding as llvm
+except ImportError:  # the NumPy machine runs everything then
+    llvm = None
+
+ENGINE = 1  # raise it when generated code changes
+_ENTRIES = 300  # object files kept on disk
+
+
+def available() -> bool:
+    """Whether native code can be made here."""
+    return llvm is not None
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _machine(level: int):
+    _initialise()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, codemodel="jitdefault", jit=True
+    )
+
+
+@functools.cache
+def _target(level: int):
+    return _machine(level)
+
+
+@functools.cache
+def host_identity() -> str:
+    """Changes when object code made here could not run there."""
+    return f"{llvmlite.__version__} {llvm.get_default_triple()} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+LEVEL = 1  # of LLVM's code generator: 0 is twice as quick to compile and half as fast, 2 gains nothing
+
+
+@functools.cache
+def wide_vectors() -> bool:
+    """Whether this processor has AVX-512."""
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
+def _optimise(module) -> None:
+    """The few passes that pay: registers instead of memory, folding, and constant work out of loops by value numbers."""
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    builder = llvm.create_pass_builder(_target(LEVEL), options)
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_aggressive_dce_pass()
+    manager.run(module, builder)
+
+
+def object_code(ir: str) -> bytes:
+    """Machine code of a module, from the disk if it was made before."""
+    key = hashlib.sha256(f"{ENGINE} {LEVEL} {host_identity()}\n{ir}".encode()).hexdigest()[:40]
+    folder = cache_folder("native")
+    stored = folder / f"{key}.o" if folder else None
+    if stored is not None:
+        data = _read(stored)
+        if data is not None:
+            return data
+    module = llvm.parse_assembly(ir)
+    module.triple = llvm.get_default_triple()
+    module.verify()
+    _optimise(module)
+    data = _target(LEVEL).emit_object(module)
+    if stored is not None:
+        _write(stored, data)
+    return data
+
+
+def _read(path: Path) -> bytes | None:
+    """The object behind its checksum; None if it is missing or damaged."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    return raw[32:] if hashlib.sha256(raw[32:]).digest() == raw[:32] else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Atomically. A full or read-only disk only costs the cache."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(data).digest() + data)
+        os.replace(file.name, path)
+        entries = sorted(path.parent.iterdir(), key=lambda item: item.stat().st_mtime)
+        for old in entries[: max(0, len(entries) - _ENTRIES)]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+class Code:
+    """Loaded machine code of one kernel; `run_blocks(context, blocks, n)` releases the GIL."""
+
+    def __init__(self, objects: list[bytes]):
+        backing = llvm.parse_assembly(f'target triple = "{llvm.get_default_triple()}"')
+        self.engine = llvm.create_mcjit_compiler(backing, _machine(LEVEL))
+        for data in objects:
+            self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self.engine.finalize_object()
+        address = self.engine.get_function_address("run_blocks")
+        self.run_blocks = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)

@@ -1,0 +1,303 @@
+"""Run a launch in native code: prepare the kernel, lay out what it needs, hand blocks to worker threads, add up.
+
+Anything out of the ordinary (an address outside of every array, a possible race, threads that end before a barrier, an
+instruction that is not known here) ends in `Declined`, and the caller runs the launch in the NumPy machine, whose
+findings and messages are the only ones there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import parser
+from ..layout import DEVICE_BASE
+from . import access, engine, operations  # noqa: F401 - importing registers the handlers
+from .analysis import Unsupported
+from .layout import BOUND_BYTES, CONTEXT, CONTEXT_BYTES, MEMO_BYTES, WARP_STATE
+from .lower import Lowered, Options, lower
+from .runtime import runtime_ir
+
+WARP = 32
+TURN_SECONDS = 0.05  # how long one call into native code should last
+MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
+
+
+class Declined(Exception):
+    """The NumPy machine has to run this launch. The message says why."""
+
+
+class OutOfTime(Exception):
+    """The time budget is used up. `position` is an instruction that was about to run."""
+
+    def __init__(self, position: int):
+        super().__init__(position)
+        self.position = position
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What was counted. Per instruction: warps and threads that executed it. Per counted access: requests, sectors or
+    wavefronts, ideal; keyed by the instruction's position."""
+
+    warps: np.ndarray
+    threads: np.ndarray
+    accesses: dict[int, tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Machine code ready to run."""
+
+    lowered: Lowered
+    code: engine.Code
+    watching: bool
+
+
+def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
+    """(tid.x runs along the warp, tid.y is the same within a warp, tid.z is)."""
+    x, y, z = block
+    rows = x % WARP == 0 or y * z == 1
+    return rows, rows, rows or (x * y) % WARP == 0 or z == 1
+
+
+def prepare(program, block: Sequence[int], charges: dict[int, tuple[int, int]] | None, findings: bool) -> Prepared:
+    """Machine code of a loaded program, made or remembered. Raises Declined.
+
+    charges: position -> (bytes per lane, offset) of every access to count, or None.
+    """
+    if not engine.available():
+        raise Declined("llvmlite is not installed")
+    if len(program.code) > MAX_INSTRUCTIONS:
+        raise Declined("the kernel is very large")
+    watching = None
+    if findings and program.shared:
+        if {"bar.warp", "barrier.warp"} & program.uses:
+            raise Declined("warp barriers matter to findings")
+        races = frozenset(site.pc for site in program.sites if site.may_race)
+        watching = (min(4, program.shared_granule), races)
+    options = Options(
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, engine.wide_vectors())
+    memory = program.__dict__.setdefault("_native", {})
+    if options not in memory:
+        try:
+            memory[options] = _compile(program, options)
+        except Unsupported as reason:
+            memory[options] = str(reason)
+    found = memory[options]
+    if isinstance(found, str):
+        raise Declined(found)
+    return found
+
+
+def _compile(program, options: Options) -> Prepared:
+    function = parser.Function(
+        program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels)
+    entry_bytes = max((at + variable.nbytes for variable, at in program.parameters), default=0)
+    lowered = lower(function, entry_bytes, options)
+    code = engine.Code([_runtime(), engine.object_code(lowered.ir)])
+    return Prepared(lowered, code, options.watching is not None)
+
+
+@functools.cache
+def _runtime() -> bytes:
+    return engine.object_code(runtime_ir())
+
+
+# --- memory of a worker ------------------------------------------------------------------------------------------------
+
+
+def _aligned(nbytes: int) -> np.ndarray:
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+class _Worker:
+    """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
+
+    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int):
+        lowered = prepared.lowered
+        threads = block[0] * block[1] * block[2]
+        warps = -(-threads // WARP)
+        self.context = _aligned(CONTEXT_BYTES)
+        self.words = self.context.view(np.int64)
+        self.halves = self.context.view(np.int32)
+        self.states = _aligned(lowered.state_bytes * warps)
+        self.shared = _aligned(max(64, shared_bytes))
+        self.bounds = np.zeros((max(1, lowered.bounds), BOUND_BYTES // 8), np.int64)
+        self.bounds[:, 0] = 1 << 62  # nothing lies above this and below 0: the first access searches
+        self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
+        self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.sites)))
+        shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.watching else 0  # a word per granule, granules >= 1 byte
+        self.shadow = [_aligned(shadow_bytes), _aligned(shadow_bytes)]
+        self.params, self.arenas = params, arenas
+        for name, array in (
+            ("shared", self.shared), ("params", params), ("bounds", self.bounds), ("block_counts", self.counts),
+            ("memos", self.memos), ("states", self.states), ("arenas", arenas),
+            ("shadow_writer", self.shadow[0]), ("shadow_reader", self.shadow[1]),
+        ):  # fmt: skip
+            self.words[CONTEXT[name] // 8] = array.ctypes.data
+        for name, value in (
+            ("shared_size", shared_bytes), ("stride", lowered.state_bytes), ("arena_count", len(arenas)),
+            ("shadow_bytes", shadow_bytes),
+        ):  # fmt: skip
+            self.words[CONTEXT[name] // 8] = value
+        for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
+            at = CONTEXT[name] // 4
+            self.halves[at : at + len(values)] = values
+        linear = np.arange(warps * WARP, dtype=np.int32)
+        tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
+        states = self.states.view(np.int32).reshape(warps, -1)
+        for warp in range(warps):
+            lanes = min(WARP, threads - WARP * warp)
+            state = states[warp]
+            state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
+            state[WARP_STATE["warp"] // 4] = warp
+            for axis in range(3):
+                mine = tid[axis][WARP * warp : WARP * (warp + 1)]
+                state[WARP_STATE["tid_first"] // 4 + axis] = mine[0]
+                at = WARP_STATE["tid"] // 4 + WARP * axis
+                state[at : at + WARP] = mine
+        self.failed = False
+
+    def stop(self) -> None:
+        """Make native code return at the next backward branch or barrier."""
+        self.halves[CONTEXT["stop"] // 4] = 1
+
+    def run(self, code: engine.Code, blocks: np.ndarray) -> bool:
+        """Run blocks (linear indices); False if one failed or was stopped."""
+        return code.run_blocks(self.context.ctypes.data, blocks.ctypes.data, len(blocks)) == 0
+
+    @property
+    def position(self) -> int:
+        return int(self.halves[CONTEXT["fail"] // 4])
+
+
+def workers_wanted() -> int:
+    """Threads to use: one per available core, not more than eight."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, available))
+
+
+# --- the launch --------------------------------------------------------------------------------------------------------
+
+
+def run(
+    prepared: Prepared,
+    memory,
+    params: np.ndarray,
+    grid: Sequence[int],
+    block: Sequence[int],
+    blocks: np.ndarray,
+    shared_bytes: int,
+    deadline: float | None,
+    progress: Callable[[int, int], None] | None = None,
+    threads: int | None = None,
+) -> Totals:
+    """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
+
+    params: the parameter block, uint8. deadline: a time.monotonic() value. The calling thread only waits, so that an
+    interrupt from the keyboard ends the run within milliseconds. After any exception `memory` is spoilt.
+    """
+    base = memory.bytes.ctypes.data - DEVICE_BASE
+    arenas = np.array(
+        [(DEVICE_BASE + start, DEVICE_BASE + end, base) for start, end in zip(memory.starts, memory.ends, strict=True)], np.int64
+    ).reshape(-1, 3)
+    count = min(threads or workers_wanted(), max(1, len(blocks)))
+    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes) for _ in range(count)]
+    queue = _Queue(blocks, count)
+    changed = threading.Condition()
+    running = count
+
+    def work(worker: _Worker) -> None:
+        nonlocal running
+        try:
+            while (batch := queue.take()) is not None:
+                start = time.perf_counter()
+                if not worker.run(prepared.code, batch):
+                    worker.failed = True
+                    for other in workers:
+                        other.stop()
+                    return
+                queue.finished(len(batch), time.perf_counter() - start)
+                with changed:
+                    changed.notify()
+        finally:
+            with changed:
+                running -= 1
+                changed.notify()
+
+    pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
+    for thread in pool:
+        thread.start()
+    late, shown = False, 0
+    try:
+        while running:
+            with changed:
+                if running:
+                    changed.wait(TURN_SECONDS)
+            if deadline is not None and time.monotonic() > deadline and not late:
+                late = True
+                for worker in workers:
+                    worker.stop()
+            if progress is not None and queue.done != shown:
+                shown = queue.done
+                progress(shown, len(blocks))
+    finally:
+        # Also on an interrupt: nobody may write to the arrays once this function has ended.
+        for worker in workers if running else ():
+            worker.stop()
+        for thread in pool:
+            thread.join()
+    if late and any(worker.failed for worker in workers):
+        raise OutOfTime(next(worker.position for worker in workers if worker.failed))
+    if any(worker.failed for worker in workers):
+        raise Declined("something happened that the NumPy machine must explain")
+    return _totals(prepared.lowered, workers)
+
+
+class _Queue:
+    """Hands out blocks in batches that take about TURN_SECONDS, smaller towards the end so that no thread waits."""
+
+    def __init__(self, blocks: np.ndarray, workers: int):
+        self.blocks = np.ascontiguousarray(blocks, np.int64)
+        self.workers = workers
+        self.next = 0
+        self.done = 0
+        self.seconds = 0.0
+        self.lock = threading.Lock()
+
+    def take(self) -> np.ndarray | None:
+        with self.lock:
+            left = len(self.blocks) - self.next
+            if left <= 0:
+                return None
+            size = 1
+            if self.done:
+                size = int(TURN_SECONDS * self.done / max(self.seconds, 1e-9))
+            size = max(1, min(size, -(-left // (2 * self.workers))))
+            batch = self.blocks[self.next : self.next + size]
+            self.next += size
+            return batch
+
+    def finished(self, count: int, seconds: float) -> None:
+        with self.lock:
+            self.done += count
+            self.seconds += seconds
+
+
+def _totals(lowered: Lowered, workers) -> Totals:
+    counts = sum(worker.counts for worker in workers)
+    memos = sum(worker.memos.view(np.int64).reshape(-1, MEMO_BYTES // 8)[:, :3] for worker in workers)
+    of = np.array(lowered.count_of, np.int64)
+    return Totals(counts[of, 0], counts[of, 1], {site.position: tuple(map(int, memos[site.index])) for site in lowered.sites})
+
+
+__all__ = ["Declined", "OutOfTime", "Prepared", "Totals", "prepare", "run"]

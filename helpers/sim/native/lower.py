@@ -1,0 +1,705 @@
+"""PTX of one kernel -> LLVM IR of one function that runs one warp.
+
+Values. A uniform register is a scalar. A varying one is a vector of 32 lanes, and an integer one is kept as the sum of
+a vector and a scalar (`Value.v` + `Value.s`): adding a loop counter then changes only the scalar, and everything that
+depends on the vector alone (which pattern an access makes, its lowest and highest address) moves out of the loop.
+
+Two modes. In U code all live lanes are together; a branch on a varying predicate that all lanes agree on stays there.
+Otherwise the lanes enter a region's M code, where blocks run in layout order under a mask (lowest program counter
+first, as in the NumPy machine), until all meet again. The caller of a warp gets 0 (ended), a barrier's number, or -1:
+something happened (a bad address, a barrier in divergent code) that the NumPy machine must explain.
+
+NaN. A GPU's float32 arithmetic gives 0x7fffffff; the CPU's gives other payloads. A value is made canonical where its
+bits can be seen (a store, an integer use), not after every FMA; `_nan_states` finds out which registers need it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..parser import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
+from .analysis import Analysis, Unsupported, analyse, written
+from .layout import CONTEXT, WARP_STATE
+
+LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
+IOTA = "<32 x i32> <" + ", ".join(f"i32 {i}" for i in range(32)) + ">"
+FULL = "-1"
+
+
+def register_type(ptx: str) -> str:
+    """LLVM type of a register declared with a PTX type."""
+    if ptx in LLVM_TYPE:
+        return LLVM_TYPE[ptx]
+    if ptx == "b128":
+        raise Unsupported("128-bit registers")
+    return f"i{max(16, TYPE_BYTES[ptx] * 8)}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """uniform: `s` holds it. Varying: `v` + broadcast(`s`), where `s` may be None for nothing."""
+
+    type: str
+    s: str | None = None
+    v: str | None = None
+
+    @property
+    def uniform(self) -> bool:
+        return self.v is None
+
+
+@dataclass(frozen=True)
+class Site:
+    """One memory instruction: its place in the body, its slot in the counters, and what is charged."""
+
+    position: int
+    index: int
+    space: str
+    op: str
+    width: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The IR and what the launcher must know to use it.
+
+    count_of: for each instruction, the block of code that counts its executions. guarded: instructions whose threads
+    are counted apart, with their slot behind the blocks.
+    """
+
+    ir: str
+    state_bytes: int
+    bounds: int
+    sites: tuple[Site, ...]
+    count_of: tuple[int, ...]
+    counts: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the code is for.
+
+    flags: (tid.x runs along the warp, tid.y and tid.z are the same within a warp). charges: position -> (bytes per
+    lane, offset) of the memory instructions to count, None for no counting. watching: (granule of shared memory in
+    bytes, positions of loads that may race), None for no findings. wide: the host has AVX-512, whose gathers are worth
+    having in place.
+    """
+
+    flags: tuple[bool, bool, bool] = (True, True, True)
+    charges: tuple[tuple[int, tuple[int, int]], ...] | None = None
+    watching: tuple[int, frozenset[int]] | None = None
+    wide: bool = True
+
+
+def lower(function: Function, param_bytes: int, options: Options) -> Lowered:
+    """Raises Unsupported for what the engine leaves to the NumPy machine. param_bytes: size of the entry's parameters."""
+    return _Lowering(function, param_bytes, options).run()
+
+
+class _Lowering:
+    def __init__(self, function: Function, param_bytes: int, options: Options):
+        self.function, self.param_bytes, self.options = function, param_bytes, options
+        self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
+        self.charges = dict(options.charges or ())
+        self.a: Analysis = analyse(function, *options.flags)
+        self.types = {name: register_type(kind) for name, kind in function.registers.items()}
+        self.out: list[str] = []
+        self.names = 0
+        self.labels = 0
+        self.intrinsics: set[str] = set()
+        self.sites: list[Site] = []
+        self.bounds = 0
+        self.fails: list[tuple[str, int]] = []
+        self.crossing = set().union(*self.a.live_in) & set(self.types) if self.a.live_in else set()
+        self.dirty, self.eager = _nan_states(function, self.types)
+
+    # ------------------------------------------------------------------------------------------------- text tools
+
+    def emit(self, text: str) -> None:
+        self.out.append("  " + text)
+
+    def new(self, text: str) -> str:
+        self.names += 1
+        name = f"%t{self.names}"
+        self.out.append(f"  {name} = {text}")
+        return name
+
+    def label(self) -> str:
+        self.labels += 1
+        return f"L{self.labels}"
+
+    def start(self, label: str) -> None:
+        self.out.append(f"{label}:")
+
+    def call(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
+        kinds = ", ".join(kind for kind, _ in arguments)
+        self.intrinsics.add(f"declare {result} @{name}({kinds})")
+        listed = ", ".join(f"{kind} {value}" for kind, value in arguments)
+        if result == "void":
+            self.emit(f"call void @{name}({listed})")
+            return ""
+        return self.new(f"call {result} @{name}({listed})")
+
+    # ----------------------------------------------------------------------------------------------------- values
+
+    def splat(self, type_: str, scalar: str) -> str:
+        if not scalar.startswith("%"):
+            if scalar in ("zeroinitializer", "0", "false"):
+                return "zeroinitializer"
+            return f"splat ({type_} {scalar})"
+        key = ("splat", type_, scalar)
+        if key not in self.cache:
+            one = self.new(f"insertelement <32 x {type_}> poison, {type_} {scalar}, i32 0")
+            self.cache[key] = self.new(f"shufflevector <32 x {type_}> {one}, <32 x {type_}> poison, <32 x i32> zeroinitializer")
+        return self.cache[key]
+
+    def full(self, value: Value) -> str:
+        """The value as one vector."""
+        if value.uniform:
+            return self.splat(value.type, value.s)
+        if value.s in (None, "0"):
+            return value.v
+        key = ("full", value)
+        if key not in self.cache:
+            self.cache[key] = self.new(f"add <32 x {value.type}> {value.v}, {self.splat(value.type, value.s)}")
+        return self.cache[key]
+
+    def load_register(self, name: str) -> Value:
+        type_ = self.types[name]
+        if name not in self.a.varying:
+            return Value(type_, s=self.new(f"load {type_}, ptr {self.slot(name, 's')}"))
+        v = self.new(f"load <32 x {type_}>, ptr {self.slot(name, 'v')}")
+        s = self.new(f"load {type_}, ptr {self.slot(name, 's')}") if type_ in ("i32", "i64") else None
+        return Value(type_, s=s, v=v)
+
+    @staticmethod
+    def slot(name: str, part: str) -> str:
+        return f'%"{name}.{part}"'
+
+    def get(self, name: str) -> Value:
+        if name not in self.values:
+            if name not in self.crossing:  # never written: zero, as registers begin
+                zero = {"float": "0.0", "double": "0.0", "i1": "false"}.get(self.types[name], "0")
+                return Value(self.types[name], s=zero)
+            self.values[name] = self.load_register(name)
+        return self.values[name]
+
+    def set(self, name: str, value: Value) -> None:
+        """Write a register under the present mask and guard."""
+        if name not in self.types:
+            raise Unsupported(f"writing {name}")
+        value = self.cast(value, self.types[name])
+        if self.condition is not None:
+            old = self.get(name)
+            kind, condition = self.condition
+            if kind == "scalar" and value.uniform and old.uniform:
+                value = Value(value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}"))
+            else:
+                type_ = f"<32 x {value.type}>"
+                test = f"i1 {condition}" if kind == "scalar" else f"<32 x i1> {condition}"
+                new, was = self.full(value), self.full(old)
+                value = Value(value.type, v=self.new(f"select {test}, {type_} {new}, {type_} {was}"))
+        self.values[name] = value
+        self.changed.add(name)
+
+    def cast(self, value: Value, type_: str) -> Value:
+        """Same bits in another type of the same size; integers are cut or zero-extended to fit."""
+        if value.type == type_:
+            return value
+        have, want = BITS[value.type], BITS[type_]
+        if have == want:
+            return self.unary(value, lambda t, x: f"bitcast {t(value.type)} {x} to {t(type_)}", type_)
+        if value.type in ("float", "double", "half"):
+            value = self.cast(value, f"i{have}")
+        if want != have and type_.startswith("i"):
+            op = "trunc" if want < have else "zext"
+            return self.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(type_)}", type_)
+        raise Unsupported(f"a {value.type} as {type_}")
+
+    def unary(self, value: Value, text, type_: str) -> Value:
+        """text(t, operand): t gives the scalar or the vector form of a type."""
+        if value.uniform:
+            return Value(type_, s=self.new(text(lambda k: k, value.s)))
+        return Value(type_, v=self.new(text(lambda k: f"<32 x {k}>", self.full(value))))
+
+    def apply(self, type_: str, values: list[Value], text) -> Value:
+        """text(t, operands...)"""
+        if all(value.uniform for value in values):
+            return Value(type_, s=self.new(text(lambda k: k, *(value.s for value in values))))
+        return Value(type_, v=self.new(text(lambda k: f"<32 x {k}>", *(self.full(value) for value in values))))
+
+    def intrinsic(self, name: str, type_: str, values: list[Value], extra: str = "") -> Value:
+        vector = not all(value.uniform for value in values)
+        kind = f"<32 x {type_}>" if vector else type_
+        full = f"llvm.{name}.{'v32' if vector else ''}{ {'float': 'f32', 'double': 'f64', 'half': 'f16'}.get(type_, type_)}"
+        operands = [(kind, self.full(value) if vector else value.s) for value in values]
+        if extra:
+            self.intrinsics.add(f"declare {kind} @{full}({', '.join([kind] * len(values))}, i1)")
+            result = self.new(f"call {kind} @{full}({', '.join(f'{k} {v}' for k, v in operands)}, {extra})")
+        else:
+            result = self.call(kind, full, *operands)
+        return Value(type_, v=result) if vector else Value(type_, s=result)
+
+    def constant(self, type_: str, bits: int) -> Value:
+        if type_ == "float":
+            return Value(type_, s=f"bitcast (i32 {bits} to float)")
+        if type_ == "double":
+            return Value(type_, s=f"bitcast (i64 {bits} to double)")
+        if type_ == "i1":
+            return Value(type_, s="true" if bits else "false")
+        return Value(type_, s=str(bits))
+
+    def operand(self, operand, kind: str) -> Value:
+        """An operand read as PTX type `kind`."""
+        type_ = {"f32": "float", "f64": "double", "f16": "half", "pred": "i1"}.get(kind) or f"i{TYPE_BYTES[kind] * 8}"
+        if isinstance(operand, Immediate):
+            return self.constant(type_, immediate_bits(operand, kind))
+        if isinstance(operand, Negated):
+            value = self.operand(operand.operand, kind)
+            return self.apply("i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}")
+        if not isinstance(operand, Register):
+            raise Unsupported("an operand of this form")
+        if operand.name.startswith("%") and operand.name not in self.types:
+            return self.cast(self.special(operand.name), type_)
+        value = self.get(operand.name)
+        if operand.name in self.dirty and type_ not in ("float",):
+            value = self.canonical(self.cast(value, "float"))
+        return self.cast(value, type_)
+
+    def special(self, name: str) -> Value:
+        if name in self.specials:
+            return self.specials[name]
+        raise Unsupported(f"the register {name}")
+
+    def canonical(self, value: Value) -> Value:
+        """A NaN becomes the GPU's own."""
+        nan = "bitcast (i32 2147483647 to float)"
+
+        def text(t, x):
+            bad = self.new(f"fcmp uno {t('float')} {x}, {x}")
+            other = nan if t("float") == "float" else f"splat (float 0x7FFFFFFFE0000000)"
+            return f"select {t('i1')} {bad}, {t('float')} {other}, {t('float')} {x}"
+
+        return self.unary(value, text, "float")
+
+    def observed(self, operand, kind: str) -> Value:
+        """An operand whose bits will be seen."""
+        value = self.operand(operand, kind)
+        if kind == "f32" and isinstance(operand, Register) and operand.name in self.dirty:
+            return self.canonical(value)
+        if isinstance(operand, Register) and operand.name in self.dirty and value.type == "float":
+            return self.canonical(value)
+        return value
+
+    # ------------------------------------------------------------------------------------------------ the function
+
+    def run(self) -> Lowered:
+        self.cache: dict = {}
+        self.values: dict[str, Value] = {}
+        self.changed: set[str] = set()
+        self.condition = None
+        self.specials: dict[str, Value] = {}
+        self._entry()
+        for block in self.a.blocks:
+            self._uniform_block(block)
+        done: set[int] = set()
+        for region in self.a.regions.values():
+            if region.runnable and id(region) not in done:
+                done.add(id(region))
+                self._region(region)
+        for label, position in self.fails:
+            self.start(label)
+            self.emit(f"store i32 {position}, ptr %fail_slot")
+            self.emit("ret i32 -1")
+        self.out.append("}")
+        slots = []
+        for name in sorted(self.crossing):
+            type_ = self.types[name]
+            parts = [("s", type_)] if name not in self.a.varying else [("v", f"<32 x {type_}>")]
+            if name in self.a.varying and type_ in ("i32", "i64"):
+                parts.append(("s", type_))
+            for part, kind in parts:
+                zero = "zeroinitializer"
+                slots.append(f"  {self.slot(name, part)} = alloca {kind}")
+                slots.append(f"  store {kind} {zero}, ptr {self.slot(name, part)}")
+        head = [
+            "define i32 @warp(ptr noalias %ctx, ptr noalias %ws, i32 %resume) #0 {",
+            "entry:",
+            *slots,
+        ]
+        text = "\n".join([*sorted(self.intrinsics), ATTRIBUTES, *head, *self.out, ""])
+        return Lowered(text, self._state_bytes(), self.bounds, tuple(self.sites), tuple(self._count_of()), len(self.a.blocks))
+
+    def _count_of(self) -> list[int]:
+        counts = [0] * len(self.function.body)
+        for block in self.a.blocks:
+            for position in (*block.positions, *([block.position] if block.position is not None else [])):
+                # A guarded access has a block of its own, but is executed, guard on or off, with the block before.
+                counts[position] = block.index - 1 if block.inner else block.index
+        return counts
+
+    def _field(self, base: str, offset: int, type_: str, align: int | None = None) -> str:
+        pointer = self.new(f"getelementptr i8, ptr {base}, i64 {offset}")
+        return self.new(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else ""))
+
+    def _entry(self) -> None:
+        linear_x, uniform_y, uniform_z = self.options.flags
+        self.out.append("  %live_slot = alloca i32")
+        self.out.append(f"  %live_field = getelementptr i8, ptr %ws, i64 {WARP_STATE['live']}")
+        self.emit("%live_start = load i32, ptr %live_field")
+        self.emit("store i32 %live_start, ptr %live_slot")
+        self.emit(f"%fail_slot = getelementptr i8, ptr %ctx, i64 {CONTEXT['fail']}")
+        self.emit(f"%stop_slot = getelementptr i8, ptr %ctx, i64 {CONTEXT['stop']}")
+        for region in {id(r): r for r in self.a.regions.values()}.values():
+            for block in region.blocks:
+                self.emit(f"%pend_{self._region_name(region)}_{block} = alloca i32")
+                self.emit(f"store i32 0, ptr %pend_{self._region_name(region)}_{block}")
+        used = {o.name for i in self.function.body for o in i.operands if isinstance(o, Register)}
+        self.shared_base = self._field("%ctx", CONTEXT["shared"], "ptr")
+        self.shared_size = self._field("%ctx", CONTEXT["shared_size"], "i64")
+        self.params = self._field("%ctx", CONTEXT["params"], "ptr")
+        self.bounds_base = self._field("%ctx", CONTEXT["bounds"], "ptr")
+        self.block_counts = self._field("%ctx", CONTEXT["block_counts"], "ptr")
+        self.memos = self._field("%ctx", CONTEXT["memos"], "ptr")
+        for kind in ("ctaid", "nctaid", "ntid"):
+            for axis, letter in enumerate("xyz"):
+                if f"%{kind}.{letter}" in used:
+                    self.specials[f"%{kind}.{letter}"] = Value("i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32"))
+        for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z))):
+            name = f"%tid.{letter}"
+            if name not in used:
+                continue
+            first = self._field("%ws", WARP_STATE["tid_first"] + 4 * axis, "i32")
+            if uniform and letter == "x":
+                self.specials[name] = Value("i32", s=first, v=IOTA.split("> ", 1)[1])
+            elif uniform:
+                self.specials[name] = Value("i32", s=first)
+            else:
+                self.specials[name] = Value("i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64))
+        self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
+        if "%warpid" in used:
+            self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
+        if self.watching:
+            self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
+        barriers = [b for b in self.a.blocks if b.end == "barrier"]
+        self.resume = {b.index: k + 1 for k, b in enumerate(barriers)}
+        targets = " ".join(f"i32 {k}, label %R{k}" for k in self.resume.values())
+        self.emit(f"switch i32 %resume, label %U0 [ {targets} ]")
+        self.saved: dict[str, int] = {}
+        self.state_end = WARP_STATE["saved"]
+        for block in barriers:
+            self._barrier_resume(block)
+
+    def _saved_offset(self, name: str, part: str, type_: str, vector: bool) -> int:
+        key = f"{name}.{part}"
+        if key not in self.saved:
+            size = max(1, BITS[type_] // 8) * (32 if vector else 1)
+            if type_ == "i1":
+                size = 4
+            align = 64 if vector else 8
+            self.state_end = -(-self.state_end // align) * align
+            self.saved[key] = self.state_end
+            self.state_end += size
+        return self.saved[key]
+
+    def _state_bytes(self) -> int:
+        return -(-self.state_end // 64) * 64
+
+    def _parts(self, name: str):
+        type_ = self.types[name]
+        if name not in self.a.varying:
+            yield "s", type_, False
+            return
+        yield "v", type_, True
+        if type_ in ("i32", "i64"):
+            yield "s", type_, False
+
+    def _barrier_live(self, block) -> list[str]:
+        return sorted(name for name in self.a.live_in[block.next] if name in self.types)
+
+    def _barrier_resume(self, block) -> None:
+        self.start(f"R{self.resume[block.index]}")
+        for name in self._barrier_live(block):
+            for part, type_, vector in self._parts(name):
+                offset = self._saved_offset(name, part, type_, vector)
+                kind = f"<32 x {type_}>" if vector else type_
+                value = self._field("%ws", offset, kind, 64 if vector and type_ != "i1" else 4)
+                self.emit(f"store {kind} {value}, ptr {self.slot(name, part)}")
+        self.emit(f"br label %U{block.next}")
+
+    # ------------------------------------------------------------------------------------------------------ U code
+
+    def _begin(self, active: str) -> None:
+        self.cache, self.values, self.changed = {}, {}, set()
+        self.active = active
+
+    def _flush(self) -> None:
+        """Write registers that live on to their slots."""
+        for name in sorted(self.changed & self.crossing):
+            value = self.values[name]
+            type_ = self.types[name]
+            if name not in self.a.varying:
+                if not value.uniform:
+                    raise AssertionError(f"{name} was taken for uniform")
+                self.emit(f"store {type_} {value.s}, ptr {self.slot(name, 's')}")
+                continue
+            if type_ in ("i32", "i64"):
+                vector = "zeroinitializer" if value.uniform else value.v
+                self.emit(f"store <32 x {type_}> {vector}, ptr {self.slot(name, 'v')}")
+                self.emit(f"store {type_} {value.s or 0}, ptr {self.slot(name, 's')}")
+            else:
+                self.emit(f"store <32 x {type_}> {self.full(value)}, ptr {self.slot(name, 'v')}")
+        self.changed = set()
+
+    def _count_block(self, index: int, active: str) -> None:
+        if not self.counting:
+            return
+        pointer = self.new(f"getelementptr i8, ptr {self.block_counts}, i64 {16 * index}")
+        lanes = self.new(f"zext i32 {self.call('i32', 'llvm.ctpop.i32', ('i32', active))} to i64")
+        warps = self.new(f"load i64, ptr {pointer}")
+        one_more = self.new(f"add i64 {warps}, 1")
+        self.emit(f"store i64 {one_more}, ptr {pointer}")
+        pointer = self.new(f"getelementptr i8, ptr {pointer}, i64 8")
+        threads = self.new(f"load i64, ptr {pointer}")
+        more = self.new(f"add i64 {threads}, {lanes}")
+        self.emit(f"store i64 {more}, ptr {pointer}")
+
+    def _poll(self, position: int) -> None:
+        """Return if the launcher wants to stop."""
+        stop = self.new("load volatile i32, ptr %stop_slot")
+        test = self.new(f"icmp ne i32 {stop}, 0")
+        go = self.label()
+        self.emit(f"br i1 {test}, label %{self._fail(position)}, label %{go}, !prof !0")
+        self.start(go)
+
+    def _fail(self, position: int) -> str:
+        label = self.label()
+        self.fails.append((label, position))
+        return label
+
+    def _uniform_block(self, block) -> None:
+        self.start(f"U{block.index}")
+        live = self.new("load i32, ptr %live_slot")
+        self._begin(live)
+        self.mode = "U"
+        self._count_block(block.index, live)
+        for i, position in enumerate(block.positions):
+            self._instruction(block, i, position)
+        if block.end == "ret":
+            self._flush()
+            self.emit("ret i32 0")
+        elif block.end == "barrier":
+            self._flush()
+            for name in self._barrier_live(block):
+                for part, type_, vector in self._parts(name):
+                    kind = f"<32 x {type_}>" if vector else type_
+                    value = self.new(f"load {kind}, ptr {self.slot(name, part)}")
+                    offset = self._saved_offset(name, part, type_, vector)
+                    pointer = self.new(f"getelementptr i8, ptr %ws, i64 {offset}")
+                    self.emit(f"store {kind} {value}, ptr {pointer}, align {64 if vector and type_ != 'i1' else 4}")
+            self.emit(f"store i32 {live}, ptr %live_field")
+            self.emit(f"ret i32 {self.resume[block.index]}")
+        elif block.end in ("fall", "jump"):
+            self._flush()
+            target = block.successors[0]
+            if target <= block.index:
+                self._poll(block.position if block.position is not None else 0)
+            self.emit(f"br label %U{target}")
+        else:
+            self._branch(block, live)
+
+    def _predicate(self, block) -> Value:
+        name, negated = block.predicate
+        operand = Register(name)
+        return self.operand(Negated(operand) if negated else operand, "pred")
+
+    def _branch(self, block, live: str) -> None:
+        predicate = self._predicate(block)
+        self._flush()
+        position = block.position if block.position is not None else 0
+        if min(block.target, block.next) <= block.index:
+            self._poll(position)
+        if predicate.uniform:
+            self.emit(f"br i1 {predicate.s}, label %U{block.target}, label %U{block.next}")
+            return
+        if block.target == block.next:
+            self.emit(f"br label %U{block.next}")
+            return
+        wish = self.new(f"bitcast <32 x i1> {predicate.v} to i32")
+        taken = self.new(f"and i32 {wish}, {live}")
+        left = self.new(f"xor i32 {taken}, {live}")
+        for mask, exit_, other in ((left, block.target, block.next), (taken, block.next, block.target)):
+            if exit_ in self.a.exits:
+                self.emit(f"store i32 {mask}, ptr %live_slot")
+                gone = self.new(f"icmp eq i32 {mask}, 0")
+                self.emit(f"br i1 {gone}, label %U{exit_}, label %U{other}")
+                return
+        some, rest, mixed = self.new(f"icmp ne i32 {taken}, 0"), self.label(), self.label()
+        self.emit(f"br i1 {some}, label %{rest}, label %U{block.next}")
+        self.start(rest)
+        everyone = self.new(f"icmp eq i32 {left}, 0")
+        region = self.a.regions[block.index]
+        if not region.runnable:
+            self.emit(f"br i1 {everyone}, label %U{block.target}, label %{self._fail(position)}")
+            return
+        self.emit(f"br i1 {everyone}, label %U{block.target}, label %{mixed}")
+        self.start(mixed)
+        self._pend(region, block.target, taken)
+        self._pend(region, block.next, left)
+        self.emit(f"br label %C{self._region_name(region)}_{region.blocks[0]}")
+
+    # ------------------------------------------------------------------------------------------------------ M code
+
+    def _region_name(self, region) -> str:
+        return "end" if region.meet is None else str(region.meet)
+
+    def _pend(self, region, target: int, mask: str) -> None:
+        """Lanes go to `target`: they wait there, have met, or are gone."""
+        if target == region.meet:
+            return
+        if target in self.a.exits:
+            self._retire(mask)
+            return
+        slot = f"%pend_{self._region_name(region)}_{target}"
+        old = self.new(f"load i32, ptr {slot}")
+        both = self.new(f"or i32 {old}, {mask}")
+        self.emit(f"store i32 {both}, ptr {slot}")
+
+    def _retire(self, mask: str) -> None:
+        """These lanes have ended."""
+        live = self.new("load i32, ptr %live_slot")
+        others = self.new(f"xor i32 {mask}, -1")
+        left = self.new(f"and i32 {live}, {others}")
+        self.emit(f"store i32 {left}, ptr %live_slot")
+
+    def _region(self, region) -> None:
+        name = self._region_name(region)
+        for k, index in enumerate(region.blocks):
+            block = self.a.blocks[index]
+            after = f"C{name}_{region.blocks[k + 1]}" if k + 1 < len(region.blocks) else f"D{name}"
+            slot = f"%pend_{name}_{index}"
+            self.start(f"C{name}_{index}")
+            mask = self.new(f"load i32, ptr {slot}")
+            some = self.new(f"icmp ne i32 {mask}, 0")
+            self.emit(f"br i1 {some}, label %M{name}_{index}, label %{after}")
+            self.start(f"M{name}_{index}")
+            self.emit(f"store i32 0, ptr {slot}")
+            self._begin(mask)
+            self.mode = "M"
+            self.condition = ("vector", self.new(f"bitcast i32 {mask} to <32 x i1>"))
+            self._count_block(index, mask)
+            for i, position in enumerate(block.positions):
+                self._instruction(block, i, position)
+            position = block.position if block.position is not None else 0
+            if block.end == "ret":
+                self._flush()
+                self._retire(mask)
+            elif block.end == "branch":
+                predicate = self._predicate(block)
+                self._flush()
+                wish = self.new(f"bitcast <32 x i1> {self.full(predicate)} to i32")
+                taken = self.new(f"and i32 {wish}, {mask}")
+                self._pend(region, block.target, taken)
+                self._pend(region, block.next, self.new(f"xor i32 {taken}, {mask}"))
+            else:
+                self._flush()
+                self._pend(region, block.successors[0], mask)
+            self.condition = None
+            inside = set(region.blocks)
+            for target in sorted({t for t in block.successors if t in inside and t <= index}):
+                self._poll(position)
+                waiting = self.new(f"load i32, ptr %pend_{name}_{target}")
+                some, further = self.new(f"icmp ne i32 {waiting}, 0"), self.label()
+                self.emit(f"br i1 {some}, label %C{name}_{target}, label %{further}")
+                self.start(further)
+            self.emit(f"br label %{after}")
+        self.start(f"D{name}")
+        live = self.new("load i32, ptr %live_slot")
+        none = self.new(f"icmp eq i32 {live}, 0")
+        ended, on = self.label(), self.label()
+        self.emit(f"br i1 {none}, label %{ended}, label %{on}")
+        self.start(ended)
+        self.emit("ret i32 0")
+        self.start(on)
+        self.emit(f"br label %U{region.meet}" if region.meet is not None else f"br label %{self._fail(0)}")
+
+    # ------------------------------------------------------------------------------------------------ instructions
+
+    def _instruction(self, block, i: int, position: int) -> None:
+        instruction = self.function.body[position]
+        outer = self.condition
+        if instruction.guard and instruction.name not in ("ld", "ldu", "st"):
+            name, negated = instruction.guard
+            operand = Register(name)
+            predicate = self.operand(Negated(operand) if negated else operand, "pred")
+            if predicate.uniform and outer is None:
+                self.condition = ("scalar", predicate.s)
+            elif outer is None:
+                self.condition = ("vector", predicate.v)
+            else:
+                self.condition = ("vector", self.new(f"and <32 x i1> {outer[1]}, {self.full(predicate)}"))
+        handler = HANDLERS.get(instruction.name)
+        if handler is None:
+            raise Unsupported(f"`{instruction.opcode}`")
+        if instruction.name in ("ld", "ldu", "st"):
+            handler(self, instruction, block, i, position)
+        else:
+            handler(self, instruction)
+        self.condition = outer
+
+    def put(self, operand, value: Value) -> None:
+        if isinstance(operand, Symbol) and operand.name == "_":
+            return
+        if not isinstance(operand, Register):
+            raise Unsupported("a result of this form")
+        if value.type == "float" and operand.name in self.eager:
+            value = self.canonical(value)
+        self.set(operand.name, value)
+
+
+ATTRIBUTES = (
+    'attributes #0 = { nounwind uwtable "frame-pointer"="none" "min-legal-vector-width"="512" "prefer-vector-width"="512" }\n'
+    '!0 = !{!"branch_weights", i32 1, i32 1000000}\n'
+    '!1 = !{!"branch_weights", i32 1000000, i32 1}'
+)
+
+ARITHMETIC = ("add", "sub", "mul", "mad", "fma", "div", "sqrt", "min", "max", "rcp", "cvt")
+_NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)
+
+
+def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
+    """(registers whose NaNs are not canonical, registers made canonical when written)."""
+    defs: dict[str, list] = {}
+    for instruction in function.body:
+        kind = instruction.opcode.rsplit(".", 1)[-1]
+        for name in written(instruction):
+            source: object = _CLEAN
+            if instruction.name in ARITHMETIC and (kind == "f32" or ".f32." in instruction.opcode):
+                source = _DIRTY
+                if instruction.name == "cvt" and not instruction.opcode.split(".")[-2] == "f32":
+                    source = _CLEAN
+            elif instruction.name == "mov" and len(instruction.operands) == 2:
+                operand = instruction.operands[1]
+                source = operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
+            defs.setdefault(name, []).append(source)
+            if instruction.guard:
+                defs[name].append(_NEUTRAL)
+    state = dict.fromkeys(defs, _NEUTRAL)
+    for _ in range(len(defs) + 1):
+        changed = False
+        for name, sources in defs.items():
+            seen = {state.get(s, _CLEAN) if isinstance(s, str) else s for s in sources}
+            seen = {_CLEAN if s == _EAGER else s for s in seen}
+            new = _EAGER if {_CLEAN, _DIRTY} <= seen else _DIRTY if _DIRTY in seen else _CLEAN if _CLEAN in seen else _NEUTRAL
+            if new > state[name]:
+                state[name], changed = new, True
+        if not changed:
+            break
+    dirty = {n for n, s in state.items() if s == _DIRTY}
+    return dirty, {n for n, s in state.items() if s == _EAGER}
+
+
+# HANDLERS: instruction name -> handler. Filled in by `operations` (arithmetic) and `access` (memory).
+HANDLERS: dict = {}

@@ -1,0 +1,491 @@
+"""Arithmetic, logic, conversions and moves of PTX as LLVM IR. A handler gets the lowering and the instruction.
+
+What is not here raises Unsupported when it is met, and the kernel runs in the NumPy machine.
+"""
+
+from __future__ import annotations
+
+from ..parser import TYPE_BYTES, Immediate, Instruction, Register, Symbol, Vector
+from .analysis import Unsupported
+from .lower import BITS, HANDLERS, Value
+
+_COMPARE = {
+    "eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "one"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"),
+    "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge"), "lo": ("ult", "ult", "olt"), "ls": ("ule", "ule", "ole"),
+    "hi": ("ugt", "ugt", "ogt"), "hs": ("uge", "uge", "oge"), "equ": ("", "", "ueq"), "neu": ("", "", "une"),
+    "ltu": ("", "", "ult"), "leu": ("", "", "ule"), "gtu": ("", "", "ugt"), "geu": ("", "", "uge"),
+    "num": ("", "", "ord"), "nan": ("", "", "uno"),
+}  # fmt: skip
+
+
+def operation(*names):
+    """Register a handler for instructions of these names."""
+
+    def register(function):
+        for name in names:
+            HANDLERS[name] = function
+        return function
+
+    return register
+
+
+def allow(instruction: Instruction, *patterns: str) -> None:
+    """Raise Unsupported unless every modifier is among the words of `patterns`."""
+    known = {word for pattern in patterns for word in pattern.split()}
+    for modifier in instruction.modifiers:
+        if modifier not in known:
+            raise Unsupported(f"`{instruction.opcode}`")
+
+
+INTEGERS = "b16 u16 s16 b32 u32 s32 b64 u64 s64"
+FLOATS = "f32 f64"
+
+
+def _kind(instruction: Instruction) -> str:
+    return instruction.opcode.rsplit(".", 1)[1]
+
+
+def _is_float(kind: str) -> bool:
+    return kind in ("f32", "f64")
+
+
+def _signed(kind: str) -> bool:
+    return kind.startswith("s")
+
+
+def _sources(low, instruction, kind, first=1):
+    return [low.operand(o, kind) for o in instruction.operands[first:]]
+
+
+def _linear(value: Value) -> bool:
+    return not value.uniform and value.type in ("i32", "i64")
+
+
+def add_integers(low, a: Value, b: Value, op: str = "add") -> Value:
+    """a ± b, scalar and vector parts apart."""
+    type_ = a.type
+    if (a.uniform and b.uniform) or type_ not in ("i32", "i64"):
+        return low.apply(type_, [a, b], lambda t, x, y: f"{op} {t(type_)} {x}, {y}")
+    left, right = a.s or "0", b.s or "0"
+    if right == "0":
+        scalar = left
+    elif left == "0" and op == "add":
+        scalar = right
+    else:
+        scalar = low.new(f"{op} {type_} {left}, {right}")
+    if b.uniform:
+        vector = a.v
+    elif a.uniform:
+        vector = b.v if op == "add" else low.new(f"sub <32 x {type_}> zeroinitializer, {b.v}")
+    else:
+        vector = low.new(f"{op} <32 x {type_}> {a.v}, {b.v}")
+    return Value(type_, s=scalar, v=vector)
+
+
+def multiply_integers(low, a: Value, b: Value) -> Value:
+    type_ = a.type
+    if a.uniform and not b.uniform:
+        a, b = b, a
+    if b.uniform and _linear(a):
+        scalar = None if a.s in (None, "0") else low.new(f"mul {type_} {a.s}, {b.s}")
+        return Value(type_, s=scalar, v=low.new(f"mul <32 x {type_}> {a.v}, {low.splat(type_, b.s)}"))
+    return low.apply(type_, [a, b], lambda t, x, y: f"mul {t(type_)} {x}, {y}")
+
+
+def flush(low, value: Value) -> Value:
+    """Subnormal float32 values become zero with their sign."""
+    size = low.intrinsic("fabs", "float", [value])
+    tiny = "0x3810000000000000"
+    zero = low.intrinsic("copysign", "float", [Value("float", s="0.0"), value]) if value.uniform else None
+    if value.uniform:
+        small = low.new(f"fcmp olt float {size.s}, {tiny}")
+        return Value("float", s=low.new(f"select i1 {small}, float {zero.s}, float {value.s}"))
+    zeros = low.call(
+        "<32 x float>", "llvm.copysign.v32f32", ("<32 x float>", "zeroinitializer"), ("<32 x float>", low.full(value))
+    )
+    small = low.new(f"fcmp olt <32 x float> {size.v}, splat (float {tiny})")
+    return Value("float", v=low.new(f"select <32 x i1> {small}, <32 x float> {zeros}, <32 x float> {value.v}"))
+
+
+def _float_result(low, instruction, value: Value) -> Value:
+    if "ftz" in instruction.modifiers:
+        value = flush(low, value)
+    if "sat" in instruction.modifiers:
+        raise Unsupported(f"`{instruction.opcode}`")
+    return value
+
+
+def _float_sources(low, instruction, kind, first=1):
+    values = _sources(low, instruction, kind, first)
+    if "ftz" in instruction.modifiers:
+        values = [flush(low, v) for v in values]
+    return values
+
+
+@operation("add", "sub")
+def _add(low, i):
+    allow(i, INTEGERS, FLOATS, "rn ftz")
+    kind = _kind(i)
+    if not _is_float(kind):
+        a, b = _sources(low, i, kind)
+        low.put(i.operands[0], add_integers(low, a, b, i.name))
+        return
+    a, b = _float_sources(low, i, kind)
+    result = low.apply(a.type, [a, b], lambda t, x, y: f"f{i.name} {t(a.type)} {x}, {y}")
+    low.put(i.operands[0], _float_result(low, i, result))
+
+
+def _widen(low, value: Value, kind: str) -> Value:
+    wide = f"i{2 * BITS[value.type]}"
+    op = "sext" if _signed(kind) else "zext"
+    return low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(wide)}", wide)
+
+
+def _product(low, i, a: Value, b: Value, kind: str) -> Value:
+    if "wide" in i.modifiers:
+        return multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
+    if "hi" in i.modifiers:
+        wide = multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
+        shifted = low.unary(wide, lambda t, x: f"lshr {t(wide.type)} {x}, {_constant(t(wide.type), BITS[a.type])}", wide.type)
+        return low.cast(shifted, a.type)
+    return multiply_integers(low, a, b)
+
+
+def _constant(type_: str, number: int) -> str:
+    if type_.startswith("<"):
+        return f"splat ({type_.split(' x ')[1][:-1]} {number})"
+    return str(number)
+
+
+@operation("mul")
+def _mul(low, i):
+    kind = _kind(i)
+    if _is_float(kind):
+        allow(i, FLOATS, "rn ftz")
+        a, b = _float_sources(low, i, kind)
+        result = low.apply(a.type, [a, b], lambda t, x, y: f"fmul {t(a.type)} {x}, {y}")
+        low.put(i.operands[0], _float_result(low, i, result))
+        return
+    allow(i, INTEGERS, "lo hi wide")
+    a, b = _sources(low, i, kind)
+    low.put(i.operands[0], _product(low, i, a, b, kind))
+
+
+@operation("mad", "fma")
+def _mad(low, i):
+    kind = _kind(i)
+    if _is_float(kind):
+        allow(i, FLOATS, "rn ftz")
+        values = _float_sources(low, i, kind)
+        low.put(i.operands[0], _float_result(low, i, low.intrinsic("fma", values[0].type, values)))
+        return
+    allow(i, INTEGERS, "lo hi wide")
+    a, b = (low.operand(o, kind) for o in i.operands[1:3])
+    product = _product(low, i, a, b, kind)
+    wide = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}[kind] if "wide" in i.modifiers else kind
+    low.put(i.operands[0], add_integers(low, product, low.operand(i.operands[3], wide)))
+
+
+@operation("div", "rem")
+def _divide(low, i):
+    kind = _kind(i)
+    if _is_float(kind):
+        if i.name == "rem" or "rn" not in i.modifiers:
+            raise Unsupported(f"`{i.opcode}`")
+        allow(i, FLOATS, "rn")
+        a, b = _sources(low, i, kind)
+        low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: f"fdiv {t(a.type)} {x}, {y}"))
+        return
+    allow(i, INTEGERS)
+    a, b = _sources(low, i, kind)
+    divisor = i.operands[2]
+    # Division by zero and of the smallest number by -1 are left to the NumPy machine; only literals are safe.
+    if not isinstance(divisor, Immediate) or divisor.value in (0, -1):
+        raise Unsupported(f"`{i.opcode}` by a register")
+    op = ("s" if _signed(kind) else "u") + i.name
+    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: f"{op} {t(a.type)} {x}, {y}"))
+
+
+@operation("sqrt")
+def _sqrt(low, i):
+    allow(i, FLOATS, "rn")
+    kind = _kind(i)
+    (a,) = _sources(low, i, kind)
+    low.put(i.operands[0], low.intrinsic("sqrt", a.type, [a]))
+
+
+@operation("neg", "abs")
+def _sign(low, i):
+    kind = _kind(i)
+    if _is_float(kind):
+        allow(i, FLOATS)
+        value = low.observed(i.operands[1], kind)
+        if i.name == "neg":
+            low.put(i.operands[0], low.unary(value, lambda t, x: f"fneg {t(value.type)} {x}", value.type))
+        else:
+            low.put(i.operands[0], low.intrinsic("fabs", value.type, [value]))
+        return
+    allow(i, INTEGERS)
+    (a,) = _sources(low, i, kind)
+    if i.name == "abs":
+        low.put(i.operands[0], low.intrinsic("abs", a.type, [a], "i1 false"))
+    else:
+        low.put(i.operands[0], add_integers(low, Value(a.type, s="0"), a, "sub"))
+
+
+@operation("min", "max")
+def _extreme(low, i):
+    kind = _kind(i)
+    if _is_float(kind):
+        allow(i, FLOATS, "ftz")
+        a, b = _float_sources(low, i, kind)
+        low.put(i.operands[0], low.intrinsic(f"{i.name}imumnum", a.type, [a, b]))
+        return
+    allow(i, INTEGERS)
+    a, b = _sources(low, i, kind)
+    low.put(i.operands[0], low.intrinsic(("s" if _signed(kind) else "u") + i.name, a.type, [a, b]))
+
+
+@operation("and", "or", "xor")
+def _logic(low, i):
+    allow(i, INTEGERS, "pred")
+    kind = _kind(i)
+    a, b = _sources(low, i, kind)
+    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: f"{i.name} {t(a.type)} {x}, {y}"))
+
+
+@operation("not")
+def _not(low, i):
+    allow(i, INTEGERS, "pred")
+    (a,) = _sources(low, i, _kind(i))
+
+    def text(t, x):
+        ones = ("true" if a.type == "i1" else "-1")
+        return f"xor {t(a.type)} {x}, {ones if t(a.type) == a.type else f'splat ({a.type} {ones})'}"
+
+    low.put(i.operands[0], low.unary(a, text, a.type))
+
+
+@operation("shl", "shr")
+def _shift(low, i):
+    allow(i, INTEGERS)
+    kind = _kind(i)
+    a = low.operand(i.operands[1], kind)
+    bits = BITS[a.type]
+    amount = i.operands[2]
+    op = "shl" if i.name == "shl" else "ashr" if _signed(kind) else "lshr"
+    if isinstance(amount, Immediate):
+        count = amount.value & 0xFFFFFFFF
+        if count >= bits:
+            count = bits - 1 if op == "ashr" else None
+        if count is None:
+            low.put(i.operands[0], Value(a.type, s="0"))
+        elif op == "shl" and _linear(a):
+            scalar = None if a.s in (None, "0") else low.new(f"shl {a.type} {a.s}, {count}")
+            low.put(i.operands[0], Value(a.type, s=scalar, v=low.new(f"shl <32 x {a.type}> {a.v}, splat ({a.type} {count})")))
+        else:
+            low.put(i.operands[0], low.unary(a, lambda t, x: f"{op} {t(a.type)} {x}, {_constant(t(a.type), count)}", a.type))
+        return
+    count = low.operand(amount, "u32")
+
+    def text(t, x, n):
+        wide = t("i32")
+        limit = low.new(f"icmp uge {wide} {n}, {_constant(wide, bits)}")
+        safe = low.new(f"select {t('i1')} {limit}, {wide} {_constant(wide, bits - 1)}, {wide} {n}")
+        if bits != 32:
+            safe = low.new(f"{'zext' if bits > 32 else 'trunc'} {wide} {safe} to {t(a.type)}")
+        shifted = low.new(f"{op} {t(a.type)} {x}, {safe}")
+        if op == "ashr":
+            return f"or {t(a.type)} {shifted}, {_constant(t(a.type), 0)}"
+        return f"select {t('i1')} {limit}, {t(a.type)} {_constant(t(a.type), 0)}, {t(a.type)} {shifted}"
+
+    low.put(i.operands[0], low.apply(a.type, [a, count], text))
+
+
+@operation("shf")
+def _funnel(low, i):
+    allow(i, "l r wrap b32")
+    a, b, c = _sources(low, i, "b32")
+    name = "fshl" if "l" in i.modifiers else "fshr"
+    if "wrap" not in i.modifiers:
+        raise Unsupported(f"`{i.opcode}`")
+    low.put(i.operands[0], low.intrinsic(name, "i32", [b, a, c]))
+
+
+@operation("lop3")
+def _lop3(low, i):
+    allow(i, "b32")
+    a, b, c = (low.operand(o, "b32") for o in i.operands[1:4])
+    table = i.operands[4].value
+
+    def text(t, x, y, z):
+        kind = t("i32")
+        ones = _constant(kind, -1)
+        inverse = {v: low.new(f"xor {kind} {v}, {ones}") for v in dict.fromkeys((x, y, z))}
+        total = _constant(kind, 0)
+        for k in range(8):
+            if table >> k & 1:
+                terms = [v if k >> (2 - n) & 1 else inverse[v] for n, v in enumerate((x, y, z))]
+                term = low.new(f"and {kind} {low.new(f'and {kind} {terms[0]}, {terms[1]}')}, {terms[2]}")
+                total = low.new(f"or {kind} {total}, {term}")
+        return f"or {kind} {total}, {_constant(kind, 0)}"
+
+    low.put(i.operands[0], low.apply("i32", [a, b, c], text))
+
+
+@operation("popc", "clz", "brev")
+def _bits(low, i):
+    allow(i, "b32 b64")
+    (a,) = _sources(low, i, _kind(i))
+    if i.name == "brev":
+        low.put(i.operands[0], low.intrinsic("bitreverse", a.type, [a]))
+    elif i.name == "popc":
+        low.put(i.operands[0], low.cast(low.intrinsic("ctpop", a.type, [a]), "i32"))
+    else:
+        low.put(i.operands[0], low.cast(low.intrinsic("ctlz", a.type, [a], "i1 false"), "i32"))
+
+
+@operation("setp")
+def _setp(low, i):
+    compare, *rest = i.modifiers
+    kind = _kind(i)
+    if kind not in (*INTEGERS.split(), "f32", "f64") or compare not in _COMPARE:
+        raise Unsupported(f"`{i.opcode}`")
+    combine = next((m for m in rest if m in ("and", "or", "xor")), None)
+    allow(i, INTEGERS, FLOATS, "and or xor ftz", " ".join(_COMPARE))
+    if not isinstance(i.operands[0], Register):
+        raise Unsupported("setp with two results")
+    if _is_float(kind):
+        a, b = _float_sources(low, i, kind)[:2] if combine is None else [
+            flush(low, v) if "ftz" in i.modifiers else v for v in (low.operand(o, kind) for o in i.operands[1:3])]
+        test = low.apply("i1", [a, b], lambda t, x, y: f"fcmp {_COMPARE[compare][2]} {t(a.type)} {x}, {y}")
+    else:
+        a, b = (low.operand(o, kind) for o in i.operands[1:3])
+        code = _COMPARE[compare][0 if _signed(kind) else 1]
+        if not code:
+            raise Unsupported(f"`{i.opcode}`")
+        test = low.apply("i1", [a, b], lambda t, x, y: f"icmp {code} {t(a.type)} {x}, {y}")
+    if combine:
+        other = low.operand(i.operands[3], "pred")
+        test = low.apply("i1", [test, other], lambda t, x, y: f"{combine} {t('i1')} {x}, {y}")
+    low.put(i.operands[0], test)
+
+
+@operation("selp")
+def _selp(low, i):
+    allow(i, INTEGERS, FLOATS)
+    kind = _kind(i)
+    a, b = (low.observed(o, kind) for o in i.operands[1:3])
+    c = low.operand(i.operands[3], "pred")
+    low.put(i.operands[0], low.apply(a.type, [a, b, c], lambda t, x, y, p: f"select {t('i1')} {p}, {t(a.type)} {x}, {t(a.type)} {y}"))
+
+
+@operation("mov")
+def _mov(low, i):
+    allow(i, INTEGERS, FLOATS, "pred")
+    kind = _kind(i)
+    target, source = i.operands
+    if isinstance(source, Vector):
+        part = f"b{8 * TYPE_BYTES[kind] // len(source.items)}"
+        values = [low.cast(low.operand(item, part), f"i{8 * TYPE_BYTES[kind]}") for item in source.items]
+        result = values[0]
+        for k, value in enumerate(values[1:], 1):
+            shift = k * 8 * TYPE_BYTES[part]
+            result = low.apply(
+                value.type, [result, value],
+                lambda t, x, y, n=shift, k=value.type: f"or {t(k)} {x}, {low.new(f'shl {t(k)} {y}, {_constant(t(k), n)}')}",
+            )  # fmt: skip
+        low.put(target, result)
+        return
+    if isinstance(target, Vector):
+        value = low.operand(source, kind)
+        value = low.cast(value, f"i{8 * TYPE_BYTES[kind]}")
+        width = 8 * TYPE_BYTES[kind] // len(target.items)
+        for k, item in enumerate(target.items):
+            part = value
+            if k:
+                part = low.unary(value, lambda t, x, n=k * width: f"lshr {t(value.type)} {x}, {_constant(t(value.type), n)}", value.type)
+            low.put(item, low.cast(part, f"i{width}"))
+        return
+    if isinstance(source, Register) and isinstance(target, Register) and source.name in low.types:
+        same = low.types[source.name] == low.types[target.name]
+        value = low.get(source.name) if same and (source.name in low.dirty) == (target.name in low.dirty) else low.operand(source, kind)
+        if target.name not in low.dirty and source.name in low.dirty and value.type == "float":
+            value = low.canonical(value)
+        low.put(target, value)
+        return
+    low.put(target, low.operand(source, kind))
+
+
+@operation("cvta")
+def _cvta(low, i):
+    # The machine's generic addresses of global memory are the global addresses themselves.
+    if "global" not in i.modifiers:
+        raise Unsupported(f"`{i.opcode}`")
+    low.put(i.operands[0], low.operand(i.operands[1], _kind(i)))
+
+
+_RANGE = {"u8": 8, "s8": 8, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
+
+
+@operation("cvt")
+def _cvt(low, i):
+    target, source = i.opcode.split(".")[-2:]
+    if source in _RANGE and target in _RANGE:
+        allow(i, " ".join(_RANGE))
+        value = low.operand(i.operands[1], source)
+        have, want = BITS[value.type], _RANGE[target]
+        if want > have:
+            op = "sext" if _signed(source) else "zext"
+            value = low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(f'i{want}')}", f"i{want}")
+        elif want < have:
+            wide = value
+            value = low.unary(wide, lambda t, x: f"trunc {t(wide.type)} {x} to {t(f'i{want}')}", f"i{want}")
+        # The register may be wider than the type: it is filled by the target's sign.
+        register = BITS[low.types[i.operands[0].name]] if isinstance(i.operands[0], Register) else want
+        if register > want:
+            op = "sext" if _signed(target) else "zext"
+            narrow = value
+            value = low.unary(narrow, lambda t, x: f"{op} {t(narrow.type)} {x} to {t(f'i{register}')}", f"i{register}")
+        low.put(i.operands[0], value)
+        return
+    if source in _RANGE and _is_float(target):
+        allow(i, " ".join(_RANGE), FLOATS, "rn")
+        value = low.operand(i.operands[1], source)
+        op = "sitofp" if _signed(source) else "uitofp"
+        type_ = "float" if target == "f32" else "double"
+        low.put(i.operands[0], low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(type_)}", type_))
+        return
+    if (target, source) == ("f64", "f32"):
+        allow(i, FLOATS)
+        value = low.operand(i.operands[1], source)
+        low.put(i.operands[0], low.unary(value, lambda t, x: f"fpext {t('float')} {x} to {t('double')}", "double"))
+        return
+    if (target, source) == ("f32", "f64"):
+        allow(i, FLOATS, "rn")
+        value = low.operand(i.operands[1], source)
+        low.put(i.operands[0], low.unary(value, lambda t, x: f"fptrunc {t('double')} {x} to {t('float')}", "float"))
+        return
+    raise Unsupported(f"`{i.opcode}`")
+
+
+@operation("membar", "fence")
+def _fence(low, i):
+    """Warps of a block run one after the other between barriers, so everything is in order already."""
+
+
+@operation("bfe")
+def _bfe(low, i):
+    allow(i, "u32 s32")
+    if not all(isinstance(o, Immediate) for o in i.operands[2:]):
+        raise Unsupported(f"`{i.opcode}` with a register")
+    position, length = (o.value & 255 for o in i.operands[2:])
+    if position + length > 32 or length == 0:
+        raise Unsupported(f"`{i.opcode}` beyond the register")
+    a = low.operand(i.operands[1], "u32")
+    up = low.unary(a, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 32 - position - length)}", "i32")
+    op = "ashr" if _kind(i) == "s32" else "lshr"
+    low.put(i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32"))
+
+
+__all__ = ["Symbol", "operation"]
