@@ -17,6 +17,7 @@ from .errors import CourseError, Finding, LaunchError
 from .kernel import Kernel, Run
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
+SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 
 
@@ -267,7 +268,9 @@ class CheckReport:
         failed = [case for case in self.cases if case.message]
         good = len(self.cases) - len(failed)
         result = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
-        result += [(False, f"{case.problem}: {case.message}") for case in failed]
+        result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
+        if len(failed) > SHAPES_SHOWN:
+            result.append((False, f"… and {len(failed) - SHAPES_SHOWN} more shapes."))
         if self.findings:
             result += [(False, str(finding)) for finding in self.findings]
         else:
@@ -349,6 +352,6 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
         f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
     )
     if np.isnan(got[row, column]):
-        text += " NaN means it was never written, or computed from an element outside the matrices." if not problem.beta else (
-            " NaN means it was computed from an element outside the matrices.")
+        text += " NaN means it was never written, or computed from an element outside the matrices" + (
+            "." if problem.beta else ", or from the old C, which beta = 0 must not read.")
     return text
