@@ -12,9 +12,8 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from ..sim import account
-from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture
-from .coalescing import _which
-from .places import WARP, Place, block_label, choose_place, code, element, nearest, places, plural
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture
+from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
@@ -49,9 +48,7 @@ class SharedAccess:
     """One warp-wide access to shared memory. wavefronts and ideal are the accounting's, conflicts their difference."""
 
     place: Place
-    block: int
-    warp: int
-    iteration: int
+    when: Moment
     addresses: np.ndarray
     phases: tuple[Phase, ...]
     wavefronts: int
@@ -101,14 +98,8 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     """
     trace = run.trace
     place = choose_place(places(trace, space="shared"), site, line, _NONE)
-    at_site = trace.accesses["site"] == place.index
-    block = nearest(np.unique(trace.accesses["block"][at_site]), block)
-    at_site &= trace.accesses["block"] == block
-    warp = nearest(np.unique(trace.accesses["warp"][at_site]), warp)
-    rows = np.flatnonzero(at_site & (trace.accesses["warp"] == warp))
-    times = trace.accesses["iteration"][rows]
-    iteration = nearest(times, iteration)
-    addresses = trace.addresses[rows[np.flatnonzero(times == iteration)[0]]]
+    when = moment(trace, place, block, warp, iteration)
+    addresses = trace.addresses[when.row]
     if place.op in ("ldmatrix", "stmatrix"):
         matrices = place.width // WORD  # a lane ends up with 4 bytes of each matrix
         phases = rows_of_matrices(addresses, matrices)
@@ -116,25 +107,13 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     else:
         phases = split(addresses, place.width, place.op)
         wavefronts, ideal = account.shared_access(addresses[None], addresses[None] >= 0, place.width, place.op)
-    return SharedAccess(place, block, warp, iteration, addresses, phases, int(wavefronts[0]), int(ideal[0]))
+    return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]))
 
 
-def controls(run, site=None, line=None, block=0, warp=0, iteration=0):
-    """Line, block, warp and iteration, as far as this run goes."""
-    trace = run.trace
-    found = places(trace, space="shared")
-    place = choose_place(found, site, line, _NONE)
-    at_site = trace.accesses["site"] == place.index
-    blocks = np.unique(trace.accesses["block"][at_site])
-    at_site &= trace.accesses["block"] == nearest(blocks, block or 0)
-    warps = np.unique(trace.accesses["warp"][at_site])
-    times = trace.accesses["iteration"][at_site & (trace.accesses["warp"] == nearest(warps, warp or 0))]
-    return (
-        Choice("site", "access", tuple((f"line {item.line}: {item.what}{_which(found, item)}", item.index) for item in found), place.index),
-        Span("block", "block", int(blocks[0]), int(blocks[-1])),
-        Span("warp", "warp", int(warps[0]), int(warps[-1])),
-        Span("iteration", "iteration", int(times.min()), int(times.max())),
-    )
+def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
+    """Access, block, warp and iteration, as far as this run goes."""
+    found = places(run.trace, space="shared")
+    return moment_controls(run.trace, found, choose_place(found, site, line, _NONE), block, warp, iteration)
 
 
 @picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.6, 0.2, 1.35), order=15)
@@ -146,14 +125,14 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
     seen = shared_access(run, site, line, block, warp, iteration)
     ax.set_axis_off()
     ax.set_xlim(0, BANKS)
-    where = f"{block_label(run.trace, seen.block)}, warp {seen.warp}, iteration {seen.iteration}"
+    where = at(run.trace, seen.when)
     source = code(run, seen.place.line)
     title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
     if seen.conflicts:
         verdict = f"{plural(seen.conflicts, 'conflict')}; {seen.ideal} would be enough"
     else:
         verdict = "no conflict"
-    heading(ax, title, code=source, detail=f"{where}: {verdict}")
+    heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace)}")
     # Each phase gets the height of its highest tower, and all of them together fill the picture.
     heights = [max(phase.wavefronts, 1) for phase in seen.phases]
     total = sum(heights) + 0.8 * (len(heights) - 1)

@@ -8,10 +8,8 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from ..sim import account
-from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import (
-    WARP, Place, block_label, choose_place, code, element, nearest, places, plural,
-)  # fmt: skip
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture
+from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 SECTOR, WORD = 32, 4
 _NONE = "This kernel makes no access to global memory in the part that was recorded, so there are no sectors to show."
@@ -27,10 +25,7 @@ class WarpAccess:
     """
 
     place: Place
-    block: int
-    warp: int
-    iteration: int
-    iterations: int
+    when: Moment
     addresses: np.ndarray
     lane_sector: np.ndarray
     sectors: np.ndarray
@@ -64,14 +59,8 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     """
     trace = run.trace
     place = choose_place(places(trace, space="global"), site, line, _NONE)
-    at_site = trace.accesses["site"] == place.index
-    block = nearest(np.unique(trace.accesses["block"][at_site]), block)
-    at_site &= trace.accesses["block"] == block
-    warp = nearest(np.unique(trace.accesses["warp"][at_site]), warp)
-    rows = np.flatnonzero(at_site & (trace.accesses["warp"] == warp))
-    times = trace.accesses["iteration"][rows]
-    iteration = nearest(times, iteration)
-    addresses = trace.addresses[rows[np.flatnonzero(times == iteration)[0]]]
+    when = moment(trace, place, block, warp, iteration)
+    addresses = trace.addresses[when.row]
     active = addresses >= 0
     sectors, inverse = np.unique(addresses[active] // SECTOR, return_inverse=True)
     lane_sector = np.full(WARP, -1)
@@ -80,33 +69,13 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     words = np.zeros((len(sectors), SECTOR // WORD), bool)
     words[np.searchsorted(sectors, used // SECTOR), used % SECTOR // WORD] = True
     ideal = int(account.global_access(addresses[None], active[None], place.width)[2][0])
-    return WarpAccess(place, block, warp, iteration, len(times), addresses, lane_sector, sectors, words, len(used), ideal)
+    return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), ideal)
 
 
-def controls(run, site=None, line=None, block=0, warp=0, iteration=0):
-    """Line, block, warp and iteration, as far as this run goes."""
-    trace = run.trace
-    found = places(trace, space="global")
-    place = choose_place(found, site, line, _NONE)
-    options = tuple((f"line {item.line}: {item.what}" + _which(found, item), item.index) for item in found)
-    at_site = trace.accesses["site"] == place.index
-    blocks = np.unique(trace.accesses["block"][at_site])
-    at_site &= trace.accesses["block"] == nearest(blocks, block or 0)
-    warps = np.unique(trace.accesses["warp"][at_site])
-    at_site &= trace.accesses["warp"] == nearest(warps, warp or 0)
-    times = trace.accesses["iteration"][at_site]
-    return (
-        Choice("site", "access", options, place.index),
-        Span("block", "block", int(blocks[0]), int(blocks[-1])),
-        Span("warp", "warp", int(warps[0]), int(warps[-1])),
-        Span("iteration", "iteration", int(times.min()), int(times.max())),
-    )
-
-
-def _which(found: list[Place], place: Place) -> str:
-    """Tells apart the accesses that the compiler made of one line."""
-    same = [item.index for item in found if (item.line, item.what) == (place.line, place.what)]
-    return f" ({same.index(place.index) + 1} of {len(same)})" if len(same) > 1 else ""
+def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
+    """Access, block, warp and iteration, as far as this run goes."""
+    found = places(run.trace, space="global")
+    return moment_controls(run.trace, found, choose_place(found, site, line, _NONE), block, warp, iteration)
 
 
 @picture("Coalescing", controls=controls, size=(10, 5.1), margins=(1.3, 0.1, 0.2, 1.35), order=10)
@@ -114,13 +83,13 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
     """Lanes of one warp above, the sectors they touch below, every sector as its eight 4-byte words.
 
     site: index into run.trace.sites, or line: source line (its first access to global memory). block: linear index,
-    warp: in its block, iteration: how many times the warp had made this access before.
+    warp: in its block, iteration: how many times the warp had made this access before (in all copies the compiler made).
     """
     seen = warp_access(run, site, line, block, warp, iteration)
     ax.set_axis_off()
     ax.set_xlim(0, WARP)
     ax.set_ylim(13.6, -0.2)
-    where = f"{block_label(run.trace, seen.block)}, warp {seen.warp}, iteration {seen.iteration}"
+    where = at(run.trace, seen.when)
     source = code(run, seen.place.line)
     if not seen.active:
         heading(ax, f"No lane takes part in this {seen.place.what}", code=source, detail=where)
@@ -129,7 +98,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
     colour = GREEN if seen.place.op in ("st", "red") else BLUE
     title = f"{plural(len(seen.sectors), 'sector')} for one {seen.place.what}"
     amounts = _amounts(seen)
-    heading(ax, title, code=source, detail=f"{where}: {amounts}")
+    heading(ax, title, code=source, detail=f"{where}: {amounts}{cut(run.trace)}")
     centres = (np.arange(len(seen.sectors)) + 0.5) * WARP / len(seen.sectors)
     width = min(0.84 * WARP / len(seen.sectors), 2.4)
     _links(ax, seen, centres, colour)

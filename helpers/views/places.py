@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .canvas import NothingToSee
+from .canvas import Choice, Control, NothingToSee, Span
 
 WARP = 32
 OPERATIONS = {"ld": "load", "st": "store", "atom": "atomic", "red": "reduction", "cp.async": "copy", "ldmatrix": "matrix load",
@@ -18,9 +18,12 @@ OPERATIONS = {"ld": "load", "st": "store", "atom": "atomic", "red": "reduction",
 
 @dataclass(frozen=True)
 class Place:
-    """One access site of a trace. index: into trace.sites. array: name of what it touches ("A", "As"), "" if unknown."""
+    """One access in the source: all copies that the compiler made of it, by unrolling for example.
 
-    index: int
+    sites: indices into trace.sites. array: name of what it touches ("A", "As"), "" if unknown.
+    """
+
+    sites: tuple[int, ...]
     line: int
     space: str
     op: str
@@ -28,6 +31,11 @@ class Place:
     array: str
     opcode: str
     sass: str
+
+    @property
+    def index(self) -> int:
+        """Its first site, which stands for it in menus."""
+        return self.sites[0]
 
     @property
     def what(self) -> str:
@@ -54,20 +62,76 @@ def code(run, line: int | None, columns: int = 92) -> str:
 
 
 def places(trace, *, space: str | None = None, op: str | None = None) -> list[Place]:
-    """The access sites that were executed, in the order of the source; those that ptxas merged into others left out."""
+    """The accesses that were executed, in the order of the source; those that ptxas merged into others left out."""
     executed, first = np.unique(trace.accesses["site"], return_index=True)
-    found = []
+    found: dict[tuple, list[int]] = {}
     for index, row in zip(executed, first):
         site = trace.sites[index]
         if not site.width or space not in (None, site.space) or op not in (None, site.op):
             continue
         array = array_of(trace, site.space, trace.addresses[row])
-        if array is None:  # its first execution was predicated off: look for one that was not
-            rows = trace.addresses[trace.accesses["site"] == index]
-            array = array_of(trace, site.space, rows[rows >= 0][:WARP])
         name = array.name if array is not None else ""
-        found.append(Place(int(index), site.line, site.space, site.op, site.width, name, site.opcode, site.sass))
-    return sorted(found, key=lambda place: (place.line or 0, trace.sites[place.index].pc))
+        found.setdefault((site.line or 0, site.space, site.op, site.width, name, site.sass), []).append(int(index))
+    made = []
+    for (line, space_, op_, width, name, sass), sites in found.items():
+        sites.sort(key=lambda index: trace.sites[index].pc)
+        made.append(Place(tuple(sites), line, space_, op_, width, name, trace.sites[sites[0]].opcode, sass))
+    return sorted(made, key=lambda place: (place.line, trace.sites[place.index].pc))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where and when one warp makes an access. row: into trace.accesses. iteration: its number among `iterations`."""
+
+    block: int
+    warp: int
+    iteration: int
+    iterations: int
+    row: int
+    blocks: tuple[int, int]
+    warps: tuple[int, int]
+
+
+def moment(trace, place: Place, block: int | None, warp: int | None, iteration: int | None) -> Moment:
+    """The recorded execution of `place` nearest to what is asked; iterations count a warp's executions of all its copies."""
+    table = np.zeros(len(trace.sites), bool)
+    table[list(place.sites)] = True
+    rows = np.flatnonzero(table[trace.accesses["site"]])
+    blocks = trace.accesses["block"][rows]
+    block = nearest(blocks, block or 0)
+    rows = rows[blocks == block]
+    warps = trace.accesses["warp"][rows]
+    warp = nearest(warps, warp or 0)
+    rows = rows[warps == warp]
+    rows = rows[np.argsort(trace.accesses["order"][rows], kind="stable")]
+    iteration = min(max(iteration or 0, 0), len(rows) - 1)
+    return Moment(block, warp, iteration, len(rows), int(rows[iteration]), _ends(blocks), _ends(warps))
+
+
+def _ends(values: np.ndarray) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
+
+
+def moment_controls(trace, found: list[Place], place: Place, block, warp, iteration) -> tuple[Control, ...]:
+    """Access, block, warp and iteration, as far as they were recorded."""
+    at = moment(trace, place, block, warp, iteration)
+    return (
+        Choice("site", "access", tuple((_menu(found, item), item.index) for item in found), place.index),
+        Span("block", "block", *at.blocks),
+        Span("warp", "warp", *at.warps),
+        Span("iteration", "iteration", 0, at.iterations - 1),
+    )
+
+
+def _menu(found: list[Place], place: Place) -> str:
+    """How a menu calls an access; what ptxas made of it where one line has several of a kind."""
+    twins = [item for item in found if (item.line, item.what) == (place.line, place.what)]
+    return f"line {place.line}: {place.what}" + (f" ({place.sass or place.opcode})" if len(twins) > 1 else "")
+
+
+def at(trace, moment_: Moment) -> str:
+    """ "block (2, 1), warp 3, iteration 17"."""
+    return f"{block_label(trace, moment_.block)}, warp {moment_.warp}, iteration {moment_.iteration}"
 
 
 def array_of(trace, space: str, addresses: np.ndarray):
@@ -108,6 +172,11 @@ def thread_of(trace, warp: int, lane: int) -> tuple[int, int, int]:
     return linear % x, linear // x % y, linear // (x * y)
 
 
+def cut(trace) -> str:
+    """A reminder where the recording stopped at its limit."""
+    return " (the recording was cut short)" if trace.truncated else ""
+
+
 def blocks_of(trace) -> np.ndarray:
     """Linear indices of the blocks with a recorded access, ascending."""
     return np.unique(trace.accesses["block"])
@@ -119,7 +188,7 @@ def choose_place(found: list[Place], site: int | None, line: int | None, otherwi
         raise NothingToSee(otherwise)
     if site is not None:
         for place in found:
-            if place.index == site:
+            if site in place.sites:
                 return place
     if line is not None:
         for place in found:

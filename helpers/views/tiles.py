@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import WARP, block_label, blocks_of, nearest, plural, thread_of
+from .places import WARP, block_label, blocks_of, cut, nearest, plural, thread_of
 
 LEVELS = ("block", "warp", "thread")
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
@@ -207,7 +207,7 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=_TEXT[GREEN], **names)
     where = _where(run, seen, level)
     title = f"Step {seen.step + 1} of {seen.steps}{_range_of_k(seen)}"
-    heading(ax, title, detail=where)
+    heading(ax, title, detail=where + cut(run.trace))
     notes = _notes(seen)
     column = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top", "linespacing": 1.5, "annotation_clip": False}
     for (part, colour, _, y), note, row in zip(corners, notes, (1, 0, 2)):

@@ -85,7 +85,7 @@ def test_accesses_that_ptxas_merged_away_are_left_out():
 
 def test_indices_move_to_the_nearest_recorded(naive_run):
     seen = warp_access(naive_run, line=4, block=99, warp=99, iteration=1000)
-    assert (seen.block, seen.warp, seen.iteration, seen.iterations) == (3, 31, 63, 64)
+    assert (seen.when.block, seen.when.warp, seen.when.iteration, seen.when.iterations) == (3, 31, 63, 64)
 
 
 def test_naive_and_coalesced_differ_as_the_lesson_says(naive_run, coalesced_run):

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
 
+from helpers.sim import trace as trace_module
+from helpers.sim.trace import ACCESS, BARRIER, MATH
+
 WARP = 32
-ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
-BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U16")])
-MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U16")])
 
 
-@dataclass(frozen=True)
-class Site:
-    pc: int
-    line: int
-    space: str = "global"
-    op: str = "ld"
-    width: int = 4
-    opcode: str = "ld.global.f32"
-    sass: str = "LDG.E"
-    ptx_line: int = 1
+def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sass="LDG.E"):  # noqa: N802 - stands for the class
+    """A site with the fields that most tests do not care about filled in."""
+    return trace_module.Site(pc, line, space, op, width, opcode, sass, ptx_line=pc)
 
 
-@dataclass(frozen=True)
-class Allocation:
-    name: str
-    space: str
-    base: int
-    nbytes: int
-    shape: tuple
-    itemsize: int = 4
-    dtype: str = "float32"
+def Allocation(name, space, base, nbytes, shape, itemsize=4, dtype="float32"):  # noqa: N802 - stands for the class
+    return trace_module.Allocation(name, space, base, nbytes, shape, itemsize, dtype)
 
 
-@dataclass(frozen=True)
-class Trace:
-    accesses: np.ndarray
-    addresses: np.ndarray
-    sites: list
-    allocations: list
-    barriers: np.ndarray = field(default_factory=lambda: np.zeros(0, BARRIER))
-    math: np.ndarray = field(default_factory=lambda: np.zeros(0, MATH))
-    truncated: bool = False
-    grid: tuple = (1, 1, 1)
-    block: tuple = (32, 1, 1)
+def Trace(accesses, addresses, sites, allocations, barriers=None, math=None, truncated=False, grid=(1, 1, 1), block=(32, 1, 1)):  # noqa: N802 - as above
+    barriers = np.zeros(0, BARRIER) if barriers is None else barriers
+    math = np.zeros(0, MATH) if math is None else math
+    return trace_module.Trace(accesses, addresses, sites, barriers, math, allocations, truncated, grid, block)
 
 
 def access_rows(entries) -> np.ndarray:
