@@ -64,7 +64,6 @@ def start(extra: list[str]) -> int:
     if notice := compiler_notice(sys.platform):
         print(notice, file=sys.stderr, flush=True)
     os.environ.update(environment(dict(os.environ)))
-    os.chdir(root)
     from jupyterlab.labapp import LabApp  # after the environment: Jupyter reads its search paths on import
 
     LabApp.launch_instance(arguments(root, extra))
