@@ -227,7 +227,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32") -> list[Problem]:
         one(1, 1, 1),
         one(rows, columns, 32),
         one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
-        one(rows + 1, columns - 1 or 1, 33, seed=2),
+        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, seed=2),
         one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
         one(1, 2 * columns + 3, 5, seed=4),
         one(67, 1, 13, pad_a=1, seed=5),

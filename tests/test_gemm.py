@@ -53,7 +53,7 @@ def test_a_right_kernel_passes(plain):
     [
         ("A[row * lda + k]", "A[row * K + k]", "wrong"),
         ("B[k * ldb + col]", "B[k * N + col]", "wrong"),
-        ("C[row * ldc + col] = beta", "C[row * N + col] = beta", "wrong"),
+        ("C[row * ldc + col] = beta", "C[row * N + col] = beta", "padding"),
         ("beta == 0 ?", "false ?", "NaN"),
         ("alpha * sum : alpha", "sum : alpha", "expected"),
         ("k < K", "k < K - 1", "wrong"),
