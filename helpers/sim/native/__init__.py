@@ -1,1 +1,91 @@
-"""The fast engine."""
+"""The fast engine: PTX compiled to native code with LLVM, for what the NumPy machine would take long for.
+
+The NumPy machine is the definition. This engine takes a launch only if it can do all that is asked with the same
+results, counters and findings, and gives it back as soon as something happens that deserves an explanation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..memory import DeviceMemory
+from . import engine
+
+# Instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
+_COUNTED = ("fma", "mad", "add", "sub", "mul")
+
+
+def attempt(launch, blocks, progress) -> str:
+    """Run a launch (see `launch.Launch`) natively: '' if that worked, else why the NumPy machine has to.
+
+    blocks: linear indices. Counters and results are then in `launch`; the arguments' arrays are not touched. Raises
+    RunError if the time budget is used up.
+    """
+    if not engine.available():
+        return "llvmlite is not installed"
+    from . import launch as native  # here, so that a missing llvmlite costs nothing but speed
+    from ..machine import endless
+
+    reason = _asks_too_much(launch)
+    if reason:
+        return reason
+    program, clock = launch.program, launch.clock
+    if not len(blocks):
+        return ""
+    try:
+        prepared = native.prepare(
+            program, launch.block, None if launch.counting is None else _charges(program), launch.watch_shared and launch.shared_bytes > 0)
+        deadline = None if clock.seconds is None else clock.start + clock.seconds
+        totals = native.run(
+            prepared, launch.memory, _parameters(launch), launch.grid, launch.block, np.asarray(blocks, np.int64),
+            launch.shared_bytes, deadline, progress)
+    except native.Declined as reason:
+        # What the attempt has written must not be seen.
+        arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
+        launch.memory = DeviceMemory(program, arrays, launch.findings)
+        return str(reason)
+    except native.OutOfTime as late:
+        endless(program, launch.findings, f"{clock.seconds:g} seconds", program.code[late.position].line)
+        raise
+    if launch.counting is not None:
+        _count(launch, totals)
+    return ""
+
+
+def _asks_too_much(launch) -> str:
+    if launch.recorder is not None:
+        return "a trace is wanted"
+    if launch.clock.steps is not None:
+        return "steps are counted"
+    if launch.counting is not None and any(i.guard and i.name in _COUNTED for i in launch.program.code):
+        return "guarded arithmetic is counted"
+    return ""
+
+
+def _charges(program) -> dict[int, tuple[int, int]]:
+    return {
+        site.pc: (site.charged, site.shift)
+        for site in program.sites
+        if site.charged and site.space in ("global", "shared") and site.op in ("ld", "st")
+    }
+
+
+def _parameters(launch) -> np.ndarray:
+    words = np.zeros(max([64, *launch.param_words]) + 64, np.uint32)
+    for index, value in launch.param_words.items():
+        words[index] = value
+    return words.view(np.uint8)
+
+
+def _count(launch, totals) -> None:
+    counting, start = launch.counting, 0
+    for i, block in enumerate(launch.program.blocks):
+        counting.blocks[i][0] += int(totals.warps[start])
+        counting.blocks[i][1] += int(totals.threads[start])
+        start += block.size
+    for site in launch.program.sites:
+        for k, value in enumerate(totals.accesses.get(site.pc, ())):
+            counting.totals[site.index][k] += value
+
+
+__all__ = ["attempt"]
