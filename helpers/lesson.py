@@ -25,6 +25,7 @@ from .sim import TraceFilter
 from .timing import GemmTiming, time_gemm
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
+PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
 PROFILE_SIZE = 4096  # the ladder's size
 
@@ -62,7 +63,9 @@ class LessonKernel(Kernel):
 
         Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
         """
-        return gemm.run(self, *_split(m, n, k, self.dtype, options, on))
+        fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
+        problem = Problem(m, m if n is None else n, m if k is None else k, dtype=self.dtype, **fields)
+        return gemm.run(self, problem, on, **options)
 
     # ------------------------------------------------------------------------------------------------ the verbs
 
@@ -118,11 +121,6 @@ def reference(step: int | str) -> LessonKernel:
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
     return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry), row.slug)
-
-
-def _split(m, n, k, dtype, options, on):
-    fields = {name: options.pop(name) for name in ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed") if name in options}
-    return Problem(m, m if n is None else n, m if k is None else k, dtype=dtype, **fields), on
 
 
 @dataclass(frozen=True)
