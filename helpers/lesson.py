@@ -125,7 +125,10 @@ def reference(step: int | str) -> LessonKernel:
 
 @dataclass(frozen=True)
 class Profile:
-    """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise."""
+    """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise.
+
+    Where the model cannot predict either, there are counters alone: `milliseconds` and `tflops` are None.
+    """
 
     kernel: LessonKernel
     problem: Problem
@@ -135,26 +138,36 @@ class Profile:
 
     @property
     def kind(self) -> str:
-        """How the time was had: 'measured' or 'predicted'."""
-        return ladder.MEASURED if self.timed else ladder.PREDICTED
+        """How the time was had: 'measured', 'predicted', or 'counted' if there is none."""
+        return ladder.MEASURED if self.timed else ladder.PREDICTED if self.prediction else ladder.COUNTED
 
     @functools.cached_property
+    def _answer(self):
+        """(the model's prediction, ""), or (None, why there is none)."""
+        try:
+            return self.run.predict(gpu=self.gpu_name), ""
+        except CourseError as error:
+            return None, error.message
+
+    @property
     def prediction(self):
-        """The model's answer for `gpu_name`."""
-        return self.run.predict(gpu=self.gpu_name)
+        """The model's answer for `gpu_name`, or None if it cannot say."""
+        return self._answer[0]
 
     @property
     def device(self) -> str:
         return self.timed.kernel.device if self.timed else self.gpu_name
 
     @property
-    def milliseconds(self) -> float:
-        return self.timed.kernel.milliseconds if self.timed else self.prediction.milliseconds
+    def milliseconds(self) -> float | None:
+        if self.timed:
+            return self.timed.kernel.milliseconds
+        return self.prediction.milliseconds if self.prediction else None
 
     @property
-    def tflops(self) -> float:
+    def tflops(self) -> float | None:
         """2·m·n·k over the time, in 10^12 operations per second."""
-        return self.problem.flops / self.milliseconds / 1e9
+        return self.problem.flops / self.milliseconds / 1e9 if self.milliseconds else None
 
     def rows(self) -> list[tuple[str, str, str]]:
         """(what, value, meaning) of everything worth a line."""
@@ -183,9 +196,12 @@ class Profile:
                 found.append(self.timed.why_no_cublas)
             if timing.noisy:
                 found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
-        else:
+        elif self.prediction:
             found.append(f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. {self.prediction.statement}")
-        found.append(f"What limits it, by the model: {self.prediction.limiter}.")
+        if self.prediction:
+            found.append(f"What limits it, by the model: {self.prediction.limiter}.")
+        else:
+            found.append(f"Counted only, no time is known. {self._answer[1]}")
         return found
 
     def __str__(self) -> str:
@@ -216,7 +232,8 @@ class Climb:
     def __str__(self) -> str:
         name = self.profile.kernel.lesson_name
         kept = "" if self.saved.saved else " It is kept for this session only."
-        return "\n".join([f"{name} is on your ladder: {self.profile.tflops:.3g} TFLOPS ({self.profile.kind}).{kept}",
+        speed = f": {self.profile.tflops:.3g} TFLOPS" if self.profile.tflops else ""
+        return "\n".join([f"{name} is on your ladder{speed} ({self.profile.kind}).{kept}",
                           *self.profile.sentences()])
 
     __repr__ = __str__
