@@ -1,0 +1,587 @@
+"""What every instruction family shares: the registry, operand binding, masks and guards.
+
+Registers of the running machine are `m.regs`, a list of arrays that broadcast to the lanes' shape. `m.mask` is None when
+all threads of the chunk take part, else a boolean array that broadcasts in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.errors import RunError
+
+from ..parser import SINK, TYPE_BYTES, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
+
+# How values of each PTX type are kept. bfloat16 and packed types are kept as bit patterns.
+DTYPES = {
+    "pred": np.dtype(np.bool_),
+    "b8": np.dtype(np.uint8), "u8": np.dtype(np.uint8), "s8": np.dtype(np.int8),
+    "b16": np.dtype(np.uint16), "u16": np.dtype(np.uint16), "s16": np.dtype(np.int16),
+    "b32": np.dtype(np.uint32), "u32": np.dtype(np.uint32), "s32": np.dtype(np.int32),
+    "b64": np.dtype(np.uint64), "u64": np.dtype(np.uint64), "s64": np.dtype(np.int64),
+    "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+    "f16x2": np.dtype(np.uint32), "bf16x2": np.dtype(np.uint32), "tf32": np.dtype(np.uint32), "f32x2": np.dtype(np.uint64),
+    "e4m3": np.dtype(np.uint8), "e5m2": np.dtype(np.uint8), "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16),
+    "b128": np.dtype([("low", np.uint64), ("high", np.uint64)]),
+}  # fmt: skip
+BYTES_OF_DTYPE = {kind: dtype.itemsize for kind, dtype in DTYPES.items()}
+SIGNED = frozenset({"s8", "s16", "s32", "s64"})
+INTEGERS = frozenset({"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"})
+
+# Special registers that the machine fills in before a chunk starts; clocks are instructions (see control.py).
+SPECIAL_REGISTERS = {
+    **{f"%{name}.{axis}": "u32" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
+    **{f"%{name}.{axis}": "u32" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in "xyz"},
+    "%cluster_ctarank": "u32", "%cluster_nctarank": "u32", "%is_explicit_cluster": "pred",
+    "%laneid": "u32", "%warpid": "u32", "%nwarpid": "u32", "%smid": "u32", "%nsmid": "u32", "%gridid": "u64",
+    "%lanemask_eq": "u32", "%lanemask_le": "u32", "%lanemask_lt": "u32", "%lanemask_ge": "u32", "%lanemask_gt": "u32",
+    "%dynamic_smem_size": "u32", "%total_smem_size": "u32", "%aggr_smem_size": "u32",
+    "%clock": "u32", "%clock_hi": "u32", "%clock64": "u64", "%globaltimer": "u64", "%globaltimer_lo": "u32", "%globaltimer_hi": "u32",
+    **{f"%envreg{i}": "b32" for i in range(32)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Example:
+    """One form of an instruction with an independent reference.
+
+    opcode: full PTX opcode. sources, result: PTX types (by default the opcode's last type everywhere). reference:
+    function of exact Python numbers, one per source, giving the exact result, which the test wraps (integers) or rounds
+    (floats, `rounding`). values: source tuples to use instead of the edge cases. template: PTX text with {d}, {a}, {b}…
+    where the operands are not simply "d, a, b, …". tolerance: largest relative error, for approximations.
+    """
+
+    opcode: str
+    reference: Callable
+    sources: tuple[str, ...]
+    result: str
+    values: Sequence[tuple] | None = None
+    template: str | None = None
+    rounding: str = "rn"
+    tolerance: float = 0.0
+    arch: str = "sm_90"
+
+
+REGISTRY: dict[str, list[tuple[frozenset[str] | None, Callable[[Op], Callable | None]]]] = {}
+EXAMPLES: list[Example] = []
+
+
+def instruction(opcode: str, types=None):
+    """Register the handler of every instruction whose opcode begins with `opcode` (the longest match wins).
+
+    types: the PTX types (of the opcode's last one) it is for, where integers and floats have handlers of their own.
+    """
+
+    def register(handler):
+        kinds = None if types is None else frozenset(types)
+        handlers = REGISTRY.setdefault(opcode, [])
+        if any(other is None or kinds is None or other & kinds for other, _ in handlers):
+            raise ValueError(f"{opcode} has two handlers")
+        handlers.append((kinds, handler))
+        return handler
+
+    return register
+
+
+def example(opcode, *, reference, sources=None, result=None, arity=None, **more):
+    """Attach an example to the handler below. `arity`: number of sources, by default that of `reference`."""
+    types = [part for part in opcode.split(".")[1:] if part in DTYPES]
+    result = result or types[0 if len(types) > 1 else -1]
+    count = arity or reference.__code__.co_argcount
+    sources = tuple(sources) if sources else (types[-1],) * count
+
+    def attach(handler):
+        EXAMPLES.append(Example(opcode, reference, sources, result, **more))
+        return handler
+
+    return attach
+
+
+def handler_of(opcode: str):
+    """The handler for an opcode, or None."""
+    parts = opcode.split(".")
+    last = next((part for part in reversed(parts) if part in DTYPES), None)
+    for count in range(len(parts), 0, -1):
+        for kinds, handler in REGISTRY.get(".".join(parts[:count]), ()):
+            if kinds is None or last in kinds:
+                return handler
+    return None
+
+
+def build(loader, instruction: Instruction, position: int) -> Op:
+    """Bind one instruction to its operands. Raises RunError for an instruction that has no handler."""
+    op = Op(loader, instruction, position)
+    handler = handler_of(instruction.opcode)
+    if handler is None:
+        op.unknown()
+    op.run = handler(op)
+    return op
+
+
+@dataclass(frozen=True)
+class Jump:
+    """The terminator of an unconditional branch."""
+
+    label: str
+
+
+class Op:
+    """One instruction while it is being bound.
+
+    The handler reads operands through `source`, `result` and their like, which return register indices and note what is
+    read and written. `before` and `after` hold small closures that unpack or repack operands around the main one.
+    """
+
+    def __init__(self, loader, instruction: Instruction, position: int):
+        self.loader, self.instruction, self.position = loader, instruction, position
+        self.parts = instruction.opcode.split(".")
+        self.name, self.modifiers = self.parts[0], frozenset(self.parts[1:])
+        self.types = [part for part in self.parts[1:] if part in DTYPES]
+        self.operands = instruction.operands
+        self.reads: list[int] = []
+        self.writes: list[int] = []
+        self.before: list[Callable] = []
+        self.after: list[Callable] = []
+        self.counters: list[str] = []
+        self.sites: list = []
+        self.opclass = ""
+        self.terminator = None
+        self.targets: tuple[str, ...] = ()
+        self.falls_through = True
+        self.full_barrier = False
+        self.rendezvous = False
+        self.run: Callable | None = None
+
+    # ------------------------------------------------------------------------------------------- about the opcode
+
+    @property
+    def type(self) -> str:
+        """The last type in the opcode."""
+        if not self.types:
+            self.fail("has no type")
+        return self.types[-1]
+
+    @property
+    def line(self) -> int | None:
+        return self.instruction.line
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.modifiers for name in names)
+
+    def one_of(self, *names: str, default: str | None = None) -> str:
+        """The modifier that is present, of several that exclude each other."""
+        for name in names:
+            if name in self.modifiers:
+                return name
+        if default is None:
+            self.fail(f"needs one of .{', .'.join(names)}")
+        return default
+
+    def fail(self, why: str):
+        i = self.instruction
+        raise RunError(f"PTX line {i.ptx_line}: `{i.text}` {why}.", i.line)
+
+    def unknown(self):
+        i = self.instruction
+        where = "" if i.line is None else f" (from line {i.line} of the cell)"
+        raise RunError(f"The machine does not know the instruction `{i.text}`, PTX line {i.ptx_line}{where}.", i.line)
+
+    def site(self, space: str, what: str, width: int):
+        """Note a memory access of `width` bytes per lane; what: 'ld', 'st', 'atom', 'red', 'cp.async', …"""
+        i = self.instruction
+        site = self.loader.new_site(self.position, i.line, space, what, width, i.text, i.ptx_line)
+        self.sites.append(site)
+        return site
+
+    def count(self, counter: str) -> None:
+        """Count the threads that execute this instruction under `counter`."""
+        self.counters.append(counter)
+
+    # --------------------------------------------------------------------------------------------------- operands
+
+    def operand(self, i: int):
+        if i >= len(self.operands):
+            self.fail(f"has {len(self.operands)} operands; operand {i + 1} is missing")
+        return self.operands[i]
+
+    def temporary(self, kind: str) -> int:
+        return self.loader.new(kind)
+
+    def source(self, i: int, kind: str) -> int:
+        """Index of the register that holds operand i as PTX type `kind`; wider registers are cut down to it."""
+        return self.bind(self.operand(i), kind)
+
+    def bind(self, operand, kind: str) -> int:
+        """`source` for an operand given directly."""
+        loader = self.loader
+        match operand:
+            case Immediate():
+                return loader.constant(operand, kind)
+            case Register(name):
+                index = self._register(name)
+                self.reads.append(index)
+                return self._narrowed(index, kind)
+            case Negated(inner):
+                index = self.bind(inner, "pred")
+                inverted = self.temporary("pred")
+
+                def invert(m):
+                    m.regs[inverted] = ~m.regs[index]
+
+                self.before.append(invert)
+                return inverted
+            case Vector(items):
+                return self._packed(items, kind)
+            case Symbol(name, _):
+                self.fail(f"refers to {name}, which is not declared")
+        self.fail("has an operand the machine cannot read")
+
+    def _register(self, name: str) -> int:
+        try:
+            return self.loader.register(name)
+        except KeyError:
+            self.fail(f"uses {name}, which is not declared")
+
+    def _narrowed(self, index: int, kind: str) -> int:
+        have, want = self.loader.types[index], kind
+        if BYTES_OF_DTYPE[have] <= BYTES_OF_DTYPE[want]:
+            if BYTES_OF_DTYPE[have] < BYTES_OF_DTYPE[want]:
+                self.fail(f"reads a .{have} register as .{want}")
+            return index
+        narrow, dtype = self.temporary(kind), DTYPES[kind]
+        unsigned, wide = np.dtype(f"u{dtype.itemsize}"), np.dtype(f"u{BYTES_OF_DTYPE[have]}")
+
+        def cut(m):
+            m.regs[narrow] = m.regs[index].view(wide).astype(unsigned).view(dtype)
+
+        self.before.append(cut)
+        return narrow
+
+    def _packed(self, items, kind: str) -> int:
+        """`{a, b}` as one value, the first item in the low bits."""
+        dtype = DTYPES[kind]
+        width = BYTES_OF_DTYPE[kind] // len(items)
+        part = np.dtype(f"u{width}")
+        sources = [self.bind(item, f"b{width * 8}") for item in items]
+        whole = self.temporary(kind)
+        unsigned = np.dtype(f"u{dtype.itemsize}") if dtype.itemsize <= 8 else None
+        if unsigned is None:
+
+            def pack128(m):
+                low, high = (m.regs[s].view(np.uint64) for s in sources)
+                shape = np.broadcast_shapes(low.shape, high.shape)
+                value = np.empty(shape, dtype)
+                value["low"], value["high"] = low, high
+                m.regs[whole] = value
+
+            self.before.append(pack128)
+            return whole
+
+        def pack(m):
+            value = m.regs[sources[0]].view(part).astype(unsigned)
+            for i, source in enumerate(sources[1:], 1):
+                value = value | (m.regs[source].view(part).astype(unsigned) << unsigned.type(8 * width * i))
+            m.regs[whole] = value.view(dtype)
+
+        self.before.append(pack)
+        return whole
+
+    def predicate(self, i: int) -> int:
+        """Operand i as a predicate; `!p` works."""
+        return self.source(i, "pred")
+
+    def result(self, i: int, kind: str) -> int:
+        """Index of the register that receives a result of PTX type `kind`; wider registers are extended."""
+        return self.target(self.operand(i), kind)
+
+    def target(self, operand, kind: str) -> int:
+        """`result` for an operand given directly."""
+        if operand is SINK or operand == SINK:
+            return self.temporary(kind)
+        if isinstance(operand, Vector):
+            return self._unpacked(operand.items, kind)
+        if not isinstance(operand, Register):
+            self.fail("has a result that is not a register")
+        index = self._register(operand.name)
+        self.writes.append(index)
+        have = self.loader.types[index]
+        if BYTES_OF_DTYPE[have] == BYTES_OF_DTYPE[kind]:
+            return index
+        if BYTES_OF_DTYPE[have] < BYTES_OF_DTYPE[kind]:
+            self.fail(f"writes .{kind} to a .{have} register")
+        narrow = self.temporary(kind)
+        size, dtype = BYTES_OF_DTYPE[have], DTYPES[kind]
+        wide = np.dtype(f"{'i' if kind in SIGNED else 'u'}{size}")
+        raw = np.dtype(f"{'i' if kind in SIGNED else 'u'}{dtype.itemsize}")
+
+        def extend(m):
+            m.regs[index] = m.regs[narrow].view(raw).astype(wide)
+
+        self.after.append(extend)
+        return narrow
+
+    def _unpacked(self, items, kind: str) -> int:
+        width = BYTES_OF_DTYPE[kind] // len(items)
+        whole = self.temporary(kind)
+        position = len(self.after)  # `target` may add closures that widen the parts: they come after the parts exist
+        targets = [self.target(item, f"b{width * 8}") for item in items]
+        part = np.dtype(f"u{width}")
+        unsigned = np.dtype(f"u{BYTES_OF_DTYPE[kind]}") if BYTES_OF_DTYPE[kind] <= 8 else None
+
+        def unpack(m):
+            if unsigned is None:
+                value = m.regs[whole]
+                m.regs[targets[0]], m.regs[targets[1]] = value["low"].copy(), value["high"].copy()
+                return
+            value = m.regs[whole].view(unsigned)
+            for i, target in enumerate(targets):
+                m.regs[target] = (value >> unsigned.type(8 * width * i)).astype(part)
+
+        self.after.insert(position, unpack)
+        return whole
+
+    def pair(self, i: int, first: str, second: str) -> tuple[int, int | None]:
+        """Results `d|p`, or `d` alone."""
+        operand = self.operand(i)
+        if isinstance(operand, Pair):
+            return self.target(operand.first, first), self.target(operand.second, second)
+        return self.target(operand, first), None
+
+    def vector(self, i: int) -> tuple:
+        """The items of `{a, b, …}`, or the operand alone."""
+        operand = self.operand(i)
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def address(self, i: int) -> tuple[int | None, int]:
+        """`[base + offset]` as (register index, offset); the index is None for a constant address."""
+        operand = self.operand(i)
+        if not isinstance(operand, Address):
+            self.fail("needs an address in brackets")
+        match operand.base:
+            case Immediate(value):
+                return None, int(value) + operand.offset
+            case Register(name):
+                index = self._register(name)
+                self.reads.append(index)
+                return index, operand.offset
+        self.fail(f"refers to {getattr(operand.base, 'name', operand.base)}, which is not declared")
+
+    def immediate(self, i: int, default: int | None = None) -> int:
+        """Operand i, which must be a literal."""
+        if i >= len(self.operands) and default is not None:
+            return default
+        operand = self.operand(i)
+        if not isinstance(operand, Immediate):
+            self.fail(f"needs a literal as operand {i + 1}")
+        return int(operand.value)
+
+    # ------------------------------------------------------------------------------------------------ the closures
+
+    def lanewise(self, meaning: Callable, result: str, sources: Sequence[str], first: int = 1) -> Callable:
+        """A closure that applies `meaning` to each thread's values.
+
+        result: PTX type of operand 0; sources: PTX types of operands `first`, `first` + 1, …
+        """
+        indices = [self.source(first + i, kind) for i, kind in enumerate(sources)]
+        target = self.result(0, result)
+        return apply(meaning, target, DTYPES[result], indices, [DTYPES[kind] for kind in sources])
+
+
+def apply(meaning, d: int, result, indices: Sequence[int], dtypes: Sequence) -> Callable:
+    """regs[d] = meaning(regs[a] as dtype, …). Written out by arity, because this is the machine's innermost call."""
+    if len(indices) == 1:
+        (a,), (ta,) = indices, dtypes
+
+        def run1(m):
+            regs = m.regs
+            x = regs[a]
+            if x.dtype is not ta:
+                x = x.view(ta)
+            regs[d] = meaning(x)
+
+        return run1
+    if len(indices) == 2:
+        (a, b), (ta, tb) = indices, dtypes
+
+        def run2(m):
+            regs = m.regs
+            x = regs[a]
+            if x.dtype is not ta:
+                x = x.view(ta)
+            y = regs[b]
+            if y.dtype is not tb:
+                y = y.view(tb)
+            regs[d] = meaning(x, y)
+
+        return run2
+    if len(indices) == 3:
+        (a, b, c), (ta, tb, tc) = indices, dtypes
+
+        def run3(m):
+            regs = m.regs
+            x = regs[a]
+            if x.dtype is not ta:
+                x = x.view(ta)
+            y = regs[b]
+            if y.dtype is not tb:
+                y = y.view(tb)
+            z = regs[c]
+            if z.dtype is not tc:
+                z = z.view(tc)
+            regs[d] = meaning(x, y, z)
+
+        return run3
+    pairs = tuple(zip(indices, dtypes, strict=True))
+
+    def run(m):
+        regs = m.regs
+        regs[d] = meaning(*[regs[i] if regs[i].dtype is t else regs[i].view(t) for i, t in pairs])
+
+    return run
+
+
+# --- masks and guards ------------------------------------------------------------------------------------------------
+
+
+def merge(mask, new, old):
+    """`new` where the mask is set, else `old`."""
+    if new is old:
+        return new
+    if old.dtype is not new.dtype:
+        old = old.view(new.dtype)
+    return np.where(mask, new, old)
+
+
+def closures(op: Op, guard: tuple[int, bool] | None) -> tuple[list[Callable], list[Callable]]:
+    """The closures of an ordinary instruction: (all threads together, some threads)."""
+    steps = [step for step in (*op.before, op.run, *op.after) if step is not None]
+    if not steps:
+        return [], []
+    if guard is not None:
+        both = _guarded(steps, op.writes, guard, op.counters, op.line)
+        return [both], [both]
+    return steps, [_masked(steps, op.writes)] if op.writes else steps
+
+
+def _masked(steps, writes):
+    """Keep the old values of threads that wait elsewhere, if they may still read them."""
+    if len(steps) == 1 and len(writes) == 1:
+        (run,), (d,) = steps, writes
+        bit = 1 << d
+
+        def masked1(m):
+            if m.protected & bit:
+                regs = m.regs
+                old = regs[d]
+                run(m)
+                regs[d] = merge(m.mask, regs[d], old)
+            else:
+                run(m)
+
+        return masked1
+
+    def masked(m):
+        regs, protected = m.regs, m.protected
+        kept = [(d, regs[d]) for d in writes if protected >> d & 1]
+        for run in steps:
+            run(m)
+        for d, old in kept:
+            regs[d] = merge(m.mask, regs[d], old)
+
+    return masked
+
+
+def _guarded(steps, writes, guard, counters, line):
+    p, negated = guard
+    bystanders = tuple(writes)
+
+    def guarded(m):
+        regs = m.regs
+        on = regs[p]
+        if on.size == 1:
+            if bool(on.item()) == negated:
+                return
+            active = m.mask
+        else:
+            on = ~on if negated else on
+            active = on if m.mask is None else on & m.mask
+            if not active.any():
+                return
+        whole = m.mask
+        kept = [(d, regs[d]) for d in bystanders]
+        m.mask = active
+        try:
+            for run in steps:
+                run(m)
+        finally:
+            m.mask = whole
+        if active is not None:
+            for d, old in kept:
+                regs[d] = merge(active, regs[d], old)
+        for counter in counters:
+            m.count_threads(line, counter, active)
+
+    return guarded
+
+
+# --- terminators -----------------------------------------------------------------------------------------------------
+# A block's end is called with the machine and returns where its threads go: a block index, a list of (block index, mask)
+# when they part, or None when it has parked them itself.
+
+
+def jump_to(target: int) -> Callable:
+    def end(m):
+        return target
+
+    return end
+
+
+def branch(p: int, negated: bool, taken: int, following: int) -> Callable:
+    """Threads whose predicate is set go to `taken`, the others to `following`."""
+    if negated:
+        taken, following = following, taken
+
+    def end(m):
+        on = m.regs[p]
+        if on.size == 1:
+            return taken if on.item() else following
+        mask = m.mask
+        go = on if mask is None else on & mask
+        if not go.any():
+            return following
+        stay = ~on if mask is None else ~on & mask
+        if not stay.any():
+            return taken
+        return [(taken, go), (following, stay)]
+
+    return end
+
+
+def guarded_end(p: int, negated: bool, end: Callable, following: int) -> Callable:
+    """Apply a terminator to the threads whose guard is on; the others go to `following`."""
+
+    def guarded(m):
+        on = m.regs[p]
+        if negated:
+            on = ~on
+        if on.size == 1:
+            return end(m) if on.item() else following
+        mask = m.mask
+        go = on if mask is None else on & mask
+        stay = ~on if mask is None else ~on & mask
+        if not go.any():
+            return following
+        if not stay.any():
+            return end(m)
+        m.mask = go
+        where = end(m)
+        m.mask = mask
+        if where is None:
+            return [(following, stay)]
+        parts = [(where, go)] if isinstance(where, int) else list(where)
+        return [*parts, (following, stay)]
+
+    return guarded

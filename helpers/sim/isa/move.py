@@ -1,0 +1,491 @@
+"""Moving, selecting, comparing and converting values."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from ..layout import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from ..parser import Register, Vector
+from . import numerics
+from .base import DTYPES, INTEGERS, apply, example, instruction
+from .exact import round_fraction
+from .floating import MODES
+from .numerics import F16, F32, F64, U16, bfloat_to_float, canonical, flush, saturate
+
+
+@instruction("mov")
+@example("mov.b32", reference=lambda a: a)
+@example("mov.f64", reference=lambda a: a)
+@example("mov.b64", reference=lambda a: a << 32 | a, sources=("b32",), result="b64", template="mov.b64 {d}, {{{a}, {a}}};")
+def mov(op):
+    """d = a; `{a, b}` packs or unpacks, the first item in the low bits."""
+    t = op.type
+    target, source = op.operand(0), op.operand(1)
+    if t == "pred" or isinstance(target, Vector) or isinstance(source, Vector):
+        return op.lanewise(np.positive if t != "pred" and DTYPES[t].kind != "V" else _same, t, (t,))
+    if isinstance(source, Register) and source.name in _CLOCKS:
+        return _read_clock(op, source.name, t)
+    return op.lanewise(_same, t, (t,))
+
+
+def _same(a):
+    return a
+
+
+_CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+
+
+def _read_clock(op, name, t):
+    d = op.result(0, t)
+    high = name.endswith("_hi")
+    dtype = DTYPES[t]
+
+    def run(m):
+        ticks = m.clock()
+        m.regs[d] = m.uniform((ticks >> 32 if high else ticks) & ((1 << dtype.itemsize * 8) - 1), dtype)
+
+    return run
+
+
+@instruction("cvta")
+@example("cvta.to.global.u64", reference=lambda a: a)
+def cvta(op):
+    """d = a generic address from one of a state space, or back (`.to`)."""
+    t = op.type
+    window = {"shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW,
+              "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "param::entry": PARAM_WINDOW,
+              "global": 0, "const": 0}[op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")]  # fmt: skip
+    dtype = DTYPES[t]
+    shift = dtype.type(window)
+    if not window:
+        return op.lanewise(_same, t, (t,))
+    if op.has("to"):
+        return op.lanewise(lambda a: a - shift, t, (t,))
+    return op.lanewise(lambda a: a + shift, t, (t,))
+
+
+@instruction("isspacep")
+def isspacep(op):
+    """p = whether a generic address lies in a state space."""
+    space = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")
+    windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+    wanted = windows.get(space.split("::")[0])
+
+    def meaning(a):
+        top = a >> np.uint64(40)
+        if wanted is not None:
+            return top == np.uint64(wanted >> 40)
+        others = [np.uint64(w >> 40) for w in windows.values()]
+        return (top != others[0]) & (top != others[1]) & (top != others[2])
+
+    return op.lanewise(meaning, "pred", ("u64",))
+
+
+@instruction("selp")
+@example("selp.b32", reference=lambda a, b, c: a if c else b, sources=("b32", "b32", "pred"))
+@example("selp.f32", reference=lambda a, b, c: a if c else b, sources=("f32", "f32", "pred"))
+def selp(op):
+    """d = a if p, else b."""
+    t = op.type
+    dtype = DTYPES[t]
+
+    def meaning(a, b, p):
+        if p.size == 1:
+            return a if p.item() else b
+        return np.where(p, a, b).view(dtype)
+
+    return op.lanewise(meaning, t, (t, t, "pred"))
+
+
+@instruction("slct")
+@example("slct.s32.s32", reference=lambda a, b, c: a if c >= 0 else b, sources=("s32", "s32", "s32"))
+@example("slct.u32.f32", reference=lambda a, b, c: a if c >= 0 else b, sources=("u32", "u32", "f32"), result="u32")
+def slct(op):
+    """d = a if c >= 0, else b."""
+    t, tc = op.types
+    return op.lanewise(lambda a, b, c: np.where(c >= 0, a, b), t, (t, t, tc))
+
+
+# --- comparisons -----------------------------------------------------------------------------------------------------
+
+_ORDERED = {"eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+_ALL = ("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+
+
+def _either_nan(a, b):
+    return np.isnan(a) | np.isnan(b)
+
+
+def _comparison(op, t: str):
+    """A function of two arrays of type t giving booleans."""
+    # The operator comes first, because `.hi` and `.lo` could also be parts of other names.
+    name = next(part for part in op.parts[1:] if part in _ALL)
+    name = _UNSIGNED_NAMES.get(name, name)
+    floating = t in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+    if name == "ne":
+        compare = (lambda a, b: (a != b) & ~_either_nan(a, b)) if floating else np.not_equal
+    elif name in _ORDERED:
+        compare = _ORDERED[name]
+    elif name == "num":
+        compare = lambda a, b: ~_either_nan(a, b)  # noqa: E731 - a table of meanings
+    elif name == "nan":
+        compare = _either_nan
+    elif name == "neu":
+        compare = np.not_equal
+    else:
+        inner = _ORDERED[name[:-1]]
+        compare = lambda a, b: inner(a, b) | _either_nan(a, b)  # noqa: E731
+    if op.has("ftz") and t == "f32":
+        plain = compare
+        compare = lambda a, b: plain(flush(a), flush(b))  # noqa: E731
+    if t == "bf16":
+        wide = compare
+        compare = lambda a, b: wide(bfloat_to_float(a), bfloat_to_float(b))  # noqa: E731
+    return compare
+
+
+_JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+
+@instruction("setp")
+@example("setp.lt.s32", reference=lambda a, b: int(a < b), result="pred")
+@example("setp.hi.u32", reference=lambda a, b: int(a > b), result="pred")
+@example("setp.ne.b64", reference=lambda a, b: int(a != b), result="pred")
+@example("setp.eq.f32", reference=lambda a, b: int(a == b), result="pred")
+@example("setp.ne.f32", reference=lambda a, b: int(a != b and a == a and b == b), result="pred")
+@example("setp.neu.f32", reference=lambda a, b: int(a != b), result="pred")
+@example("setp.ltu.f32", reference=lambda a, b: int(not a >= b), result="pred")
+@example("setp.num.f32", reference=lambda a, b: int(a == a and b == b), result="pred")
+@example("setp.gt.f16", reference=lambda a, b: int(a > b), result="pred")
+@example("setp.ge.and.s32", reference=lambda a, b, c: int(a >= b and c), sources=("s32", "s32", "pred"), result="pred")
+@example("setp.lt.or.s32", reference=lambda a, b, c: int(a < b or not c), sources=("s32", "s32", "pred"), result="pred",
+         template="setp.lt.or.s32 {d}, {a}, {b}, !{c};")
+@example("setp.lt.xor.s32", reference=lambda a, b, c: int((a >= b) ^ c), sources=("s32", "s32", "pred"), result="pred",
+         template="{{ .reg .pred t; setp.lt.xor.s32 t|{d}, {a}, {b}, {c}; }}")
+def setp(op):
+    """p|q = (a compared with b) joined with c; q is the comparison's opposite joined with c."""
+    t = op.type
+    a, b = op.source(1, t), op.source(2, t)
+    join = _JOIN[op.one_of(*_JOIN)] if op.has(*_JOIN) and len(op.operands) > 3 else None
+    c = op.predicate(3) if join else None
+    if t in ("f16x2", "bf16x2"):
+        return _setp_packed(op, t, a, b, c, join)
+    p, q = op.pair(0, "pred", "pred")
+    compare, dtype = _comparison(op, t), DTYPES[t]
+    if join is None and q is None:
+        return apply(compare, p, None, (a, b), (dtype, dtype))
+
+    def run(m):
+        regs = m.regs
+        truth = compare(regs[a].view(dtype), regs[b].view(dtype))
+        third = regs[c] if join else None
+        regs[p] = join(truth, third) if join else truth
+        if q is not None:
+            regs[q] = join(~truth, third) if join else ~truth
+
+    return run
+
+
+def _halves(x, t):
+    parts = [((x >> np.uint32(s)) & np.uint32(0xFFFF)).astype(U16) for s in (0, 16)]
+    return [part.view(F16) for part in parts] if t == "f16x2" else parts
+
+
+def _setp_packed(op, t, a, b, c, join):
+    """setp on pairs: p for the low halves, q for the high ones."""
+    p, q = op.pair(0, "pred", "pred")
+    compare = _comparison(op, t.removesuffix("x2"))
+
+    def run(m):
+        regs = m.regs
+        xs, ys = _halves(regs[a].view(np.uint32), t), _halves(regs[b].view(np.uint32), t)
+        low, high = compare(xs[0], ys[0]), compare(xs[1], ys[1])
+        if join:
+            low, high = join(low, regs[c]), join(high, regs[c])
+        regs[p] = low
+        if q is not None:
+            regs[q] = high
+
+    return run
+
+
+@instruction("set")
+@example("set.lt.u32.s32", reference=lambda a, b: 0xFFFFFFFF if a < b else 0, result="u32")
+@example("set.gt.f32.f32", reference=lambda a, b: 1.0 if a > b else 0.0, result="f32")
+def set_(op):
+    """d = all ones (or 1.0) where the comparison holds, else 0."""
+    result, t = op.types[0], op.types[-1]
+    a, b = op.source(1, t), op.source(2, t)
+    join = _JOIN[op.one_of(*_JOIN)] if op.has(*_JOIN) and len(op.operands) > 3 else None
+    c = op.predicate(3) if join else None
+    d = op.result(0, result)
+    packed_pair = t.endswith("x2")
+    compare, dtype = _comparison(op, t.removesuffix("x2")), DTYPES[t]
+    out = DTYPES[result]
+
+    def value(truth, kind):
+        if kind in ("f16x2", "f16"):
+            return np.where(truth, np.uint32(0x3C00), np.uint32(0))
+        if kind in ("bf16x2", "bf16"):
+            return np.where(truth, np.uint32(0x3F80), np.uint32(0))
+        return np.where(truth, np.uint32(0xFFFF), np.uint32(0))
+
+    def run(m):
+        regs = m.regs
+        if packed_pair:
+            xs, ys = _halves(regs[a].view(np.uint32), t), _halves(regs[b].view(np.uint32), t)
+            truths = [compare(x, y) for x, y in zip(xs, ys, strict=True)]
+            if join:
+                truths = [join(truth, regs[c]) for truth in truths]
+            regs[d] = (value(truths[0], result) | (value(truths[1], result) << np.uint32(16))).view(out)
+            return
+        truth = compare(regs[a].view(dtype), regs[b].view(dtype))
+        if join:
+            truth = join(truth, regs[c])
+        if result in ("f16", "bf16"):
+            regs[d] = value(truth, result).astype(U16).view(out)
+        elif result == "f32":
+            regs[d] = truth.astype(F32)
+        else:
+            regs[d] = np.where(truth, out.type(-1 if result in ("s16", "s32") else np.iinfo(out).max), out.type(0))
+
+    return run
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+_INTEGER_MODES = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def _to_double(t, x):
+    return bfloat_to_float(x).astype(F64) if t == "bf16" else x.astype(F64)
+
+
+def _int_to_int(d: str, s: str, sat: bool):
+    low, high = np.iinfo(DTYPES[d]).min, np.iinfo(DTYPES[d]).max
+    source = np.iinfo(DTYPES[s])
+    if sat:
+        return lambda a: np.clip(a, max(low, source.min), min(high, source.max)).astype(DTYPES[d])
+    return lambda a: a.astype(DTYPES[d])
+
+
+def _float_to_int(d: str, s: str, rounding, ftz: bool):
+    """Round, clamp to the target's range; NaN gives 0 (for 64-bit targets of float32/64: the sign bit alone)."""
+    info = np.iinfo(DTYPES[d])
+    # The largest float64 below 2^63 or 2^64: clamping to it and then fixing the top keeps the cast defined.
+    low, high = float(info.min), float(info.max)
+
+    def meaning(a):
+        if ftz and s == "f32":
+            a = flush(a)
+        x = rounding(_to_double(s, a))
+        nan = np.isnan(x)
+        over, under = x >= high, x <= low
+        safe = np.where(nan | over | under, 0.0, x)
+        r = safe.astype(DTYPES[d])
+        r = np.where(over, info.max, np.where(under, info.min, r)).astype(DTYPES[d])
+        bad = DTYPES[d].type(0) if DTYPES[d].itemsize < 8 or s not in ("f32", "f64") else np.array(1 << 63, np.uint64).view(DTYPES[d])
+        return np.where(nan, bad, r)
+
+    return meaning
+
+
+def _int_to_float(d: str, s: str, mode: str):
+    exact_in_double = DTYPES[s].itemsize <= 4
+
+    def meaning(a):
+        if exact_in_double:
+            x = a.astype(F64)
+        elif d == "f64" and mode == "rn":
+            return a.astype(F64)
+        else:
+            x = _odd_from_integer(a)
+            if d == "f64":
+                return _integer_to_double(a, mode)
+        return _from_double(d, x, mode)
+
+    if d == "f64" and exact_in_double:
+        return lambda a: a.astype(F64)
+    if d == "f32" and mode == "rn":
+        return lambda a: a.astype(F32)
+    return meaning
+
+
+def _odd_from_integer(a):
+    """64-bit integers to float64, rounded to odd."""
+    negative = a < 0
+    size = np.where(negative, -a, a).view(np.uint64) if a.dtype.kind == "i" else a
+    big = size >= np.uint64(1 << 53)
+    shift = np.uint64(11)
+    top = (size >> shift) | ((size & np.uint64(0x7FF)) != 0).astype(np.uint64)
+    x = np.where(big, top.astype(F64) * 2048.0, np.where(big, np.uint64(0), size).astype(F64))
+    return np.where(negative, -x, x)
+
+
+def _integer_to_double(a, mode):
+    values = [round_fraction(Fraction(int(v)), "f64", mode) for v in a.flat]
+    return np.array(values, F64).reshape(a.shape)
+
+
+def _from_double(d: str, x, mode: str):
+    """float64 (exact, or rounded to odd) to a narrower format in one rounding."""
+    if d == "f32":
+        return numerics.round_to_float(x, mode)
+    if d == "f16":
+        return numerics.double_to_half(x, mode)
+    if d == "bf16":
+        return numerics.double_to_bfloat(x, mode)
+    return x
+
+
+def _float_to_float(op, d: str, s: str, mode: str):
+    integral = next((m for m in _INTEGER_MODES if op.has(m)), None)
+    relu, sat, ftz = op.has("relu"), op.has("sat"), op.has("ftz")
+
+    def meaning(a):
+        if ftz and s == "f32":
+            a = flush(a)
+        x = _to_double(s, a)
+        if integral:
+            x = np.copysign(_INTEGER_MODES[integral](x), x)
+        if sat:
+            x = saturate(x)
+        if relu:
+            x = np.where(np.isnan(x), x, np.where(x > 0, x, 0.0))
+        r = _from_double(d, x, mode)
+        if d == "f32":
+            r = canonical(np.array(r))
+            return flush(r) if ftz else r
+        return r
+
+    if d == s == "f32" and not (integral or relu or sat or ftz):
+        return lambda a: canonical(np.array(a))
+    if d == "f32" and s == "f16" and not (integral or relu or sat):
+        return lambda a: canonical(a.astype(F32))
+    if d == "f32" and s == "bf16" and not (integral or relu or sat):
+        return lambda a: canonical(np.array(bfloat_to_float(a)))
+    if d == "f64" and not (integral or sat):
+        return lambda a: _to_double(s, flush(a) if ftz and s == "f32" else a)
+    return meaning
+
+
+def _tf32(mode, relu):
+    """float32 to tf32: 10 bits of mantissa are kept; rna rounds halves away from zero."""
+
+    def meaning(a):
+        bits = a.view(np.uint32)
+        if mode == "rna":
+            rounded = bits + np.uint32(0x1000)
+        elif mode == "rz":
+            rounded = bits
+        else:
+            rounded = bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+        special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+        r = np.where(special, bits, rounded & np.uint32(0xFFFFE000))
+        r = np.where(np.isnan(a), np.uint32(0x7FFFFFFF), r)
+        if relu:
+            r = np.where((r >> np.uint32(31) != 0) & ~np.isnan(a), np.uint32(0), r)
+        return r.astype(np.uint32)
+
+    return meaning
+
+
+def _trunc_fraction(a, mode):
+    return {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](Fraction(a))
+
+
+def _clamped(mode, low, high):
+    def reference(a):
+        if math.isnan(a):
+            return 0
+        if math.isinf(a):
+            return high if a > 0 else low
+        return min(max(_trunc_fraction(a, mode), low), high)
+
+    return reference
+
+
+_S32 = (-(2**31), 2**31 - 1)
+
+
+@instruction("cvt")
+@example("cvt.u64.u32", reference=lambda a: a, result="u64")
+@example("cvt.s64.s32", reference=lambda a: a, result="s64")
+@example("cvt.u32.u64", reference=lambda a: a, result="u32")
+@example("cvt.s8.s32", reference=lambda a: a, result="s32", template="{{ .reg .b16 t; cvt.s8.s32 t, {a}; cvt.s32.s8 {d}, t; }}",
+         values=[(5,), (-5,), (100,), (-128,)])
+@example("cvt.sat.u8.s32", reference=lambda a: min(max(a, 0), 255), result="u32", template="cvt.sat.u8.s32 {d}, {a};")
+@example("cvt.rn.f32.s32", reference=lambda a: Fraction(a), result="f32")
+@example("cvt.rz.f32.u32", reference=lambda a: Fraction(a), result="f32", rounding="rz")
+@example("cvt.rn.f32.u64", reference=lambda a: Fraction(a), result="f32")
+@example("cvt.rp.f32.s64", reference=lambda a: Fraction(a), result="f32", rounding="rp")
+@example("cvt.rn.f64.s64", reference=lambda a: Fraction(a), result="f64")
+@example("cvt.rn.f16.s32", reference=lambda a: Fraction(a), result="f16")
+@example("cvt.rzi.s32.f32", reference=_clamped("rzi", *_S32), arity=1, result="s32")
+@example("cvt.rni.s32.f32", reference=_clamped("rni", *_S32), arity=1, result="s32")
+@example("cvt.rmi.u32.f32", reference=_clamped("rmi", 0, 2**32 - 1), arity=1, result="u32")
+@example("cvt.rpi.s32.f64", reference=_clamped("rpi", *_S32), arity=1, result="s32")
+@example("cvt.rzi.s64.f32", reference=lambda a: int(a), result="s64", values=[(1.5,), (-7.9,), (1e15,)])
+@example("cvt.rn.f32.f64", reference=lambda a: a, result="f32")
+@example("cvt.rz.f32.f64", reference=lambda a: a, result="f32", rounding="rz")
+@example("cvt.f64.f32", reference=lambda a: a, result="f64")
+@example("cvt.rn.f16.f32", reference=lambda a: a, result="f16")
+@example("cvt.rz.f16.f32", reference=lambda a: a, result="f16", rounding="rz")
+@example("cvt.f32.f16", reference=lambda a: a, result="f32")
+@example("cvt.rn.bf16.f32", reference=lambda a: a, result="bf16")
+@example("cvt.rz.bf16.f32", reference=lambda a: a, result="bf16", rounding="rz")
+@example("cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32")
+@example("cvt.rna.tf32.f32", reference=lambda a: a, result="tf32", rounding="rna", values=[(1.0,), (1.00048828125,), (3.14159274,), (-0.1,)])
+def cvt(op):
+    """d = a in another type, with the rounding and saturation that the modifiers say."""
+    d, s = op.types[0], op.types[-1]
+    mode = op.one_of(*MODES, default="rn")
+    if d in ("f16x2", "bf16x2") and s == "f32":
+        return _cvt_pair(op, d, mode)
+    if d == "tf32":
+        return op.lanewise(_tf32(mode, op.has("relu")), "tf32", ("f32",))
+    if d in ("e4m3x2", "e5m2x2") or s in ("e4m3x2", "e5m2x2"):
+        op.unknown()
+    floats = ("f16", "bf16", "f32", "f64")
+    if d in INTEGERS and s in INTEGERS:
+        meaning = _int_to_int(d, s, op.has("sat"))
+    elif d in INTEGERS and s in floats:
+        rounding = _INTEGER_MODES[op.one_of(*_INTEGER_MODES)]
+        meaning = _float_to_int(d, s, rounding, op.has("ftz"))
+    elif d in floats and s in INTEGERS:
+        meaning = _int_to_float(d, s, mode)
+        if op.has("sat"):
+            plain = meaning
+            meaning = lambda a: saturate(plain(a))  # noqa: E731
+    elif d in floats and s in floats:
+        meaning = _float_to_float(op, d, s, mode)
+    else:
+        op.unknown()
+    return op.lanewise(meaning, d, (s,))
+
+
+def _cvt_pair(op, d, mode):
+    """cvt.f16x2.f32 d, a, b: a goes to the high half, b to the low half."""
+    relu, sat = op.has("relu"), op.has("satfinite")
+    half = d == "f16x2"
+
+    def narrow(x):
+        if relu:
+            x = np.where(np.isnan(x), x, np.where(x > 0, x, np.float32(0)))
+        if sat and half:
+            x = np.where(np.isnan(x), x, np.clip(x, np.float32(-65504), np.float32(65504)))
+        if half:
+            return numerics.double_to_half(x.astype(F64), mode).view(U16)
+        return numerics.float_to_bfloat(np.ascontiguousarray(x), mode)
+
+    def meaning(a, b):
+        return (narrow(a).astype(np.uint32) << np.uint32(16)) | narrow(b).astype(np.uint32)
+
+    return op.lanewise(meaning, d, ("f32", "f32"))
+
+

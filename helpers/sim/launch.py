@@ -1,0 +1,291 @@
+"""One launch on the CPU: arguments in, chunks of blocks one after the other, results out."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from helpers.errors import CourseError, Finding, LaunchError, RunError
+
+from . import isa, native, sass
+from .counting import Counting
+from .findings import Findings
+from .loader import Program, load
+from .machine import Chunk, Clock
+from .memory import DeviceMemory, plain_name
+from .parser import immediate_bits, literal
+from .trace import Allocation, Recorder, Trace, TraceFilter
+
+# Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
+MOST_LANES = 1 << 16
+LEAST_LANES = 1 << 13
+REGISTER_BYTES = 24 << 20
+
+
+@dataclass(frozen=True)
+class Collect:
+    """What to collect. trace: a TraceFilter or None. blocks: run only these linear block indices and scale the counters."""
+
+    counters: bool = True
+    findings: bool = True
+    trace: TraceFilter | None = None
+    blocks: Iterable[int] | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a run: PTX instructions stepped through (per chunk of blocks, not per thread), and seconds."""
+
+    steps: int | None = None
+    seconds: float | None = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read."""
+
+    counters: dict[str, int]
+    by_line: dict[int, dict[str, int]]
+    findings: list[Finding]
+    trace: Trace | None
+    sampled: bool
+    seconds: float
+    estimate: bool
+    printed: str = ""
+    steps: int = 0
+    notes: tuple[str, ...] = field(default=())
+    engine: str = "numpy"
+
+
+@dataclass
+class Launch:
+    """What the chunks of one launch share."""
+
+    program: Program
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int
+    shared_bytes: int
+    memory: DeviceMemory
+    findings: Findings
+    counting: Counting | None
+    recorder: Recorder | None
+    watch_shared: bool
+    clock: Clock
+    param_words: dict[int, int]
+    dtypes: dict[str, np.dtype]
+    arch: str
+    printed: list[str] = field(default_factory=list)
+    others_wait: Callable = lambda chunk: False
+
+
+def simulate(
+    compiled,
+    grid: Sequence[int],
+    block: Sequence[int],
+    args: Sequence[Any],
+    shared: int = 0,
+    collect: Collect = Collect(),
+    budget: Budget = Budget(),
+    progress: Callable[[int, int], None] | None = None,
+    engine: str | None = None,
+) -> Outcome:
+    """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
+
+    compiled: needs `.ptx` and `.symbol`; with `.cubin` and `.sass`, accesses are counted as ptxas merged them.
+    grid, block: blocks and threads per block as (x, y, z). args: in parameter order, NumPy arrays (C-contiguous;
+    arrays that overlap on the host overlap in the machine), numbers, or None for a null pointer. shared: bytes of
+    dynamic shared memory. progress: called with (blocks done, blocks in all). engine: 'numpy' for the NumPy machine,
+    'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
+
+    Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget.
+    """
+    start = time.monotonic()
+    grid, block = tuple(map(int, grid)), tuple(map(int, block))
+    program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
+    findings = Findings(collect.findings)
+    arrays, words = _arguments(program, compiled, args)
+    memory = DeviceMemory(program, arrays, findings)
+    param_words = _param_words(program, words, memory)
+    observed = collect.counters or collect.trace is not None
+    estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
+    launch = Launch(
+        program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
+        memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
+        recorder=Recorder(collect.trace) if collect.trace is not None else None,
+        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds), param_words=param_words, dtypes=isa.DTYPES,
+        arch=getattr(compiled, "arch", "sm_90"),
+    )  # fmt: skip
+    total = grid[0] * grid[1] * grid[2]
+    chosen = None if collect.blocks is None else sorted(set(collect.blocks))
+    if chosen is not None and any(not 0 <= b < total for b in chosen):
+        raise LaunchError(f"collect.blocks names blocks that the grid of {total} blocks does not have.")
+    wanted = total if chosen is None else len(chosen)
+    refusal = "numpy" if engine == "numpy" else native.attempt(launch, range(total) if chosen is None else chosen, progress)
+    if refusal and engine == "native":
+        raise RunError(f"The native engine cannot run this launch: {refusal}.")
+    if refusal:
+        with np.errstate(all="ignore"):
+            _run_chunks(launch, chosen, wanted, progress)
+    launch.memory.copy_back()
+    scale = total / wanted if wanted else 1.0
+    counters, by_line = launch.counting.results(scale) if launch.counting else ({}, {})
+    trace = None
+    if launch.recorder is not None:
+        allocations = [*memory.allocations, *_shared_allocations(program, launch)]
+        trace = launch.recorder.trace(program.sites, allocations, grid, block)
+    return Outcome(
+        counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
+        seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
+        engine="numpy" if refusal else "native",
+    )  # fmt: skip
+
+
+def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
+    pieces = deque(_pieces(launch, chosen))
+    waiting: deque[Chunk] = deque()
+    done = 0
+    launch.others_wait = lambda chunk: bool(pieces) or bool(waiting)
+    while pieces or waiting:
+        # Chunks that only wait for others step back; new ones come first, because they may be what is waited for.
+        chunk = Chunk(launch, *pieces.popleft()) if pieces else waiting.popleft()
+        if not chunk.run():
+            waiting.append(chunk)
+            continue
+        if launch.counting is not None:
+            launch.counting.finish_chunk(chunk)
+        done += chunk.blocks
+        if progress is not None:
+            progress(done, wanted)
+
+
+def _pieces(launch: Launch, chosen):
+    """Rectangles of the grid (or runs of chosen blocks) as (coordinates, extent)."""
+    gx, gy, gz = launch.grid
+    threads = math.prod(launch.block)
+    registers = max(1, sum(kind != "pred" for kind in launch.program.types)) * 4
+    lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
+    count = max(1, lanes // max(1, threads))
+    if chosen is not None:
+        for start in range(0, len(chosen), count):
+            numbers = np.array(chosen[start : start + count], np.int64)
+            z, y, x = numbers // (gx * gy), numbers // gx % gy, numbers % gx
+            yield [c.reshape(1, 1, -1) for c in (z, y, x)], (1, 1, len(numbers))
+        return
+    if min(launch.grid) < 1 or threads < 1:
+        return
+    nx = min(gx, max(1, math.isqrt(count)))
+    ny = min(gy, max(1, count // nx))
+    nx = min(gx, max(1, count // ny))
+    nz = min(gz, max(1, count // (nx * ny)))
+    for z in range(0, gz, nz):
+        for y in range(0, gy, ny):
+            for x in range(0, gx, nx):
+                zs, ys, xs = np.arange(z, min(z + nz, gz)), np.arange(y, min(y + ny, gy)), np.arange(x, min(x + nx, gx))
+                yield [zs.reshape(-1, 1, 1), ys.reshape(1, -1, 1), xs.reshape(1, 1, -1)], (len(zs), len(ys), len(xs))
+
+
+def _arguments(program: Program, compiled, args):
+    """(arrays with their parameter names, per parameter: array | None | bytes)."""
+    if len(args) != len(program.parameters):
+        raise LaunchError(f"{program.name} takes {len(program.parameters)} arguments, and {len(args)} were given.")
+    names = [p.name for p in getattr(compiled, "parameters", ())] or [v.name for v, _ in program.parameters]
+    arrays, values = [], []
+    for name, (variable, _), value in zip(names, program.parameters, args, strict=True):
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            if not value.flags.c_contiguous:
+                raise LaunchError(f"Argument {name} is not contiguous: pass numpy.ascontiguousarray(…).")
+            arrays.append((name, value))
+            values.append(value)
+        elif value is None:
+            values.append(bytes(variable.nbytes))
+        else:
+            values.append(_scalar_bytes(name, variable, value))
+    return arrays, values
+
+
+def _scalar_bytes(name, variable, value) -> bytes:
+    if isinstance(value, (bytes, bytearray)):
+        data = bytes(value)
+    elif isinstance(value, (bool, int)):
+        kind = variable.type
+        data = (
+            np.array(value, isa.DTYPES[kind]).tobytes() if kind.startswith("f")
+            else (int(value) & ((1 << 8 * variable.nbytes) - 1)).to_bytes(variable.nbytes, "little")
+        )  # fmt: skip
+    elif isinstance(value, float):
+        bits = immediate_bits(literal(repr(float(value))), variable.type) if math.isfinite(value) else None
+        data = np.array(value, isa.DTYPES[variable.type]).tobytes() if bits is None else bits.to_bytes(variable.nbytes, "little")
+    else:
+        data = np.asarray(value).tobytes()
+    if len(data) != variable.nbytes:
+        raise LaunchError(f"Argument {name} has {len(data)} bytes, and the kernel expects {variable.nbytes}.")
+    return data
+
+
+def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, int]:
+    frame = bytearray(-(-max(program.param_bytes, 4) // 4) * 4)
+    for (variable, at), value in zip(program.parameters, values, strict=True):
+        if isinstance(value, np.ndarray):
+            value = memory.base_of(value).to_bytes(8, "little")
+        frame[at : at + len(value)] = value
+    words = np.frombuffer(bytes(frame), np.uint32)
+    used = -(-sum(v.nbytes for v, _ in program.parameters) // 4) if program.parameters else 0
+    end = max([at + v.nbytes for v, at in program.parameters], default=used)
+    return {i: int(words[i]) for i in range(-(-end // 4))}
+
+
+@functools.lru_cache(maxsize=64)
+def _widths(key):
+    return key.sites()
+
+
+class _SassKey:
+    """A compiled kernel as a cache key: equal source text, equal answer."""
+
+    def __init__(self, compiled):
+        self.compiled = compiled
+        self.identity = (compiled.ptx, compiled.symbol, compiled.cubin)
+
+    def __hash__(self):
+        return hash(self.identity)
+
+    def __eq__(self, other):
+        return self.identity == other.identity
+
+    def sites(self):
+        return sass.access_sites(self.compiled)
+
+
+def _set_widths(program: Program, compiled) -> bool:
+    """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
+    for site in program.sites:
+        site.charged, site.sass, site.shift = site.width, "", 0
+    if not getattr(compiled, "cubin", b""):
+        return True
+    try:
+        known = _widths(_SassKey(compiled))
+    except CourseError:
+        return True  # no disassembler on this machine; the outcome says that its counters are an estimate
+    exact = True
+    for site in program.sites:
+        access = known.get(site.ptx_line)
+        if access is None:
+            continue
+        site.charged, site.sass, site.shift = access.width, access.opcode, access.offset
+        exact &= access.exact
+    return not exact
+
+
+def _shared_allocations(program: Program, launch: Launch) -> list[Allocation]:
+    return [
+        Allocation(plain_name(name), "shared", base, nbytes or launch.dynamic_shared, (nbytes or launch.dynamic_shared,), 1, "uint8")
+        for name, base, nbytes in program.shared
+    ]

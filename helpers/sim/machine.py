@@ -1,0 +1,494 @@
+"""The loop that runs a chunk of blocks. It knows no opcode.
+
+All threads of a chunk advance together, block of code by block of code. Threads that part at a branch form groups, each
+with its own place in the program; the group that is furthest behind runs first, and groups that meet become one again
+(minimum program counter). A barrier parks its threads until all that it waits for have come.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.errors import RunError
+
+from .findings import at
+from .lanes import Lanes
+from .memory import SharedMemory, ThreadMemory
+
+PATIENCE = 4096  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
+CHECK_EVERY = 64  # blocks of code between looks at the clock
+
+
+@dataclass
+class Parked:
+    """Threads at a barrier. resume: where they go on, None for those that only announced their arrival."""
+
+    resume: int | None
+    mask: np.ndarray
+    barrier: int
+    expected: int | None
+    line: int | None
+    aligned: bool
+
+
+class Clock:
+    """Step and time budget of a launch."""
+
+    def __init__(self, steps: int | None, seconds: float | None):
+        self.steps, self.seconds = steps, seconds
+        self.start = time.monotonic()
+        self.used = 0
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+
+def endless(program, findings, budget: str, line: int | None) -> None:
+    """Stop a run that has used up its budget while it was at `line`."""
+    where = f"line {line}" if line is not None else f"kernel {program.name}"
+    findings.add("endless", line, f"The kernel had not ended after {budget}.")
+    findings.stop(
+        f"{where}: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
+        "run a smaller problem or give it a larger budget; if not, some loop never ends.", line)
+
+
+class Chunk(Lanes):
+    """Some blocks of a launch, running. Instructions see it as `m`."""
+
+    def __init__(self, launch, coordinates, extent):
+        super().__init__(coordinates, extent, launch.block, launch.grid)
+        self._adopt(launch)
+        program = self.program
+        self.zero = self.uniform(0, np.uint32)
+        self.regs = [self.uniform(0, launch.dtypes[kind]) for kind in program.types]
+        for index, value in program.constants:
+            self.regs[index] = value.reshape((1,) * self.nd)
+        for index, name in program.specials:
+            self.regs[index] = self.special(name, (launch.dynamic_shared, launch.shared_bytes))
+        self.params = ThreadMemory(self, program.param_bytes, "param")
+        for word, value in launch.param_words.items():
+            self.params.words[word] = self.uniform(value, np.uint32)
+        self.local = ThreadMemory(self, program.local_bytes, "local")
+        self.shared = SharedMemory(self, launch.shared_bytes, program, launch.watch_shared)
+        self.asynchronous = {}
+        self.pc = 0
+        self._reset()
+
+    def _adopt(self, launch) -> None:
+        self.launch = launch
+        self.program, self.memory, self.findings = launch.program, launch.memory, launch.findings
+        self.counting, self.recorder = launch.counting, launch.recorder
+        self.watching = self.counting is not None or self.recorder is not None
+        self.wide = [None] * len(self.program.types)
+        self.memo = [None] * len(self.program.sites)
+        self.mask: np.ndarray | None = None
+        self.protected = 0
+        self.groups: dict[int, np.ndarray] = {}
+        self.parked: list[Parked] = []
+        self.exited: np.ndarray | None = None
+        self.turns = 0
+        self.polls = 0
+        self.full_runs = [0] * len(self.program.blocks)
+        self.part_runs: dict[int, list[int]] = {}
+        self._mask_counts = (None, 0, 0)
+        self._masks: tuple = (None, None)
+        self._iterations: dict[int, np.ndarray] = {}
+        self._traced: tuple = (None, None)
+        self.parts: list[Chunk] | None = None
+
+    def _reset(self) -> None:
+        self.order = 0
+
+    # ---------------------------------------------------------------------------------------------------- the loop
+
+    def run(self) -> bool:
+        """Run until every thread has ended (True), or until this chunk only waits for others (False)."""
+        if self.parts is not None:
+            return self._run_parts()
+        blocks, launch = self.program.blocks, self.launch
+        exit_, clock = self.program.exit, launch.clock
+        pc = self.pc
+        steps = 0
+        self.polls = 0
+        while True:
+            if pc == exit_:
+                pc = self._move(pc)
+                if pc is None:
+                    return True
+            block = blocks[pc]
+            if block.rendezvous and self.mask is not None and self._wait_for_others(pc):
+                pc = self._next_group(pc)
+            else:
+                steps += 1
+                if not steps % CHECK_EVERY:
+                    self.pc = pc
+                    if self._look_at_clock(clock, block):
+                        return False
+                if self.mask is None:
+                    self.full_runs[pc] += 1
+                    for step in block.plain:
+                        step(self)
+                else:
+                    self._count_part(pc)
+                    for step in block.masked:
+                        step(self)
+                if self.recorder is not None:
+                    self._record_math(block)
+                clock.used += block.size
+                where = block.end(self)
+                if where.__class__ is int and not self.groups:
+                    pc = where
+                    continue
+                pc = self._move(where)
+                if self.parts is not None:
+                    return self._run_parts()
+            if pc is None:
+                return True
+
+    def _look_at_clock(self, clock, block) -> bool:
+        """Enforce the budgets; True if this chunk should let others run."""
+        if clock.steps is not None and clock.used > clock.steps:
+            self._endless(f"{clock.steps} steps", block)
+        if clock.seconds is not None and clock.elapsed() > clock.seconds:
+            self._endless(f"{clock.seconds:g} seconds", block)
+        return self.polls > PATIENCE and self.launch.others_wait(self)
+
+    def _endless(self, budget: str, block) -> None:
+        endless(self.program, self.findings, budget, block.line)
+
+    # -------------------------------------------------------------------------------------------- groups of threads
+
+    def _move(self, where) -> int | None:
+        """Place the running group's threads where they go, and choose the next group. None when all have ended."""
+        if where.__class__ is int:
+            self._join(where, self.mask)
+        elif where is not None:
+            if self.mask is None and len(where) == 2 and self._divide(where):
+                return self.program.exit
+            for target, mask in where:
+                self._join(target, mask)
+        return self._next_group()
+
+    def _join(self, target: int, mask) -> None:
+        if target == self.program.exit:
+            if mask is None:
+                mask = np.ones((1,) * self.nd, bool)
+            self.exited = mask if self.exited is None else self.exited | mask
+            self.turns = 0
+            return
+        waiting = self.groups.get(target)
+        if mask is None:
+            mask = np.ones((1,) * self.nd, bool)
+        if waiting is None:
+            self.groups[target] = mask
+        else:
+            self.groups[target] = waiting | mask
+            self.turns = 0
+
+    def _next_group(self, held: int | None = None) -> int | None:
+        """Choose the group that is furthest behind. held: the place of a group that cannot go on yet."""
+        groups = self.groups
+        if held is not None:
+            mask = self.mask
+            others = [pc for pc in groups if pc != held]
+            self._join(held, mask)
+            if not others:
+                pc = held  # nobody is left to wait for
+            else:
+                above = [pc for pc in others if pc > held]
+                pc = min(above) if above else min(others)
+                self.turns += 1
+                if self.turns > PATIENCE:
+                    self.turns = 0
+                    pc = held
+            return self._take(pc)
+        if not groups:
+            if self.parked:
+                self._release(stuck=True)
+            if not groups:
+                return None
+        pc = min(groups)
+        if len(groups) > 1:
+            self.turns += 1
+            if self.turns > PATIENCE:
+                # The group behind may be spinning on something that a group ahead has to do.
+                order = sorted(groups)
+                pc = order[self.turns // PATIENCE % len(order)]
+        return self._take(pc)
+
+    def _take(self, pc: int) -> int:
+        mask = self.groups.pop(pc)
+        alone = not self.groups and not self.parked and self.exited is None
+        self.mask = None if alone else mask
+        live = self.program.blocks
+        protected = 0
+        for other in self.groups:
+            protected |= live[other].live_in
+        for entry in self.parked:
+            if entry.resume is not None and entry.resume < len(live):
+                protected |= live[entry.resume].live_in
+        self.protected = protected
+        return pc
+
+    def _wait_for_others(self, pc: int) -> bool:
+        """At a warp-level instruction: do lanes of the active warps run behind, and could they still come?"""
+        if not self.groups:
+            return False
+        mine = self.warps_active()
+        for other, mask in self.groups.items():
+            if other == pc:
+                continue
+            theirs = self.warps(np.broadcast_to(mask, self.shape), False)
+            if (theirs.any(axis=2) & mine.any(axis=2)).any() and self.turns <= PATIENCE:
+                return True
+        return False
+
+    def _divide(self, where) -> bool:
+        """Where a branch only separates whole blocks from others, let the parts run by themselves, undisturbed."""
+        if self.groups or self.parked or self.exited is not None or self.blocks == 1 or self.asynchronous:
+            return False
+        (taken_at, taken), (other_at, _) = where
+        division = self.division(taken)
+        if division is None:
+            return False
+        axis, ranges = division
+        self.parts = []
+        for start, stop in ranges:
+            layout, cut, rows = self.part(axis, start, stop)
+            part = object.__new__(Chunk)
+            part.__dict__.update(layout.__dict__)
+            part._adopt(self.launch)
+            part.zero = self.zero
+            part.regs = [cut(value) for value in self.regs]
+            part.params, part.local = self.params.part(cut), self.local.part(cut)
+            part.shared = self.shared.part(part, rows)
+            part.asynchronous = {}
+            part.order = self.order
+            part._iterations = {k: v[rows] for k, v in self._iterations.items()}
+            go = np.broadcast_to(cut(taken), np.broadcast_shapes(cut(taken).shape, (1,) * self.nd))
+            if go.all():
+                part.pc = taken_at
+            elif not go.any():
+                part.pc = other_at
+            else:
+                part._join(taken_at, go)
+                part._join(other_at, ~go)
+                part.pc = part._next_group()
+            self.parts.append(part)
+        self.regs = []
+        return True
+
+    def _run_parts(self) -> bool:
+        while self.parts:
+            if not self.parts[0].run():
+                # Let the other parts make the progress that this one waits for.
+                self.parts.append(self.parts.pop(0))
+                return False
+            part = self.parts.pop(0)
+            self._absorb(part)
+        return True
+
+    def _absorb(self, part: Chunk) -> None:
+        for i, count in enumerate(part.full_runs):
+            if count:
+                entry = self.part_runs.setdefault(i, [0, 0])
+                entry[0] += count * part.blocks * part.warp_count
+                entry[1] += count * part.lanes
+        for i, (warps, lanes) in part.part_runs.items():
+            entry = self.part_runs.setdefault(i, [0, 0])
+            entry[0] += warps
+            entry[1] += lanes
+
+    # ---------------------------------------------------------------------------------------------------- barriers
+
+    def barrier(self, resume: int, barrier: int, expected: int | None, line, arrive=False, aligned=True):
+        """The active threads reach a barrier. Returns where they go, or None if they are parked."""
+        if self.recorder is not None and not arrive:
+            self.recorder.barrier(self, line, "sync")
+        if self.mask is None and not self.parked and not arrive and (expected is None or expected == self.threads):
+            if self.shared.shadow is not None:
+                self.shared.shadow.clear(self)
+            return resume
+        mask = self.mask if self.mask is not None else np.ones((1,) * self.nd, bool)
+        self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned))
+        self.turns = 0
+        if arrive:
+            # Those who only arrive go on; the others may have been waiting for them.
+            self._join(resume, mask)
+        self._release()
+        return None
+
+    def _release(self, stuck: bool = False) -> None:
+        """Let go of complete barriers. stuck: nobody can run, so threads that ended no longer count."""
+        exited = None
+        if self.exited is not None:
+            exited = self.rows_of(self.exited).sum(axis=1)
+        released = False
+        for barrier in sorted({entry.barrier for entry in self.parked}):
+            entries = [entry for entry in self.parked if entry.barrier == barrier]
+            rows = [self.rows_of(entry.mask) for entry in entries]
+            arrived = sum(row.sum(axis=1) for row in rows)
+            expected = next((entry.expected for entry in entries if entry.expected is not None), None)
+            needed = self.threads if expected is None else expected
+            complete = (arrived >= needed) & (arrived > 0)
+            if stuck and expected is None and exited is not None:
+                gone = ~complete & (arrived > 0) & (arrived + exited >= needed)
+                if gone.any():
+                    self._some_never_come(entries, rows, gone)
+                    complete = complete | gone
+            if not complete.any():
+                continue
+            released = True
+            self._pass(entries, rows, complete, expected)
+        if stuck and not released:
+            self._deadlock()
+
+    def _pass(self, entries, rows, complete, expected) -> None:
+        resumes = {entry.resume for entry in entries if entry.resume is not None}
+        if len(resumes) > 1 and expected is None and all(entry.aligned for entry in entries):
+            self._different_places(entries, rows, complete)
+        shadow = self.shared.shadow
+        if shadow is not None:
+            if expected is None or expected == self.threads:
+                shadow.clear(self, complete)
+            else:
+                shadow.clear_threads(self, np.logical_or.reduce(rows) & complete[:, None])
+        every = bool(complete.all())
+        where = None if every else self._blocks(complete)
+        for entry in entries:
+            self.parked.remove(entry)
+            go = entry.mask if every else entry.mask & where
+            if entry.resume is not None and (every or go.any()):
+                self._join(entry.resume, go)
+            if not every:
+                rest = entry.mask & ~where
+                if rest.any():
+                    self.parked.append(Parked(entry.resume, rest, entry.barrier, entry.expected, entry.line, entry.aligned))
+
+    def _some_never_come(self, entries, rows, gone) -> None:
+        block = int(np.flatnonzero(gone)[0])
+        missing = ~np.logical_or.reduce([row[block] for row in rows])
+        thread = int(np.flatnonzero(missing)[0])
+        self.findings.add(
+            "divergent-barrier", entries[0].line,
+            f"{int(missing.sum())} of {self.threads} threads of block {self.block_position(block)} ended without reaching this barrier, "
+            f"for example thread {self.thread_position(thread)}.",
+            block=self.block_position(block), thread=self.thread_position(thread))
+
+    def _different_places(self, entries, rows, complete) -> None:
+        for block in np.flatnonzero(complete):
+            here = [(entry, row[block]) for entry, row in zip(entries, rows, strict=True) if row[block].any() and entry.resume is not None]
+            if len({entry.resume for entry, _ in here}) > 1:
+                (first, row), (second, _) = here[0], here[1]
+                self.findings.add(
+                    "divergent-barrier", first.line,
+                    f"Some threads of block {self.block_position(int(block))} wait at this barrier and others at another"
+                    f"{at(second.line)}; the hardware may or may not take them for the same.",
+                    other_line=second.line, block=self.block_position(int(block)),
+                    thread=self.thread_position(int(np.flatnonzero(row)[0])))
+                return
+
+    def _deadlock(self) -> None:
+        entry = self.parked[0]
+        rows = self.rows_of(entry.mask)
+        block, thread = (int(i) for i in np.argwhere(rows)[0])
+        others = sorted({other.line for other in self.parked if other.line not in (None, entry.line)})
+        elsewhere = f" Others wait at line {', '.join(map(str, others))}." if others else ""
+        count = int(rows[block].sum())
+        message = (
+            f"{count} of {self.threads} threads of block {self.block_position(block)} wait at a barrier that the others never reach.{elsewhere}"
+        )
+        finding = self.findings.add(
+            "divergent-barrier", entry.line, message, other_line=others[0] if others else None,
+            block=self.block_position(block), thread=self.thread_position(thread))
+        self.findings.stop(f"{self.where(entry.line)}: {message} {finding.advice}", entry.line)
+
+    # -------------------------------------------------------------------------------------------- what handlers use
+
+    def where(self, line: int | None) -> str:
+        """'line 12', for messages."""
+        return f"line {line}" if line is not None else f"kernel {self.program.name}"
+
+    def fail(self, message: str, line: int | None):
+        """Stop the run with a sentence."""
+        raise RunError(f"{self.where(line)}: {message}", line, list(self.findings.found.values()))
+
+    def clock(self) -> int:
+        """A clock that only grows: instructions executed so far."""
+        return self.launch.clock.used
+
+    def warps_active(self) -> np.ndarray:
+        """[blocks, warps, 32]: which lanes take part."""
+        if self._masks[0] is not self.mask or self._masks[1] is None:
+            mask = np.ones((1,) * self.nd, bool) if self.mask is None else self.mask
+            self._masks = (self.mask, self.warps(mask, False))
+        return self._masks[1]
+
+    def count_threads(self, line, counter: str, active) -> None:
+        """Count the threads of a guarded instruction."""
+        if self.counting is not None:
+            lanes = self.lanes if active is None else self._lanes_of(active)
+            self.counting.threads(line, counter, lanes)
+
+    def _lanes_of(self, mask) -> int:
+        return int(np.count_nonzero(mask)) * (self.lanes // mask.size)
+
+    def _count_part(self, pc: int) -> None:
+        if self.counting is None:
+            return
+        if self._mask_counts[0] is not self.mask:
+            rows, _, blocks, threads, times = self.compact(self.mask, None)
+            rows = np.broadcast_to(rows, (blocks, threads))
+            pad = -threads % 32
+            if pad:
+                rows = np.concatenate([rows, np.zeros((blocks, pad), bool)], axis=1)
+            warps = int(np.count_nonzero(rows.reshape(blocks, -1, 32).any(axis=2))) * times
+            self._mask_counts = (self.mask, warps, self._lanes_of(self.mask))
+        entry = self.part_runs.setdefault(pc, [0, 0])
+        entry[0] += self._mask_counts[1]
+        entry[1] += self._mask_counts[2]
+
+    # --------------------------------------------------------------------------------------------------- recording
+
+    def next_order(self) -> int:
+        self.order += 1
+        return self.order
+
+    def iterations(self, site) -> np.ndarray:
+        """[blocks, warps]: how often each warp had executed this access before; counts this time."""
+        counts = self._iterations.get(site.index)
+        if counts is None:
+            counts = self._iterations[site.index] = np.zeros((self.blocks, self.warp_count), np.int32)
+        before = counts.copy()
+        counts += self.warps_active().any(axis=2)
+        return before
+
+    def traced_blocks(self, wanted) -> np.ndarray:
+        if self._traced[0] is None:
+            if wanted.blocks is None:
+                self._traced = (np.ones(self.blocks, bool), self._traced[1])
+            else:
+                self._traced = (np.array([int(b) in wanted.blocks for b in self.block_numbers], bool), self._traced[1])
+        return self._traced[0]
+
+    def traced_warps(self, wanted) -> np.ndarray:
+        if self._traced[1] is None:
+            every = np.ones(self.warp_count, bool)
+            chosen = every if wanted.warps is None else np.array([w in wanted.warps for w in range(self.warp_count)], bool)
+            self._traced = (self._traced[0], chosen)
+        return self._traced[1]
+
+    def _record_math(self, block) -> None:
+        if self.recorder.filter.math:
+            for line, opclass in block.opclasses:
+                self.recorder.arithmetic(self, line, opclass)
+
+    def observe(self, site, addresses) -> None:
+        """Called for every executed access when counters or a trace are wanted."""
+        if self.counting is not None:
+            self.counting.access(self, site, addresses)
+        if self.recorder is not None:
+            self.recorder.access(self, site, addresses)
