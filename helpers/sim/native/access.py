@@ -18,6 +18,10 @@ _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L
             "v2", "v4"}  # fmt: skip
 
 
+# What the accounting is asked about; the position in this tuple is the number that compiled code passes.
+ACCOUNTS = ("global ld", "global st", "shared ld", "shared st")
+
+
 @dataclass
 class Access:
     """An address made ready: `base` is the first active lane's address (i64), `pattern` the lanes' distances from it."""
@@ -405,17 +409,17 @@ def _watch(low, instruction, position, access: Access, nbytes: int):
 
 
 def _charge(low, instruction, position, space, access: Access):
-    width, offset = low.charges.get(position, (0, 0))
-    if not width:
+    if position not in low.charges:
         return
+    width, offset = low.charges[position]
     site = next((s for s in low.sites if s.position == position), None)
     if site is None:
-        site = Site(position, len(low.sites), space, "st" if instruction.name == "st" else "ld", width, offset)
+        site = Site(position, len(low.sites))
         low.sites.append(site)
     memo = low.new(f"getelementptr i8, ptr {low.memos}, i64 {MEMO_BYTES * site.index}")
-    pattern = access.pattern or "zeroinitializer"
     address = low.new(f"add i64 {access.base}, {access.offset + offset}")
+    kind = f"{space} {'st' if instruction.name == 'st' else 'ld'}"
     low.call(
-        "void", f"count_{space}", ("ptr", memo), ("<32 x i32>", pattern), ("i32", low.active), ("i64", address),
-        ("i32", str(width)),
+        "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
+        ("i64", address), ("i32", "31" if space == "global" else "15"), ("i32", str(ACCOUNTS.index(kind) << 8 | width)),
     )  # fmt: skip

@@ -7,6 +7,7 @@ findings and messages are the only ones there are.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
@@ -16,16 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import parser
+from .. import account, parser
 from ..layout import DEVICE_BASE
 from . import access, engine, operations  # noqa: F401 - importing registers the handlers
 from .analysis import Unsupported
-from .layout import BOUND_BYTES, CONTEXT, CONTEXT_BYTES, MEMO_BYTES, WARP_STATE
+from .layout import BOUND_BYTES, CONTEXT, CONTEXT_BYTES, MEMO, MEMO_BYTES, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
 from .lower import Lowered, Options, lower
 from .runtime import runtime_ir
 
 WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
+WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
 
 
@@ -51,13 +53,22 @@ class Totals:
     accesses: dict[int, tuple[int, int, int]]
 
 
-@dataclass(frozen=True)
 class Prepared:
-    """Machine code ready to run."""
+    """Machine code ready to run. `code` is quickly made code first, and good code once a run is worth it."""
 
-    lowered: Lowered
-    code: engine.Code
-    watching: bool
+    def __init__(self, lowered: Lowered, watching: bool):
+        self.lowered, self.watching = lowered, watching
+        self.lock = threading.Lock()
+        good = engine.stored(lowered.ir, engine.GOOD)
+        self.good = good is not None
+        self.code = engine.Code([_runtime(), good or engine.object_code(lowered.ir, engine.QUICK)])
+
+    def improve(self) -> None:
+        """Replace quickly made code; runs that are under way go over to it with their next blocks."""
+        with self.lock:
+            if not self.good:
+                self.code = engine.Code([_runtime(), engine.object_code(self.lowered.ir, engine.GOOD)])
+                self.good = True
 
 
 def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
@@ -101,13 +112,12 @@ def _compile(program, options: Options) -> Prepared:
         program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels)
     entry_bytes = max((at + variable.nbytes for variable, at in program.parameters), default=0)
     lowered = lower(function, entry_bytes, options)
-    code = engine.Code([_runtime(), engine.object_code(lowered.ir)])
-    return Prepared(lowered, code, options.watching is not None)
+    return Prepared(lowered, options.watching is not None)
 
 
 @functools.cache
 def _runtime() -> bytes:
-    return engine.object_code(runtime_ir())
+    return engine.object_code(runtime_ir(), engine.GOOD)
 
 
 # --- memory of a worker ------------------------------------------------------------------------------------------------
@@ -117,6 +127,37 @@ def _aligned(nbytes: int) -> np.ndarray:
     raw = np.zeros(nbytes + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + nbytes]
+
+
+_ACCOUNT = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+_FAR = 1 << 40  # patterns have negative distances; addresses must not
+
+
+@functools.lru_cache(maxsize=65536)
+def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int, int]:
+    """(requests, sectors or wavefronts, ideal) of one warp's access, from account.py."""
+    space, op = access.ACCOUNTS[code >> 8].split()
+    addresses = (np.frombuffer(pattern, np.int32).astype(np.int64) + (_FAR + shift))[None]
+    lanes = (active >> np.arange(WARP) & 1).astype(bool)[None]
+    if space == "global":
+        return tuple(int(value[0]) for value in account.global_access(addresses, lanes, code & 255))
+    wavefronts, ideal = account.shared_access(addresses, lanes, code & 255, op)
+    return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+
+
+_failures: list[Exception] = []  # ctypes would only print what goes wrong in a callback
+
+
+def _answer(code: int, active: int, shift: int, pattern: int, out: int) -> None:
+    try:
+        cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP))
+    except Exception as error:  # passed on by `run`
+        _failures.append(error)
+        cost = 0, 0, 0
+    (ctypes.c_int32 * 3).from_address(out)[:] = cost
+
+
+_ask_account = _ACCOUNT(_answer)
 
 
 class _Worker:
@@ -149,6 +190,10 @@ class _Worker:
             ("shadow_bytes", shadow_bytes),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = value
+        self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
+        memos = self.memos.reshape(-1, MEMO_BYTES)
+        for slot in range(SLOTS):
+            memos[:, MEMO["slots"] + slot * SLOT_BYTES + SLOT["shift"]] = 255  # no access lies there: nothing is known yet
         for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
             at = CONTEXT[name] // 4
             self.halves[at : at + len(values)] = values
@@ -237,7 +282,7 @@ def run(
     pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
-    late, shown = False, 0
+    late, shown, better = False, 0, prepared.good
     try:
         while running:
             with changed:
@@ -247,6 +292,9 @@ def run(
                 late = True
                 for worker in workers:
                     worker.stop()
+            if not better and queue.seconds_left() > WORTH_SECONDS:
+                better = True
+                threading.Thread(target=prepared.improve).start()
             if progress is not None and queue.done != shown:
                 shown = queue.done
                 progress(shown, len(blocks))
@@ -260,6 +308,8 @@ def run(
         raise OutOfTime(next(worker.position for worker in workers if worker.failed))
     if any(worker.failed for worker in workers):
         raise Declined("something happened that the NumPy machine must explain")
+    if _failures:
+        raise _failures.pop()
     return _totals(prepared.lowered, workers)
 
 
@@ -272,6 +322,7 @@ class _Queue:
         self.next = 0
         self.done = 0
         self.seconds = 0.0
+        self.start = time.perf_counter()
         self.lock = threading.Lock()
 
     def take(self) -> np.ndarray | None:
@@ -286,6 +337,12 @@ class _Queue:
             batch = self.blocks[self.next : self.next + size]
             self.next += size
             return batch
+
+    def seconds_left(self) -> float:
+        with self.lock:
+            if not self.done:
+                return time.perf_counter() - self.start  # the first block takes long: the others will, too
+            return (len(self.blocks) - self.done) * self.seconds / self.done / self.workers
 
     def finished(self, count: int, seconds: float) -> None:
         with self.lock:

@@ -4,16 +4,19 @@
 CONTEXT = {
     "stop": 0, "fail": 4, "shared": 8, "shared_size": 16, "params": 24, "bounds": 32, "block_counts": 40, "memos": 48,
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
-    "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160,
+    "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
 }  # fmt: skip
 CONTEXT_BYTES = 192
 
 # One per warp of a block. `initial` is the mask of the lanes that exist.
 WARP_STATE = {"live": 0, "initial": 4, "resume": 8, "warp": 12, "tid_first": 16, "tid": 64, "saved": 448}
 
-# One per memory access site that is counted. Three totals, then the last pattern and what it cost.
-MEMO = {"requests": 0, "units": 8, "ideal": 16, "active": 24, "known": 32, "results": 40, "extra": 72, "pattern": 128}
-MEMO_BYTES = 384
+# One per memory access site that is counted: three totals, then remembered patterns with what they cost.
+MEMO = {"requests": 0, "units": 8, "ideal": 16, "slots": 64}
+SLOT = {"active": 0, "shift": 4, "requests": 8, "units": 12, "ideal": 16, "pattern": 64}
+SLOT_BYTES = 192
+SLOTS = 32
+MEMO_BYTES = MEMO["slots"] + SLOTS * SLOT_BYTES
 
 # One per group of accesses that are checked together: bounds of the arena it met last, and host address - address.
 BOUND = {"low": 0, "high": 8, "delta": 16}

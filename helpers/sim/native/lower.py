@@ -51,14 +51,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Site:
-    """One memory instruction: its place in the body, its slot in the counters, and what is charged."""
+    """One counted memory instruction: its place in the body and its slot in the counters."""
 
     position: int
     index: int
-    space: str
-    op: str
-    width: int
-    offset: int
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""LLVM IR of what every kernel needs: the block scheduler, the search for an arena, sectors and wavefronts.
+"""LLVM IR of what every kernel needs: the block scheduler, the search for an arena, counting, shadow memory, gathers.
 
-The counting functions follow `account.py`, and the tests compare the two on random patterns.
+What an access costs is decided in `account.py` alone: compiled code remembers the answers for the patterns it meets.
 """
 
 from __future__ import annotations
 
-from .layout import BOUND, CONTEXT, MEMO, WARP_STATE
+from .layout import BOUND, CONTEXT, MEMO, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
 
 _LANES = "<32 x i32>"
 
@@ -47,8 +47,6 @@ def _field(base, offset):
 
 _TEXT = f"""
 declare i32 @warp(ptr, ptr, i32)
-declare i32 @llvm.ctpop.i32(i32)
-declare i32 @llvm.umax.i32(i32, i32)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define i32 @find_arena(ptr %ctx, ptr %record, i64 %start, i64 %stop) #0 {{
@@ -87,318 +85,71 @@ none:
   ret i32 0
 }}
 
-define internal i32 @sectors({_LANES} %pattern, i64 %shift) #1 {{
+; Add what an access costs to its site's totals. A pattern seen before, at the same place within `low` bytes, costs what
+; it did then; another one is looked up by the launcher, in account.py.
+define void @count(ptr %ctx, ptr %memo, {_LANES} %pattern, i32 %active, i64 %address, i32 %low, i32 %code) #0 {{
 entry:
-  %lanes = alloca {_LANES}
-  %s = trunc i64 %shift to i32
-  %one = insertelement {_LANES} poison, i32 %s, i32 0
-  %all = shufflevector {_LANES} %one, {_LANES} poison, <32 x i32> zeroinitializer
-  %moved = add {_LANES} %pattern, %all
-  %chunks = ashr {_LANES} %moved, splat (i32 5)
-  store {_LANES} %chunks, ptr %lanes
-  br label %loop
-loop:
-  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
-  %count = phi i32 [ 0, %entry ], [ %more, %loop ]
-  %p = getelementptr i32, ptr %lanes, i32 %i
-  %x = load i32, ptr %p
-  %o = insertelement {_LANES} poison, i32 %x, i32 0
-  %b = shufflevector {_LANES} %o, {_LANES} poison, <32 x i32> zeroinitializer
-  %e = icmp eq {_LANES} %chunks, %b
-  %m = bitcast <32 x i1> %e to i32
-  %bit = shl i32 1, %i
-  %below = sub i32 %bit, 1
-  %earlier = and i32 %m, %below
-  %first = icmp eq i32 %earlier, 0
-  %inc = zext i1 %first to i32
-  %more = add i32 %count, %inc
-  %next = add i32 %i, 1
-  %end = icmp eq i32 %next, 32
-  br i1 %end, label %out, label %loop
-out:
-  ret i32 %more
-}}
-
-; The most distinct words that the lanes of %subset want from one bank. %same: lanes with my unit, %bank: with my bank.
-define internal i32 @worst_bank(ptr %same, ptr %bank, i32 %subset) #1 {{
-entry:
-  br label %loop
-loop:
-  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
-  %firsts = phi i32 [ 0, %entry ], [ %more, %loop ]
-  %bit = shl i32 1, %i
-  %mine = and i32 %subset, %bit
-  %p = getelementptr i32, ptr %same, i32 %i
-  %m = load i32, ptr %p
-  %below = sub i32 %bit, 1
-  %e1 = and i32 %m, %below
-  %e2 = and i32 %e1, %subset
-  %fresh = icmp eq i32 %e2, 0
-  %add = select i1 %fresh, i32 %mine, i32 0
-  %more = or i32 %firsts, %add
-  %next = add i32 %i, 1
-  %end = icmp eq i32 %next, 32
-  br i1 %end, label %second, label %loop
-second:
-  br label %loop2
-loop2:
-  %j = phi i32 [ 0, %second ], [ %next2, %loop2 ]
-  %worst = phi i32 [ 0, %second ], [ %worse, %loop2 ]
-  %q = getelementptr i32, ptr %bank, i32 %j
-  %n = load i32, ptr %q
-  %here = and i32 %n, %more
-  %words = call i32 @llvm.ctpop.i32(i32 %here)
-  %worse = call i32 @llvm.umax.i32(i32 %worst, i32 %words)
-  %next2 = add i32 %j, 1
-  %end2 = icmp eq i32 %next2, 32
-  br i1 %end2, label %out, label %loop2
-out:
-  ret i32 %worse
-}}
-
-; i32: 1 if every pair (n, n xor step) within %group has one address or an idle partner.
-define internal i32 @pairs_up(ptr %equal, i32 %active, i32 %group, i32 %step) #1 {{
-entry:
-  br label %loop
-loop:
-  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
-  %bad = phi i32 [ 0, %entry ], [ %worse, %loop ]
-  %partner = xor i32 %i, %step
-  %pbit = shl i32 1, %partner
-  %bit = shl i32 1, %i
-  %pair = or i32 %pbit, %bit
-  %on = and i32 %active, %group
-  %have = and i32 %on, %pair
-  %both = icmp eq i32 %have, %pair
-  %p = getelementptr i32, ptr %equal, i32 %i
-  %m = load i32, ptr %p
-  %hit = and i32 %m, %pbit
-  %apart = icmp eq i32 %hit, 0
-  %wrong = and i1 %both, %apart
-  %w = zext i1 %wrong to i32
-  %worse = or i32 %bad, %w
-  %next = add i32 %i, 1
-  %end = icmp eq i32 %next, 32
-  br i1 %end, label %out, label %loop
-out:
-  %good = xor i32 %worse, 1
-  ret i32 %good
-}}
-
-; wavefronts | ideal << 16
-define internal i32 @wavefronts({_LANES} %pattern, i32 %active, i64 %shift, i32 %width) #1 {{
-entry:
-  %same = alloca [32 x i32]
-  %bank = alloca [32 x i32]
-  %equal = alloca [32 x i32]
-  %addresses = alloca <32 x i32>
-  %units_at = alloca <32 x i32>
-  %banks_at = alloca <32 x i32>
-  %s = trunc i64 %shift to i32
-  %s1 = insertelement <32 x i32> poison, i32 %s, i32 0
-  %s32 = shufflevector <32 x i32> %s1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %a = add <32 x i32> %pattern, %s32
-  %narrow = icmp ult i32 %width, 4
-  %unit = select i1 %narrow, i32 4, i32 %width
-  %log = call i32 @llvm.cttz.i32(i32 %unit, i1 true)
-  %l1 = insertelement <32 x i32> poison, i32 %log, i32 0
-  %l32 = shufflevector <32 x i32> %l1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %units = ashr <32 x i32> %a, %l32
-  %slots = lshr i32 128, %log
-  %mask = sub i32 %slots, 1
-  %m1 = insertelement <32 x i32> poison, i32 %mask, i32 0
-  %m32 = shufflevector <32 x i32> %m1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %banks = and <32 x i32> %units, %m32
-  store <32 x i32> %a, ptr %addresses
-  store <32 x i32> %units, ptr %units_at
-  store <32 x i32> %banks, ptr %banks_at
-  br label %loop
-loop:
-  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
-  %pu = getelementptr i32, ptr %units_at, i32 %i
-  %u = load i32, ptr %pu
-  %u1 = insertelement <32 x i32> poison, i32 %u, i32 0
-  %u32 = shufflevector <32 x i32> %u1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %eu = icmp eq <32 x i32> %units, %u32
-  %mu = bitcast <32 x i1> %eu to i32
-  %qu = getelementptr i32, ptr %same, i32 %i
-  store i32 %mu, ptr %qu
-  %pb = getelementptr i32, ptr %banks_at, i32 %i
-  %bk = load i32, ptr %pb
-  %b1 = insertelement <32 x i32> poison, i32 %bk, i32 0
-  %b32 = shufflevector <32 x i32> %b1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %eb = icmp eq <32 x i32> %banks, %b32
-  %mb = bitcast <32 x i1> %eb to i32
-  %qb = getelementptr i32, ptr %bank, i32 %i
-  store i32 %mb, ptr %qb
-  %pa = getelementptr i32, ptr %addresses, i32 %i
-  %ad = load i32, ptr %pa
-  %a1 = insertelement <32 x i32> poison, i32 %ad, i32 0
-  %a32 = shufflevector <32 x i32> %a1, <32 x i32> poison, <32 x i32> zeroinitializer
-  %ea = icmp eq <32 x i32> %a, %a32
-  %ma = bitcast <32 x i1> %ea to i32
-  %qa = getelementptr i32, ptr %equal, i32 %i
-  store i32 %ma, ptr %qa
-  %next = add i32 %i, 1
-  %end = icmp eq i32 %next, 32
-  br i1 %end, label %phases, label %loop
-phases:
-  %wide = icmp ugt i32 %width, 4
-  br i1 %wide, label %groups, label %onephase
-onephase:
-  %w0 = call i32 @worst_bank(ptr %same, ptr %bank, i32 %active)
-  %one = icmp ne i32 %w0, 0
-  %ideal0 = select i1 %one, i32 65536, i32 0
-  %r0 = or i32 %w0, %ideal0
-  ret i32 %r0
-groups:
-  %is8 = icmp eq i32 %width, 8
-  %lanes = select i1 %is8, i32 32, i32 16
-  %first_mask = select i1 %is8, i32 -1, i32 65535
-  %half_lanes = lshr i32 %lanes, 1
-  %first_half = select i1 %is8, i32 65535, i32 255
-  br label %group
-group:
-  %g = phi i32 [ 0, %groups ], [ %gnext, %gend ]
-  %total = phi i32 [ 0, %groups ], [ %newtotal, %gend ]
-  %gmask = shl i32 %first_mask, %g
-  %gact = and i32 %active, %gmask
-  %p1 = call i32 @pairs_up(ptr %equal, i32 %active, i32 %gmask, i32 1)
-  %p2 = call i32 @pairs_up(ptr %equal, i32 %active, i32 %gmask, i32 2)
-  %p12 = or i32 %p1, %p2
-  %merged = icmp ne i32 %p12, 0
-  br i1 %merged, label %whole, label %halves
-whole:
-  %ww = call i32 @worst_bank(ptr %same, ptr %bank, i32 %gact)
-  %wsome = icmp ne i32 %ww, 0
-  %wid = select i1 %wsome, i32 65536, i32 0
-  %wr = or i32 %ww, %wid
-  br label %gend
-halves:
-  %h1 = shl i32 %first_half, %g
-  %h1a = and i32 %active, %h1
-  %x1 = call i32 @worst_bank(ptr %same, ptr %bank, i32 %h1a)
-  %s1a = icmp ne i32 %x1, 0
-  %i1 = select i1 %s1a, i32 65536, i32 0
-  %goff = add i32 %g, %half_lanes
-  %h2 = shl i32 %first_half, %goff
-  %h2a = and i32 %active, %h2
-  %x2 = call i32 @worst_bank(ptr %same, ptr %bank, i32 %h2a)
-  %s2a = icmp ne i32 %x2, 0
-  %i2 = select i1 %s2a, i32 65536, i32 0
-  %t1 = add i32 %x1, %i1
-  %t2 = add i32 %x2, %i2
-  %hr = add i32 %t1, %t2
-  br label %gend
-gend:
-  %r = phi i32 [ %wr, %whole ], [ %hr, %halves ]
-  %newtotal = add i32 %total, %r
-  %gnext = add i32 %g, %lanes
-  %gdone = icmp uge i32 %gnext, 32
-  br i1 %gdone, label %out, label %group
-out:
-  ret i32 %newtotal
-}}
-declare i32 @llvm.cttz.i32(i32, i1)
-
-; Make the memo's pattern this one, forgetting results of another.
-define internal void @remember(ptr %memo, {_LANES} %pattern, i32 %active) #2 {{
-entry:
-  %pp = {_field("%memo", MEMO["pattern"])}
+  %a32 = trunc i64 %address to i32
+  %shift = and i32 %a32, %low
+  %mixed = mul {_LANES} %pattern, <{", ".join(f"i32 {(2 * i + 1) * 0x9E3779B1 % 2**32}" for i in range(32))}>
+  %hash = call i32 @llvm.vector.reduce.add.v32i32({_LANES} %mixed)
+  %h1 = mul i32 %shift, 73244475
+  %h2 = mul i32 %active, 295559667
+  %h3 = xor i32 %hash, %h1
+  %h4 = xor i32 %h3, %h2
+  %h5 = lshr i32 %h4, 15
+  %h6 = xor i32 %h4, %h5
+  %slot = and i32 %h6, {SLOTS - 1}
+  %slot64 = zext i32 %slot to i64
+  %skip = mul i64 %slot64, {SLOT_BYTES}
+  %at = add i64 %skip, {MEMO["slots"]}
+  %entryp = getelementptr i8, ptr %memo, i64 %at
+  %pp = {_field("%entryp", SLOT["pattern"])}
+  %ap = {_field("%entryp", SLOT["active"])}
+  %sp = {_field("%entryp", SLOT["shift"])}
+  %rp = {_field("%entryp", SLOT["requests"])}
+  %up = {_field("%entryp", SLOT["units"])}
+  %ip = {_field("%entryp", SLOT["ideal"])}
   %old = load {_LANES}, ptr %pp, align 64
   %e = icmp eq {_LANES} %old, %pattern
   %m = bitcast <32 x i1> %e to i32
   %same = icmp eq i32 %m, -1
-  %ap = {_field("%memo", MEMO["active"])}
   %oa = load i32, ptr %ap
   %sa = icmp eq i32 %oa, %active
-  %hit = and i1 %same, %sa
-  br i1 %hit, label %out, label %reset
-reset:
+  %os = load i32, ptr %sp
+  %ss = icmp eq i32 %os, %shift
+  %h7 = and i1 %same, %sa
+  %hit = and i1 %h7, %ss
+  br i1 %hit, label %known, label %ask
+ask:
   store {_LANES} %pattern, ptr %pp, align 64
   store i32 %active, ptr %ap
-  %kp = {_field("%memo", MEMO["known"])}
-  store i32 0, ptr %kp
-  br label %out
-out:
-  ret void
-}}
-
-define internal void @tally(ptr %memo, i64 %units, i64 %ideal) #2 {{
-  %r = load i64, ptr %memo
-  %r1 = add i64 %r, 1
-  store i64 %r1, ptr %memo
-  %up = {_field("%memo", MEMO["units"])}
-  %u = load i64, ptr %up
-  %u1 = add i64 %u, %units
-  store i64 %u1, ptr %up
-  %ip = {_field("%memo", MEMO["ideal"])}
-  %i = load i64, ptr %ip
-  %i1 = add i64 %i, %ideal
-  store i64 %i1, ptr %ip
-  ret void
-}}
-
-define void @count_global(ptr %memo, {_LANES} %pattern, i32 %active, i64 %address, i32 %width) #0 {{
-entry:
-  call void @remember(ptr %memo, {_LANES} %pattern, i32 %active)
-  %shift = and i64 %address, 31
-  %kp = {_field("%memo", MEMO["known"])}
-  %known = load i32, ptr %kp
-  %s = trunc i64 %shift to i32
-  %bit = shl i32 1, %s
-  %have = and i32 %known, %bit
-  %is = icmp ne i32 %have, 0
-  %results = {_field("%memo", MEMO["results"])}
-  %rp = getelementptr i8, ptr %results, i64 %shift
-  br i1 %is, label %out, label %compute
-compute:
-  %n = call i32 @sectors({_LANES} %pattern, i64 %shift)
-  %n8 = trunc i32 %n to i8
-  store i8 %n8, ptr %rp
-  %k2 = or i32 %known, %bit
-  store i32 %k2, ptr %kp
-  br label %out
-out:
-  %r8 = load i8, ptr %rp
-  %r = zext i8 %r8 to i64
-  %lanes = call i32 @llvm.ctpop.i32(i32 %active)
-  %bytes = mul i32 %lanes, %width
-  %up = add i32 %bytes, 31
-  %ideal = lshr i32 %up, 5
-  %ideal64 = zext i32 %ideal to i64
-  call void @tally(ptr %memo, i64 %r, i64 %ideal64)
-  ret void
-}}
-
-define void @count_shared(ptr %memo, {_LANES} %pattern, i32 %active, i64 %address, i32 %width) #0 {{
-entry:
-  call void @remember(ptr %memo, {_LANES} %pattern, i32 %active)
-  %shift = and i64 %address, 3
-  %kp = {_field("%memo", MEMO["known"])}
-  %known = load i32, ptr %kp
-  %s = trunc i64 %shift to i32
-  %bit = shl i32 1, %s
-  %have = and i32 %known, %bit
-  %is = icmp ne i32 %have, 0
-  %results = {_field("%memo", MEMO["results"])}
-  %rp = getelementptr i32, ptr %results, i64 %shift
-  br i1 %is, label %out, label %compute
-compute:
-  %n = call i32 @wavefronts({_LANES} %pattern, i32 %active, i64 %shift, i32 %width)
-  store i32 %n, ptr %rp
-  %k2 = or i32 %known, %bit
-  store i32 %k2, ptr %kp
-  br label %out
-out:
+  store i32 %shift, ptr %sp
+  %accountp = {_field("%ctx", CONTEXT["account"])}
+  %account = load ptr, ptr %accountp
+  call void %account(i32 %code, i32 %active, i32 %shift, ptr %pp, ptr %rp)
+  br label %known
+known:
   %r = load i32, ptr %rp
-  %w = and i32 %r, 65535
-  %w64 = zext i32 %w to i64
-  %id = lshr i32 %r, 16
-  %id64 = zext i32 %id to i64
-  call void @tally(ptr %memo, i64 %w64, i64 %id64)
+  %u = load i32, ptr %up
+  %i = load i32, ptr %ip
+  %r64 = zext i32 %r to i64
+  %u64 = zext i32 %u to i64
+  %i64 = zext i32 %i to i64
+  %tr = load i64, ptr %memo
+  %tr1 = add i64 %tr, %r64
+  store i64 %tr1, ptr %memo
+  %tup = {_field("%memo", MEMO["units"])}
+  %tu = load i64, ptr %tup
+  %tu1 = add i64 %tu, %u64
+  store i64 %tu1, ptr %tup
+  %tip = {_field("%memo", MEMO["ideal"])}
+  %ti = load i64, ptr %tip
+  %ti1 = add i64 %ti, %i64
+  store i64 %ti1, ptr %tip
   ret void
 }}
+declare i32 @llvm.vector.reduce.add.v32i32({_LANES})
 
 ; Shadow of shared memory: one word per granule and kind, epoch << 11 | thread + 1 (2047: several threads), 0: nobody yet.
 ; An access returns 1 if the NumPy machine should have a look: unwritten, or met by another thread since the barrier.
@@ -656,6 +407,5 @@ failed:
 }}
 
 attributes #0 = {{ $ATTR }}
-attributes #1 = {{ noinline $ATTR }}
 attributes #2 = {{ alwaysinline $ATTR }}
 """
