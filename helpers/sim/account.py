@@ -3,9 +3,12 @@
 Everything here is a pure function of addresses, the active mask and the access width; nothing knows the machine.
 Widths are those of the SASS instruction that ptxas made (see `sass.access_sites`), in bytes per lane.
 
-Global and local memory. One warp instruction is one *request*, whatever its width. Its *sectors* are the distinct
-32-byte chunks that the active lanes touch. *Ideal* sectors are those of the same number of active lanes reading
-packed, distinct data: ceil(active lanes x width / 32).
+Global memory. One warp instruction with an active lane is one *request*, whatever its width. Its *sectors* are the
+distinct 32-byte chunks that the active lanes touch. *Ideal* sectors are those of packed lanes, ceil(active lanes x width
+/ 32), or the sectors themselves where lanes share data and need fewer. Atomics and reductions take a pass for each
+repetition of an address among the lanes, and each pass counts its own sectors.
+
+Local memory interleaves threads: one word of 32 threads is 128 contiguous bytes, and every word is a request.
 
 Shared memory. 32 banks, each 4 bytes wide: bank = (address / 4) % 32. An access of 4 bytes or less is served in one
 phase of 32 lanes, 8 bytes in two phases of 16, 16 bytes in four phases of 8. A load takes half as many phases, each of
@@ -15,12 +18,15 @@ never merge. In each phase the bank with the most distinct words decides how man
 several lanes are broadcast. *Ideal* wavefronts are the phases that have an active lane, and *conflicts* = wavefronts -
 ideal. Every wavefront and conflict counter of loads measured on an H200 follows these rules (see
 tests/sim/test_calibration.py); so do stores of a warp that runs alone, while with many warps the hardware's store
-counters also count lost arbitration and vary from run to run.
+counters also count lost arbitration and vary from run to run (4 to 5 % more wavefronts for a 2-D tiled kernel).
+Shared atomics: every lane counts, also those with the same address. Copies from global to shared memory (cp.async.ca)
+move each lane's words from a bank of the cache to a bank of shared memory: the larger of the two crowds decides, and
+equal addresses do not merge. (cp.async.cg bypasses the cache; its counters follow another rule, see `pairs_of_sectors`.)
 
 Two interfaces:
-- `count_global`, `count_shared`, `count_ldmatrix`, `count_local`: totals over a chunk of blocks, straight from registers
+- `count_global`, `count_shared`, `count_atomic`, … : totals over a chunk of blocks, straight from registers
   that may be broadcast over blocks or threads. This is what the machine calls, once per executed access.
-- `global_access`, `shared_access`, `ldmatrix_access`, `local_access`: one result per warp, for pictures and tests.
+- `global_access`, `shared_access`, `atomic_access`, … : one result per warp, for pictures and tests.
 
 Both recognise rows that repeat one pattern at different bases, and remember the answer for each pattern.
 """
@@ -85,36 +91,96 @@ def global_access(addresses, active, width: int):
     sectors.sort(axis=1)
     distinct = 1 + np.count_nonzero(sectors[:, 1:] != sectors[:, :-1], axis=1)
     some = lanes > 0
-    return some.astype(np.int64), np.where(some, distinct, 0), -(-lanes * width // SECTOR_BYTES)
+    distinct = np.where(some, distinct, 0)
+    return some.astype(np.int64), distinct, np.minimum(distinct, -(-lanes * width // SECTOR_BYTES))
+
+
+def atomic_access(addresses, active, width: int):
+    """`global_access` for atomics and reductions: the k-th lane with the same address belongs to the k-th pass."""
+    _check_width(width)
+    addresses, active = _as_rows(addresses, active)
+    requests, _, ideal = global_access(addresses, active, width)
+    order = np.argsort(addresses, axis=1, kind="stable")
+    ordered, on = np.take_along_axis(addresses, order, 1), np.take_along_axis(active, order, 1)
+    turn = np.cumsum(on, axis=1)
+    begins = np.ones(ordered.shape, bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    before = np.maximum.accumulate(np.where(begins, turn - on, 0), axis=1)
+    places = np.where(on, (turn - before) << 48 | ordered // SECTOR_BYTES, -1)
+    places.sort(axis=1)
+    new = places >= 0
+    new[:, 1:] &= places[:, 1:] != places[:, :-1]
+    return requests, np.count_nonzero(new, axis=1), ideal
 
 
 def local_access(offsets, active, width: int):
     """The same for local memory: `offsets` are byte offsets within each thread's own local memory.
 
-    Local memory is laid out so that one word of 32 threads is 128 contiguous bytes; lanes that use the same offset
-    therefore fill whole sectors. Each lane's word w lies at (w x 32 + lane) x 4 of its warp.
+    Each lane's word w lies at (w x 32 + lane) x 4 of its warp; an access of several words is a request for each.
     """
     _check_width(width)
     offsets, active = _as_rows(offsets, active)
-    lane = np.arange(WARP)
-    words = offsets // WORD_BYTES
-    requests = active.any(axis=1).astype(np.int64)
+    words = max(1, width // WORD_BYTES)
     sectors = np.zeros(len(offsets), np.int64)
-    for k in range(max(1, width // WORD_BYTES)):
-        byte = ((words + k) * WARP + lane) * WORD_BYTES
+    for k in range(words):
+        byte = ((offsets // WORD_BYTES + k) * WARP + np.arange(WARP)) * WORD_BYTES
         sectors += global_access(byte, active, WORD_BYTES)[1]
-    return requests, sectors, -(-active.sum(axis=1) * width // SECTOR_BYTES)
+    return active.any(axis=1) * words, sectors, -(-np.count_nonzero(active, axis=1) * width // SECTOR_BYTES)
 
 
 def shared_access(addresses, active, width: int, op: str = "ld"):
     """Wavefronts and ideal wavefronts of each warp.
 
     addresses: [W, 32] byte offsets in the block's shared memory. active: [W, 32] bool, or None. width: bytes per lane.
-    op: 'ld' or 'st'. Returns two int64 arrays of shape [W]; their difference is the number of bank conflicts.
+    op: 'ld', 'st' or 'atom'. Returns two int64 arrays of shape [W]; their difference is the number of bank conflicts.
     """
     _check_width(width)
     addresses, active = _as_rows(addresses, active)
+    if op == "atom":
+        return _crowds((addresses,), active, width)
     return _wavefronts(addresses, active, width, op)
+
+
+def copy_access(sources, targets, active, width: int):
+    """Wavefronts and ideal of each warp of cp.async.ca: from global `sources` to `targets` in shared memory, both [W, 32]."""
+    _check_width(width)
+    sources, active = _as_rows(sources, active)
+    return _crowds((sources, _as_rows(targets, None)[0]), active, width)
+
+
+def pairs_of_sectors(sources, targets, active) -> bool:
+    """Whether a cp.async.cg of 16 bytes per lane moves whole sectors, so that `global_access` tells its sectors.
+
+    True if lanes 2k and 2k+1 are both active or both idle and fill one aligned 32-byte chunk on both sides, each chunk
+    once. Where this does not hold, an H200 counts by a rule that is not settled (between half and 32 times as many).
+    """
+    sources, active = _as_rows(sources, active)
+    targets, _ = _as_rows(targets, None)
+    if (active[:, 0::2] != active[:, 1::2]).any():
+        return False
+    for side in (sources, targets):
+        if ((side[:, 0::2] ^ side[:, 1::2]) != 16)[active[:, 0::2]].any():
+            return False
+        chunks = np.where(active[:, 0::2], side[:, 0::2] // SECTOR_BYTES, -1 - np.arange(WARP // 2))
+        chunks = np.sort(chunks, axis=1)
+        if (chunks[:, 1:] == chunks[:, :-1]).any():
+            return False
+    return True
+
+
+def _crowds(sides, active, width):
+    """Per phase of 128 bytes, the largest number of lanes at one bank on any side; summed, and the phases with a lane."""
+    unit = max(WORD_BYTES, width)
+    slots = BANKS * WORD_BYTES // unit
+    size = WARP * WORD_BYTES // unit
+    on = active.reshape(-1, size)
+    row, lane = np.nonzero(on)
+    worst = np.zeros(len(on), np.int64)
+    for side in sides:
+        slot = side.reshape(-1, size)[row, lane] // unit % slots
+        worst = np.maximum(worst, np.bincount(row * slots + slot, minlength=len(on) * slots).reshape(-1, slots).max(axis=1))
+    worst = worst.reshape(len(active), -1)
+    return worst.sum(axis=1), np.count_nonzero(worst, axis=1)
 
 
 def ldmatrix_access(addresses, active, matrices: int):
@@ -216,21 +282,51 @@ def count_global(addresses, active, width: int, blocks: int, threads: int) -> Gl
     active: bool array that broadcasts to the same, or None when every thread takes part.
     Threads are in linear order; every 32 of a block are a warp, and a last, partial warp is filled up with idle lanes.
     """
-    _check_width(width)
-    total = [0, 0, 0]
-    for rows, mask, times in _row_sets(addresses, active, blocks, threads):
-        for value, pattern_times in _by_pattern("global", rows, mask, width, SECTOR_BYTES):
-            for i in range(3):
-                total[i] += value[i] * pattern_times * times
-    return GlobalCount(*total)
+    return _sum_global("global", addresses, active, width, blocks, threads, SECTOR_BYTES)
+
+
+def count_atomic(addresses, active, width: int, blocks: int, threads: int) -> GlobalCount:
+    """`count_global` for atomics and reductions."""
+    return _sum_global("atomic", addresses, active, width, blocks, threads, SECTOR_BYTES)
 
 
 def count_local(offsets, active, width: int, blocks: int, threads: int) -> GlobalCount:
     """`count_global` for local memory; `offsets` lie within each thread's own local memory."""
+    return _sum_global("local", offsets, active, width, blocks, threads, WORD_BYTES)
+
+
+def count_copy(sources, targets, active, width: int, blocks: int, threads: int) -> SharedCount:
+    """Shared-memory side of cp.async.ca; `count_global` of `sources` is the other side."""
+    both = np.broadcast_arrays(*(np.atleast_2d(np.asarray(a)) for a in (sources, targets)))
+    height, width_of = both[0].shape
+    if width_of == 1:
+        both = [np.broadcast_to(a, (height, threads)) for a in both]
+    mask = np.ones((1, 1), bool) if active is None else np.atleast_2d(np.asarray(active, bool))
+    height = max(height, mask.shape[0])
+    padded = -(-threads // WARP) * WARP
+    on = np.zeros((height, padded), bool)
+    on[:, :threads] = mask
+    rows = []
+    for side in both:
+        wide = np.zeros((height, padded), np.int64)
+        wide[:, :threads] = side
+        rows.append(wide.reshape(-1, WARP))
+    on = on.reshape(-1, WARP)
+    # Moving a side by whole words only rotates its banks: equal rows, relative to their first lane, cost the same.
+    alike = all(((r - r[:, :1]) == (r[0] - r[0, 0])).all() for r in rows) and (on == on[0]).all()
+    times = blocks // height
+    if alike:
+        times *= len(on)
+        rows, on = [r[:1] for r in rows], on[:1]
+    wavefronts, ideal = copy_access(*rows, on, width)
+    return SharedCount(int(on.any(axis=1).sum()) * times, int(wavefronts.sum()) * times, int(ideal.sum()) * times)
+
+
+def _sum_global(kind, addresses, active, width, blocks, threads, modulo):
     _check_width(width)
     total = [0, 0, 0]
-    for rows, mask, times in _row_sets(offsets, active, blocks, threads):
-        for value, pattern_times in _by_pattern("local", rows, mask, width, WORD_BYTES):
+    for rows, mask, times in _row_sets(addresses, active, blocks, threads):
+        for value, pattern_times in _by_pattern(kind, rows, mask, width, modulo):
             for i in range(3):
                 total[i] += value[i] * pattern_times * times
     return GlobalCount(*total)
@@ -239,7 +335,7 @@ def count_local(offsets, active, width: int, blocks: int, threads: int) -> Globa
 def count_shared(addresses, active, width: int, blocks: int, threads: int, op: str = "ld") -> SharedCount:
     """Total requests, wavefronts and ideal wavefronts; arguments as for `count_global`."""
     _check_width(width)
-    return _sum_shared("shared ld" if op == "ld" else "shared st", addresses, active, width, blocks, threads)
+    return _sum_shared(f"shared {op}", addresses, active, width, blocks, threads)
 
 
 def count_ldmatrix(addresses, active, matrices: int, blocks: int, threads: int) -> SharedCount:
@@ -305,6 +401,7 @@ def _split_active(rows, mask, times):
         yield rows[part], mask[part], times
 
 
+_GLOBAL_KINDS = {"global": global_access, "atomic": atomic_access, "local": local_access}
 _memo: dict = {}
 _MEMO_LIMIT = 65536
 _FULL = np.ones((1, WARP), bool)
@@ -363,8 +460,8 @@ def _generic(kind, rows, mask, width, step=8192):
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         part_mask = None if mask is None else mask[start : start + step]
-        if kind in ("global", "local"):
-            access = global_access if kind == "global" else local_access
+        if kind in _GLOBAL_KINDS:
+            access = _GLOBAL_KINDS[kind]
             some, first, second = access(part, part_mask, width)
             requests += int(some.sum())
         else:

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compiler import line_of_ptx
 from . import account
 from .sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
 
@@ -39,16 +40,22 @@ class CannotTell(Exception):
     """The slice needs something that only a full execution knows. The message says what, for the reader."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SiteAccess:
-    """What one SASS memory instruction costs in a launch. `ideal` as in `account`; wavefronts for shared memory."""
+    """What one SASS memory instruction costs in a launch.
+
+    requests: warp instructions with an active lane (local memory: one per word). sectors: as the hardware counts them;
+    distinct_sectors: 32-byte chunks touched (fewer, for atomics); ideal_sectors, wavefronts, ideal_wavefronts: see `account`.
+    """
 
     space: str
     op: str
     requests: int = 0
     sectors: int = 0
+    distinct_sectors: int = 0
+    ideal_sectors: int = 0
     wavefronts: int = 0
-    ideal: int = 0
+    ideal_wavefronts: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class InstructionCounts:
     threads: dict[str, int]
     accesses: dict[int, SiteAccess] = field(default_factory=dict)
     unknown_accesses: dict[int, str] = field(default_factory=dict)
+    instructions: tuple[Instruction, ...] = field(default=(), repr=False)
 
 
 THREAD_COUNTED = (
@@ -101,6 +109,86 @@ def instruction_counts(
         return _Launch(program, grid, block, constants, blocks, accesses, budget).run(), ""
     except CannotTell as reason:
         return None, str(reason)
+
+
+# --- counters under Nsight Compute's names ---------------------------------------------------------------------------
+
+_GLOBAL_OP = {"ld": "ld", "cp.async": "ld", "st": "st", "atom": "atom", "red": "red"}
+_SHARED_OP = {"ld": "ld", "ldmatrix": "ld", "st": "st", "stmatrix": "st", "atom": "atom"}
+_EXECUTED = {
+    "LDS": "smsp__inst_executed_op_shared_ld.sum",
+    "STS": "smsp__inst_executed_op_shared_st.sum",
+    "ATOMS": "smsp__inst_executed_op_shared_atom.sum",
+    "LDSM": "smsp__inst_executed_op_ldsm.sum",
+    "LDGSTS": "smsp__inst_executed_op_ldgsts.sum",
+}  # an instruction whose guard is false counts here, too
+
+
+def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
+    """(totals, by line of the reader's cell) of a launch that was counted with accesses=True.
+
+    compiled: needs `.ptx`, for the lines; None leaves them out. A counter to which an access contributes whose addresses
+    are not known is left out, of the totals and of every line. `sass__inst_executed_per_opcode.FFMA` and the like are
+    the instances of Nsight Compute's metric of that name.
+    """
+    by_index: dict[int, dict[str, int]] = {}
+    unknown: set[str] = set()
+    for index, (instruction, executed) in enumerate(zip(counts.instructions, counts.per_instruction, strict=True)):
+        if not executed:
+            continue
+        mine = by_index[index] = {"smsp__inst_executed.sum": executed, f"sass__inst_executed_per_opcode.{instruction.name}": executed}
+        if instruction.name in _EXECUTED:
+            mine[_EXECUTED[instruction.name]] = executed
+        if instruction.name not in MEMORY_OPCODES:
+            continue
+        space, op = MEMORY_OPCODES[instruction.name]
+        site = counts.accesses.get(index, SiteAccess(space, op))
+        charged = _charged(site, instruction)
+        if index in counts.unknown_accesses:
+            unknown.update(charged)
+        else:
+            mine.update(charged)
+    lines = None
+    if compiled is not None:
+        lines = line_of_ptx(compiled.ptx)
+    totals: dict[str, int] = defaultdict(int)
+    by_line: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for index, mine in by_index.items():
+        line = None if lines is None else lines.get(counts.instructions[index].ptx_line)
+        for name, value in mine.items():
+            if name in unknown:
+                continue
+            totals[name] += value
+            if line is not None:
+                by_line[line][name] += value
+    for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul"):
+        if name.upper() in counts.threads:
+            totals[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = counts.threads[name.upper()]
+    return dict(totals), {line: dict(values) for line, values in by_line.items()}
+
+
+def _charged(site: SiteAccess, instruction: Instruction) -> dict[str, int]:
+    """The memory counters that one site adds to."""
+    charged = {}
+    if site.space == "local":
+        charged[f"l1tex__t_requests_pipe_lsu_mem_local_op_{site.op}.sum"] = site.requests
+        charged[f"l1tex__t_sectors_pipe_lsu_mem_local_op_{site.op}.sum"] = site.sectors
+    elif site.space != "shared":
+        op = _GLOBAL_OP[site.op]
+        charged[f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"] = site.requests
+        charged[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"] = site.sectors
+        charged["memory_l2_theoretical_sectors_global"] = site.distinct_sectors
+        charged["memory_l2_theoretical_sectors_global_ideal"] = site.ideal_sectors
+        if site.op == "cp.async" and "BYPASS" not in instruction.opcode:
+            charged["l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"] = site.sectors
+    else:
+        op = _SHARED_OP[site.op]
+        charged[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] = site.wavefronts
+        charged[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"] = site.wavefronts - site.ideal_wavefronts
+    if site.space == "shared" or site.op == "cp.async":
+        charged["memory_l1_wavefronts_shared"] = site.wavefronts
+        charged["memory_l1_wavefronts_shared_ideal"] = site.ideal_wavefronts
+    return charged
 
 
 # --- operands ------------------------------------------------------------------------------------------------------
@@ -1117,7 +1205,7 @@ class _Launch:
         self.executed = np.zeros(len(program.decoded) + 1, np.int64)
         self.thread_counts: dict[str, int | None] = {}
         self.lane_counts: dict[int, int] = defaultdict(int)
-        self.sites: dict[int, list[int]] = {}
+        self.sites: dict[int, SiteAccess] = {}
         self.unknown_sites: dict[int, str] = {}
 
     # -- lanes and warps
@@ -1462,32 +1550,47 @@ class _Launch:
         index = d.instruction.index
         name, opcode = d.instruction.name, d.instruction.opcode
         space, op = MEMORY_OPCODES[name]
-        places = [s for s in d.sources if isinstance(s, _Address)]
-        if name == "LDGSTS":
-            places = places[-1:]
-        address = self.address(places[0]) if places else None
-        if address is None:
+        places = [self.address(s) for s in d.sources if isinstance(s, _Address)]
+        if not places or any(p is None for p in places):
             self.unknown_sites[index] = "its address depends on data"
             return
         active = mask
         if active is None and self.lanes != self.threads:
             active = np.arange(self.lanes).reshape(1, 1, 1, -1) < self.threads
-        addresses, active = self.flat(address, active)
-        totals = self.sites.setdefault(index, [0, 0, 0, 0])
-        width = sass_width(opcode)
-        if space in ("global", "local", "generic"):
-            count = account.count_local if space == "local" else account.count_global
-            got = count(addresses, active, width, self.count_blocks, self.lanes)
-            found = (got.requests, got.sectors, 0, got.ideal)
-        else:
+        active = self.flat(active)
+        # A copy names its target in shared memory first and its global source last.
+        addresses = self.flat(places[-1] if name == "LDGSTS" else places[0])
+        site = self.sites.setdefault(index, SiteAccess(space, op))
+        width, size = sass_width(opcode), (self.count_blocks, self.lanes)
+        if space == "shared":
             if op in ("ldmatrix", "stmatrix"):
-                matrices = int(opcode.rsplit(".", 1)[-1]) if opcode[-1] in "24" else 1
-                got = account.count_ldmatrix(addresses, active, matrices, self.count_blocks, self.lanes)
+                matrices = int(opcode[-1]) if opcode[-2:] in (".2", ".4") else 1
+                shared = account.count_ldmatrix(addresses, active, matrices, *size)
             else:
-                got = account.count_shared(addresses, active, width, self.count_blocks, self.lanes, op)
-            found = (got.requests, 0, got.wavefronts, got.ideal)
-        for k in range(4):
-            totals[k] += found[k]
+                shared = account.count_shared(addresses, active, width, *size, op)
+            site.requests += shared.requests
+            site.wavefronts += shared.wavefronts
+            site.ideal_wavefronts += shared.ideal
+            return
+        count = {"atom": account.count_atomic, "red": account.count_atomic}.get(op, account.count_global)
+        got = (account.count_local if space == "local" else count)(addresses, active, width, *size)
+        site.requests += got.requests
+        site.sectors += got.sectors
+        site.ideal_sectors += got.ideal
+        site.distinct_sectors += account.count_global(addresses, active, width, *size).sectors if op in ("atom", "red") else got.sectors
+        if name != "LDGSTS":
+            return
+        target = self.flat(places[0])
+        if "BYPASS" in d.modifiers:
+            sides = np.broadcast_arrays(addresses, target, True if active is None else active)
+            if sides[0].shape[1] == 1:
+                sides = [np.broadcast_to(side, (len(side), self.lanes)) for side in sides]
+            if not account.pairs_of_sectors(*(side.reshape(-1, WARP) for side in sides)):
+                self.unknown_sites[index] = "it copies parts of sectors past the cache"
+            return
+        shared = account.count_copy(addresses, target, active, width, *size)
+        site.wavefronts += shared.wavefronts
+        site.ideal_wavefronts += shared.ideal
 
     def address(self, place: _Address):
         total = np.full((1, 1, 1, 1), place.offset, np.int64)
@@ -1506,17 +1609,13 @@ class _Launch:
             total = total + low * (int(scale[1]) if scale else 1) * (-1 if part.sign == "-" else 1)
         return total
 
-    def flat(self, address, active):
-        """Broadcast over blocks only as far as needed: [blocks or 1, lanes or 1]."""
-
-        def two(array):
-            if array is None:
-                return None
-            if array.shape[:3] == (1, 1, 1):
-                return array.reshape(1, -1)
-            return np.broadcast_to(array, (*self.shape, array.shape[3])).reshape(self.count_blocks, -1)
-
-        return two(address), two(active)
+    def flat(self, array):
+        """[blocks or 1, lanes or 1]: broadcast over blocks only as far as needed."""
+        if array is None:
+            return None
+        if array.shape[:3] == (1, 1, 1):
+            return array.reshape(1, -1)
+        return np.broadcast_to(array, (*self.shape, array.shape[3])).reshape(self.count_blocks, -1)
 
     def result(self, per_instruction) -> InstructionCounts:
         by_opcode: dict[str, int] = defaultdict(int)
@@ -1533,14 +1632,10 @@ class _Launch:
             guarded = self.thread_counts.get(name, 0)
             plain = self.plain_threads(name)
             threads[name] = None if guarded is None or plain is None else guarded + plain
-        sites = {
-            index: SiteAccess(*MEMORY_OPCODES[self.program.decoded[index].instruction.name], *totals)
-            for index, totals in self.sites.items()
-            if index not in self.unknown_sites
-        }
+        sites = {index: site for index, site in self.sites.items() if index not in self.unknown_sites}
         return InstructionCounts(
             sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line),
-            {k: v for k, v in threads.items() if v is not None}, sites, dict(self.unknown_sites),
+            {k: v for k, v in threads.items() if v is not None}, sites, dict(self.unknown_sites), tuple(d.instruction for d in self.program.decoded),
         )  # fmt: skip
 
     def plain_threads(self, name):

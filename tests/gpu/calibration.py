@@ -472,12 +472,31 @@ def build(folder: Path) -> None:
 
 
 def merge(folder: Path) -> None:
-    """Put the rows of all groups into helpers/data/calibration_h200.json, one line each."""
-    rows = [row for path in sorted(folder.glob("rows-*.json"), key=lambda p: (p.name.split("-")[1], int(p.stem.split("-")[2]))) for row in json.loads(path.read_text())]
+    """Put the rows of all groups into helpers/data/calibration_h200.json, one line each.
+
+    Lane offsets are left out where they are packed (lane x width); measured values are in the order of the group's names.
+    """
+    paths = sorted(folder.glob("rows-*.json"), key=lambda p: (p.name.split("-")[1], int(p.stem.split("-")[2])))
+    rows = [row for path in paths for row in json.loads(path.read_text())]
+    names: dict[str, list[str]] = {}
+    lines = []
+    for row in rows:
+        group = row["group"]
+        order = names.setdefault(group, list(row["measured"]))
+        row["measured"] = [row["measured"][name] for name in order]
+        for side in ("shared", "global"):
+            if row.get(side) == [n * row.get("width", 0) for n in LANES]:
+                del row[side]
+        lines.append(json.dumps(row, separators=(",", ":")))
+    head = {
+        "device": "NVIDIA H200",
+        "profiler": "Nsight Compute 2025.3.1, --clock-control none --cache-control none",
+        "date": "2026-11-21",
+        "repeat": REPEAT,
+        "metrics": names,
+    }
     target = HERE.parents[2] / "helpers" / "data" / "calibration_h200.json"
-    head = {"device": "NVIDIA H200", "repeat": REPEAT, "profiler": "Nsight Compute, --clock-control none --cache-control none"}
-    body = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-    target.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + body + "\n]}\n")
+    target.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n")
     print(len(rows), "rows in", target)
 
 
