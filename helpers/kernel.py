@@ -109,7 +109,10 @@ class Run:
 
     def __repr__(self) -> str:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
-        return f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
+        text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
+        # A GPU run is not simulated just to be printed.
+        findings = self.findings if self.on == "cpu" else []
+        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings)])
 
 
 class Kernel:
