@@ -7,6 +7,7 @@ only fill. Loads that are issued together wait together: that is what unrolling 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ _NO_RESULT = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each loop is its own: comparing bodies would cost more than walking them
 class Loop:
     """The main loop of a kernel: the loop with the most loads in its body.
 
@@ -63,6 +64,7 @@ class Loop:
     def instructions(self) -> int:
         return len(self.body)
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - loops are few and live as long as their kernels
     def cycles(self, global_latency: float, shared_latency: float) -> float:
         """Cycles per round of a warp that has the SM to itself, once it is under way. Latencies from issue to use."""
         ready: dict[int, float] = {}
@@ -118,9 +120,14 @@ def _registers(instruction: sass.Instruction) -> tuple[set[int], set[int]]:
 def main_loop(compiled) -> Loop | None:
     """The main loop of a compiled kernel; None if it has no loop with loads, or cannot be disassembled."""
     try:
-        function = sass.parse(compiled.sass).get(compiled.symbol)
-    except CourseError:  # no disassembler here: the model says so by leaving the term out
+        return _main_loop(compiled.sass, compiled.symbol)
+    except CourseError:  # no disassembler here: terms that need the machine code are left out
         return None
+
+
+@functools.lru_cache(maxsize=64)
+def _main_loop(text: str, symbol: str) -> Loop | None:
+    function = sass.parse(text).get(symbol)
     loops = [Loop(body) for body in _loop_bodies(function)] if function else []
     loops = [loop for loop in loops if loop.global_loads + loop.shared_loads]
     return max(loops, key=lambda loop: (loop.global_loads + loop.shared_loads, -loop.instructions), default=None)

@@ -30,9 +30,9 @@ from helpers.model.occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 
-TAGS = "memory_l1_tag_requests_global"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+_IDEAL = "global_{}_sectors_ideal"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 _SHARED = "smsp__inst_executed_op_shared_{}.sum"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
@@ -121,8 +121,7 @@ def demand(run) -> Demand:
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
         requests=requests + _both(counters, _SHARED),
-        # Where lines were not counted: a line has four sectors, and a request touches at least one.
-        lines=counters[TAGS] if TAGS in counters else max(requests, _both(counters, _SECTORS) / 4),
+        lines=_lines(run),
         wavefronts=_both(counters, _WAVEFRONTS),
         ffma_warps=counters.get(_FFMA, 0) / WARP,
         instructions=counters.get(_INSTRUCTIONS, 0),
@@ -135,6 +134,23 @@ def demand(run) -> Demand:
 def _both(counters: Mapping[str, int], name: str) -> int:
     """Loads and stores of a counter."""
     return sum(counters.get(name.format(op), 0) for op in ("ld", "st"))
+
+
+def _lines(run) -> float:
+    """Cache lines (128 bytes) that global requests touch, from sectors (32 bytes) per request, source line by source line.
+
+    A request of at most its ideal number of sectors fills the lines it touches, four sectors each; one of more is
+    scattered, every sector on a line of its own.
+    """
+    total = 0.0
+    for counters in run.by_line.values():
+        for op in ("ld", "st"):
+            requests = counters.get(_REQUESTS.format(op), 0)
+            if requests:
+                each = counters.get(_SECTORS.format(op), 0) / requests
+                ideal = counters.get(_IDEAL.format(op), 0) / requests
+                total += requests * max(1.0, each / 4 if each <= max(ideal, 4) else each)
+    return total
 
 
 def _rounds(loop: chain.Loop | None, counters: Mapping[str, int], warps: int) -> float:
