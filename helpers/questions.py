@@ -54,8 +54,11 @@ class Question:
             raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.") from None
 
     def show(self, answer: float | str) -> str:
-        """An answer (or the truth) as words, with its unit."""
-        return answer if isinstance(answer, str) else f"{_number(answer)} {self.unit}".strip()
+        """An answer (or the truth) as words, with its unit: "1 sector per request", "4 sectors per request"."""
+        if isinstance(answer, str):
+            return answer
+        first, *rest = self.unit.split(" ")
+        return " ".join([_number(answer), first.removesuffix("s") if answer == 1 else first, *rest]).strip()
 
 
 _asked: dict[str, Question] = {}  # the questions of this session, by id

@@ -34,6 +34,11 @@ def test_what_is_no_number_is_refused(text):
         NUMBER.parse(text)
 
 
+def test_one_is_singular():
+    assert [NUMBER.show(value) for value in (1, 4, 0.5)] == ["1 sector", "4 sectors", "0.5 sectors"]
+    assert Question("naive.plain", "?").show(3) == "3"
+
+
 def test_choices_are_held_to():
     assert CHOICE.parse("more") == "more"
     with pytest.raises(CourseError, match="fewer, more"):

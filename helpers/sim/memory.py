@@ -145,7 +145,7 @@ class DeviceMemory:
         elif near is None or distance > LEAST_GUARD:
             what = f"at address {address:#x}, far from every array"
         else:
-            what = f"{distance} bytes {side} {near}"
+            what = f"{distance} bytes {side} {near}" if distance else f"just {side} {near}"
         message = f"A thread {verb} {width} bytes {what}."
         finding = self.findings.add("out-of-bounds", site.line, message, block=block, thread=thread, count=count)
         if fatal:
