@@ -190,7 +190,7 @@ def readme_section(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -
 
 
 def _table(rows: Sequence[Mapping[str, Any]], size: int) -> str:
-    columns = sorted({row["m"] for row in rows if row["m"] == row["n"] == row["k"]})
+    columns = sorted({row["m"] for row in rows if row["m"] == row["n"] == row["k"]} & set(SIZES))
     cells = {(row["step"], row["m"]): row for row in rows if row["m"] == row["n"] == row["k"]}
     known = [step for step in steps.STEPS if any((step.number, column) in cells for column in columns)]
     if not known:
