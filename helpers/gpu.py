@@ -99,7 +99,7 @@ def why_not() -> str:
 
 def _finished(event) -> bool:
     try:
-        return bool(event.done)
+        return _happened(event)
     except _cuda_errors() as error:
         _give_up(error)
         return True
@@ -310,12 +310,28 @@ def explain(error: BaseException, name: str = "The kernel") -> CourseError:
     return LaunchError(f"{name} was not launched: CUDA says {_first_line(error)}.")
 
 
+_NOT_READY = 600
+
+
+def _happened(event) -> bool:
+    """Whether the stream has passed the event. Raises CUDARuntimeError if a kernel before it went wrong.
+
+    (CuPy's `Event.done` is False for ever after an error.)
+    """
+    from cupy_backends.cuda.api import runtime
+
+    status = runtime.eventQuery(event.ptr)
+    if status not in (0, _NOT_READY):
+        raise runtime.CUDARuntimeError(status)
+    return status == 0
+
+
 def _wait(event, name: str, seconds: float = LAUNCH_SECONDS) -> None:
     """Wait until the event has happened, interruptibly. Raises RunError if it takes longer than `seconds`."""
     end = time.monotonic() + seconds
     nap = 0.0
     try:
-        while not event.done:
+        while not _happened(event):
             if time.monotonic() > end:
                 raise RunError(
                     f"{name} did not finish in {seconds:.0f} s on the GPU: it may never end. It cannot be stopped "
@@ -580,7 +596,7 @@ class _Sampler:
             for _ in range(self.batch):
                 self._once()
             stop.record(self._stream)
-            late = start.done  # the GPU had caught up before everything was queued: the host was timed, not the GPU
+            late = _happened(start)  # the GPU had caught up before everything was queued: the host was timed, not the GPU
             _wait(stop, self.name)
             if not late:
                 break

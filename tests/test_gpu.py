@@ -163,15 +163,14 @@ class FakeEvent:
     """Happens as soon as somebody waits for it: the first look finds it pending, as on a busy GPU."""
 
     def __init__(self, gpu_clock):
-        self.clock, self.looked = gpu_clock, 0
+        self.clock, self.looked, self.ptr = gpu_clock, 0, self
 
     def record(self, _stream):
         self.time, self.looked = self.clock[0], 0
 
-    @property
-    def done(self):
+    def status(self):
         self.looked += 1
-        return self.looked > 1
+        return 0 if self.looked > 1 else 600
 
 
 @pytest.fixture
@@ -195,6 +194,7 @@ def fake_gpu(monkeypatch):
     fake.cuda = cuda
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(gpu, "_need", lambda: fake)
+    monkeypatch.setattr(runtime, "eventQuery", lambda event: event.status())
     monkeypatch.setattr(gpu, "_cuda_errors", lambda: (ZeroDivisionError,))
     monkeypatch.setattr(gpu, "device", lambda: types.SimpleNamespace(name="fake", l2_bytes=1))
     monkeypatch.setattr(
@@ -253,20 +253,27 @@ def test_noise(spread, others, late, says):
 
 def test_a_host_that_is_too_slow_is_noticed(fake_gpu, monkeypatch):
     work, log = fake_gpu
-    monkeypatch.setattr(FakeEvent, "done", property(lambda self: True))
+    monkeypatch.setattr(FakeEvent, "status", lambda self: 0)
     result = gpu.interleave({"slow": work("slow", 1.0)}, samples=5, warm_up=0)["slow"]
     assert "waited for the host" in result.noisy
     assert log.count("flush") > 100, "longer and longer delays were tried first"
 
 
 def test_an_endless_kernel_ends_in_a_sentence(fake_gpu, monkeypatch):
-    monkeypatch.setattr(FakeEvent, "done", property(lambda self: False))
+    monkeypatch.setattr(FakeEvent, "status", lambda self: 600)
     event = FakeEvent([0.0])
     with pytest.raises(RunError, match="may never end"):
         gpu._wait(event, "spin", seconds=0.01)
     assert "still running" in gpu.why_not()
-    monkeypatch.setattr(FakeEvent, "done", property(lambda self: True))
+    monkeypatch.setattr(FakeEvent, "status", lambda self: 0)
     assert "still running" not in gpu.why_not()
+
+
+def test_a_kernel_that_goes_wrong_is_noticed_while_waiting(fake_gpu, monkeypatch):
+    monkeypatch.setattr(FakeEvent, "status", lambda self: 700)
+    with pytest.raises(runtime.CUDARuntimeError) as caught:
+        gpu._wait(FakeEvent([0.0]), "wild", seconds=5)
+    assert "wild read or wrote memory outside" in gpu.explain(caught.value, "wild").message
 
 
 def test_errors_while_timing_are_explained(fake_gpu):
