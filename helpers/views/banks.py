@@ -16,6 +16,7 @@ from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, 
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
+ATOMIC = ("atom", "red")
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
 
 
@@ -63,12 +64,12 @@ def split(addresses: np.ndarray, width: int, op: str = "ld") -> tuple[Phase, ...
     """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.
 
     4 bytes or less go in one phase; 8 bytes in two of 16 lanes, 16 bytes in four of 8. Two phases of a load merge when the
-    lanes of the warp pair up (see `account.pairs_up`).
+    lanes of the warp pair up (see `account.pairs_up`). Lanes that ask for the same word share it, but for atomics.
     """
     lanes = WARP if width <= WORD else WARP * WORD // width
     merged = lanes < WARP and op == "ld" and bool(account.pairs_up(addresses[None], addresses[None] >= 0)[0])
     size = 2 * lanes if merged else lanes
-    return tuple(_phase(addresses, np.arange(start, start + size), width, merged) for start in range(0, WARP, size))
+    return tuple(_phase(addresses, np.arange(start, start + size), width, merged, share=op not in ATOMIC) for start in range(0, WARP, size))
 
 
 def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
@@ -76,15 +77,15 @@ def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
     return tuple(_phase(addresses, np.arange(8 * i, 8 * i + 8), 16, False) for i in range(matrices))
 
 
-def _phase(addresses, lanes, width, merged) -> Phase:
+def _phase(addresses, lanes, width, merged, share=True) -> Phase:
     unit = max(WORD, width)
-    words: dict[int, list[int]] = {}
+    words: dict[tuple, list[int]] = {}
     for lane in lanes:
         if addresses[lane] >= 0:
-            words.setdefault(int(addresses[lane]) // unit * unit, []).append(int(lane))
+            words.setdefault((int(addresses[lane]) // unit * unit, 0 if share else int(lane)), []).append(int(lane))
     floors: dict[int, int] = {}
     boxes = []
-    for address, sharers in words.items():
+    for (address, _), sharers in words.items():
         bank = address // WORD % BANKS
         boxes.append(Box(bank, unit // WORD, floors.get(bank, 0), address, tuple(sharers)))
         floors[bank] = floors.get(bank, 0) + 1
@@ -106,7 +107,9 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
         wavefronts, ideal = account.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
     else:
         phases = split(addresses, place.width, place.op)
-        wavefronts, ideal = account.shared_access(addresses[None], addresses[None] >= 0, place.width, place.op)
+        wavefronts, ideal = account.shared_access(
+            addresses[None], addresses[None] >= 0, place.width, "atom" if place.op in ATOMIC else place.op
+        )
     return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]))
 
 
@@ -116,7 +119,7 @@ def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
     return moment_controls(run.trace, found, choose_place(found, site, line, _NONE), block, warp, iteration)
 
 
-@picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.6, 0.2, 1.35), order=15)
+@picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.75, 0.2, 1.35), order=15)
 def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Towers of words over the 32 banks, one row of towers per phase; lane numbers in the boxes.
 
@@ -150,7 +153,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
         ax.annotate(str(bank), (bank + 0.5, 0), (0, -6), textcoords="offset points", ha="center", va="top", fontsize=10.5, color=QUIET)
     ax.annotate("bank", (0, 0), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
     if seen.conflicts:
-        _worst(ax, run, seen, points)
+        _worst(ax, run, seen)
     merged = "; lanes pair up, so phases merge" if any(phase.merged for phase in seen.phases) else ""
     each = ", ".join(f"lanes {phase.lanes[0]} to {phase.lanes[-1]}: {plural(phase.wavefronts, 'wavefront')}" for phase in seen.phases)
     return f"{title}. Line {source}. {where}: {verdict}. Phases: {each}{merged}."
@@ -197,12 +200,12 @@ def _name(ax, phase: Phase, number: int, count: int, base: float, points: float)
                 fontsize=12, linespacing=1.35, color=INK)  # fmt: skip
 
 
-def _worst(ax, run, seen: SharedAccess, points: float) -> None:
+def _worst(ax, run, seen: SharedAccess) -> None:
     """Name two elements that meet in the highest tower."""
     phase = max(seen.phases, key=lambda item: item.wavefronts)
     top = max(phase.boxes, key=lambda box: box.floor)
     tower = [box for box in phase.boxes if box.bank == top.bank][:2]
-    names = " and ".join(element(run.trace, "shared", box.address) for box in tower)
-    side = "left" if top.bank < BANKS / 2 else "right"
-    ax.text(0.985 if side == "left" else 0.015, 0.97, f"{names}\nare both in bank {top.bank}", transform=ax.transAxes, va="top",
-            ha="right" if side == "left" else "left", fontsize=13, color="#a84900", linespacing=1.5)  # fmt: skip
+    names = [element(run.trace, "shared", box.address) for box in tower]
+    both = f"{names[0]} and {names[1]} are both in bank {top.bank}" if names[0] != names[1] else f"several lanes change {names[0]}, one at a time"
+    ax.annotate(both, (1, 0), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points",
+                ha="right", va="top", fontsize=13, color="#a84900")  # fmt: skip

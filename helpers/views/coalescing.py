@@ -20,8 +20,8 @@ class WarpAccess:
     """One warp-wide access to global memory.
 
     lane_sector: [32] index into `sectors`, -1 for a lane that takes no part. sectors: their addresses / 32, ascending.
-    words: [sectors, 8] bool, the 4-byte words that lanes use. used: distinct bytes. ideal: sectors that the same lanes
-    would need for neighbouring, distinct data.
+    words: [sectors, 8] bool, the 4-byte words that lanes use. used: distinct bytes. charged: sectors the hardware counts, more
+    than there are where atomics take several passes over an address. ideal: sectors for the same lanes on packed data.
     """
 
     place: Place
@@ -31,6 +31,7 @@ class WarpAccess:
     sectors: np.ndarray
     words: np.ndarray
     used: int
+    charged: int
     ideal: int
 
     @property
@@ -39,8 +40,8 @@ class WarpAccess:
 
     @property
     def moved(self) -> int:
-        """Bytes in the touched sectors."""
-        return SECTOR * len(self.sectors)
+        """Bytes in the sectors that the hardware counts."""
+        return SECTOR * self.charged
 
     @property
     def efficiency(self) -> float:
@@ -68,8 +69,9 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     used = np.unique(addresses[active][:, None] + np.arange(place.width))
     words = np.zeros((len(sectors), SECTOR // WORD), bool)
     words[np.searchsorted(sectors, used // SECTOR), used % SECTOR // WORD] = True
-    ideal = int(account.global_access(addresses[None], active[None], place.width)[2][0])
-    return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), ideal)
+    atomic = place.op in ("atom", "red")
+    _, charged, ideal = (account.atomic_access if atomic else account.global_access)(addresses[None], active[None], place.width)
+    return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), int(charged[0]), int(ideal[0]))
 
 
 def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
@@ -96,7 +98,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
         _lanes(ax, seen, INK)
         return f"{source}: all 32 lanes are switched off here, so nothing is moved."
     colour = GREEN if seen.place.op in ("st", "red") else BLUE
-    title = f"{plural(len(seen.sectors), 'sector')} for one {seen.place.what}"
+    title = f"{plural(seen.charged, 'sector')} for one {seen.place.what}"
     amounts = _amounts(seen)
     heading(ax, title, code=source, detail=f"{where}: {amounts}{cut(run.trace)}")
     centres = (np.arange(len(seen.sectors)) + 0.5) * WARP / len(seen.sectors)
@@ -106,16 +108,18 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
     _sectors(ax, seen, centres, width, colour)
     _addresses(ax, run.trace, seen, centres)
     return (
-        f"{title}. Line {source}. {where}: {seen.active} lanes touch {plural(len(seen.sectors), 'sector')} of 32 bytes; "
+        f"{title}. Line {source}. {where}: {plural(seen.active, 'lane')} touch {plural(len(seen.sectors), 'sector')} of 32 bytes; "
         f"{amounts}."
     )
 
 
 def _amounts(seen: WarpAccess) -> str:
+    if seen.charged > len(seen.sectors):
+        return f"{plural(seen.active, 'lane')} change {plural(len(np.unique(seen.addresses[seen.addresses >= 0])), 'address')}, in turns"
     if seen.broadcast:
         return f"{seen.moved} bytes moved, one address serves {plural(seen.active, 'lane')}"
     amounts = f"{seen.moved:,} bytes moved, {seen.used:,} used ({100 * seen.efficiency:.3g} %)"
-    return amounts if len(seen.sectors) <= seen.ideal else f"{amounts}; {seen.ideal} would be enough"
+    return amounts if seen.charged <= seen.ideal else f"{amounts}; {seen.ideal} would be enough"
 
 
 _TOP, _WORDS_TOP, _CELL = 1.0, 4.6, 0.85

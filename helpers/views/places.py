@@ -205,4 +205,4 @@ def nearest(values: np.ndarray, wanted: int) -> int:
 
 
 def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('s') else 's'}"

@@ -62,7 +62,7 @@ def point(run, name: str | None = None, tflops: float | None = None, kind: str =
     """Where a run stands. tflops: of a measurement, a record or a prediction of the same kernel; default: the run's own time."""
     flops = 2 * run.counters.get(_FFMA, 0)
     sectors = sum(run.counters.get(key, 0) for key in _SECTORS)
-    least = _compulsory_bytes(run)
+    least = compulsory_bytes(run)
     milliseconds = getattr(run, "milliseconds", None)
     if tflops is None and milliseconds and flops:
         tflops, kind = flops / milliseconds / 1e9, kind or "measured"
@@ -83,7 +83,7 @@ def gemm_point(m: int, n: int, k: int, name: str = "", itemsize: int = 4, tflops
     return Point(name or shape, flops, flops / least, None, tflops, kind)
 
 
-def _compulsory_bytes(run) -> int:
+def compulsory_bytes(run) -> int:
     """Bytes of all matrices once: of the product the run computed, or of the arrays a traced run was given; 0 if unknown."""
     if product := getattr(run, "problem", {}).get("problem"):
         return product.compulsory_bytes

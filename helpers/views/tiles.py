@@ -214,9 +214,9 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
         ax.annotate(note, (1, 0), (18, -62 * row), fontsize=14, color=_TEXT[colour], **column)
     per_result = _per_result(run, m, n, k)
     if per_result:
-        ax.annotate("loads per result\n" + "\n".join(per_result), (1, 0), (18, -186), fontsize=14, color=INK, **column)
+        ax.annotate("load instructions\nper result\n" + "\n".join(per_result), (1, 0), (18, -186), fontsize=14, color=INK, **column)
     said = " ".join(note.replace("\n", " ") + "." for note in notes)
-    return f"{title}. {where}. {said}" + (f" Loads per result: {', '.join(per_result)}." if per_result else "")
+    return f"{title}. {where}. {said}" + (f" Load instructions per result: {', '.join(per_result)}." if per_result else "")
 
 
 def _outline(ax, part: Touched, colour: str, x: float, y: float, extent: float) -> None:

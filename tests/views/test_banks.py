@@ -37,7 +37,7 @@ def test_wavefronts_and_conflicts(addresses, width, wavefronts, conflicts):
     assert sum(phase.wavefronts for phase in seen.phases) == wavefronts
 
 
-@pytest.mark.parametrize("op", ["ld", "st"])
+@pytest.mark.parametrize("op", ["ld", "st", "atom"])
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
     random = np.random.default_rng(width)
@@ -56,7 +56,7 @@ def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
 def test_the_picture_says_it(said):
     worst = banks(shared(128 * LANES))
     assert "32 wavefronts for one load of As" in said(worst) and "31 conflicts; 1 would be enough" in said(worst)
-    assert "As[0, 0] and As[1, 0]\nare both in bank 0" in said(worst)
+    assert "As[0, 0] and As[1, 0] are both in bank 0" in said(worst)
     assert "no conflict" in said(banks(shared(132 * LANES)))
     merged = banks(shared(0 * LANES, 16))
     assert "lanes 0–15\nmerged" in said(merged) and "phases merge" in merged.alt

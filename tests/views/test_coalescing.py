@@ -15,7 +15,7 @@ LANES = np.arange(32)
     "addresses, width, sectors, used, ideal",
     [
         (4 * LANES, 4, 4, 128, 4),  # unit stride
-        (0 * LANES, 4, 1, 4, 4),  # broadcast
+        (0 * LANES, 4, 1, 4, 1),  # broadcast
         (512 * LANES, 4, 32, 128, 4),  # one row each
         (8 * LANES, 4, 8, 128, 4),  # every other
         (4 * LANES + 4, 4, 5, 128, 4),  # off by one: crosses into a fifth sector
@@ -86,6 +86,14 @@ def test_accesses_that_ptxas_merged_away_are_left_out():
 def test_indices_move_to_the_nearest_recorded(naive_run):
     seen = warp_access(naive_run, line=4, block=99, warp=99, iteration=1000)
     assert (seen.when.block, seen.when.warp, seen.when.iteration, seen.when.iterations) == (3, 31, 63, 64)
+
+
+def test_atomics_on_one_address_take_turns(said):
+    seen = warp_access(one_load(0 * LANES, op="red"))
+    assert (len(seen.sectors), seen.charged) == (1, 32)
+    assert "32 sectors for one reduction to A" in said(coalescing(one_load(0 * LANES, op="red")))
+    assert "32 lanes change 1 address, in turns" in said(coalescing(one_load(0 * LANES, op="red")))
+    assert warp_access(one_load(4 * LANES, op="atom")).charged == 4
 
 
 def test_naive_and_coalesced_differ_as_the_lesson_says(naive_run, coalesced_run):

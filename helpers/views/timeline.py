@@ -1,0 +1,205 @@
+"""Timeline: what each warp of a block does, in the order in which it does it: loads, copies, barriers, arithmetic.
+
+The order is the executed one. A bar stands for instructions of one kind in a row, not for time: their number is written in
+it where it fits, and its width grows with the square root of it, so that two loads are seen beside 512 FMAs. Warps that do
+the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+
+from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, NothingToSee, Span, heading, picture
+from .places import block_label, blocks_of, cut, nearest, plural
+
+# Kind -> colour, in the order of the swim lanes.
+KINDS = {
+    "global loads": BLUE, "async copies": SKY, "shared stores": PURPLE, "shared loads": ORANGE, "arithmetic": GREEN,
+    "matrix units": "#00734f", "global stores": VERMILLION, "local memory": QUIET,
+}  # fmt: skip
+WAIT, SYNC = "wait", "sync"
+_MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
+_GROUPS = 4  # groups of warps drawn under one another
+_WINDOW = 70.0  # width shown at once, at least
+_GAP = 0.7  # left and right of a barrier
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Consecutive events of one kind. start: number of the first among the warp's events. left, width: in the picture."""
+
+    kind: str
+    start: int
+    count: int
+    left: float
+
+    @property
+    def width(self) -> float:
+        return float(np.sqrt(self.count))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one group of warps does. barriers: (where it stands in the picture, kind). events: all but the barriers."""
+
+    warps: tuple[int, ...]
+    bars: tuple[Bar, ...]
+    barriers: tuple[tuple[float, str], ...]
+    events: int
+    width: float
+
+
+def lanes(run, block: int = 0) -> tuple[int, list[Lane]]:
+    """The block (the nearest recorded one) and its groups of warps that do the same, in order of their first warp."""
+    trace = run.trace
+    blocks = blocks_of(trace)
+    if not len(blocks):
+        raise NothingToSee("No access was recorded in this run, so there is nothing to put on a timeline.")
+    block = nearest(blocks, block)
+    kinds = [_kind_of(site) for site in trace.sites]
+    names = [*KINDS, SYNC, WAIT]
+    code = {name: number for number, name in enumerate(names)}
+    of_site = np.array([code[kind] if kind else -1 for kind in kinds] or [-1])
+    parts = []
+    rows = trace.accesses[trace.accesses["block"] == block]
+    parts.append((rows["warp"], rows["order"], of_site[rows["site"]]))
+    bars = trace.barriers[trace.barriers["block"] == block]
+    parts.append((bars["warp"], bars["order"], np.array([code[_barrier(kind)] for kind in bars["kind"]], int)))
+    math = trace.math[trace.math["block"] == block]
+    math = math[math["opclass"] != "BAR"]
+    matrix = np.isin(math["opclass"], _MATRIX)
+    parts.append((math["warp"], math["order"], np.where(matrix, code["matrix units"], code["arithmetic"])))
+    warp, order, kind = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    keep = kind >= 0
+    warp, order, kind = warp[keep], order[keep], kind[keep]
+    sequences: dict[bytes, list[int]] = {}
+    ordered: dict[bytes, np.ndarray] = {}
+    for number in np.unique(warp):
+        mine = np.flatnonzero(warp == number)
+        sequence = kind[mine[np.argsort(order[mine], kind="stable")]].astype(np.int8)
+        sequences.setdefault(sequence.tobytes(), []).append(int(number))
+        ordered[sequence.tobytes()] = sequence
+    return block, [_lane(tuple(warps), ordered[key], names) for key, warps in sequences.items()]
+
+
+def _kind_of(site) -> str:
+    if not site.width and site.op != "cp.async":
+        return ""
+    if site.op.startswith("cp.async"):
+        return "async copies"
+    if site.space == "local":
+        return "local memory"
+    stores = site.op in ("st", "stmatrix", "red", "atom")
+    return {"global": "global ", "shared": "shared "}.get(site.space, "global ") + ("stores" if stores else "loads")
+
+
+def _barrier(kind: str) -> str:
+    return WAIT if "wait" in kind else SYNC
+
+
+def _lane(warps, sequence, names) -> Lane:
+    is_barrier = np.array([name in (SYNC, WAIT) for name in names])[sequence]
+    barriers, bars, events, x = [], [], 0, 0.0
+    edges = np.flatnonzero(np.diff(sequence)) + 1
+    for start, stop in zip([0, *edges], [*edges, len(sequence)]):
+        if is_barrier[start : start + 1].any():
+            for _ in range(stop - start):
+                x += _GAP
+                barriers.append((x, names[sequence[start]]))
+            x += _GAP
+        elif stop > start:
+            bars.append(Bar(names[sequence[start]], events, int(stop - start), x))
+            events += int(stop - start)
+            x += bars[-1].width
+    return Lane(warps, tuple(bars), tuple(barriers), events, x)
+
+
+def _windows(lane: Lane) -> list[tuple[float, float]]:
+    """Pieces of the timeline to step through, from barrier to barrier, or of a fixed width; about `_WINDOW` wide each."""
+    stops = [x for x, _ in lane.barriers] or list(np.arange(_WINDOW / 4, lane.width, _WINDOW / 4))
+    edges = [0.0, *(x for x in stops if 0 < x < lane.width), max(lane.width, 1.0)]
+    found = []
+    for i, low in enumerate(edges[:-1]):
+        high = next((x for x in edges[i + 1 :] if x >= low + _WINDOW), edges[-1])
+        found.append((low, high))
+        if high == edges[-1]:
+            break
+    return found
+
+
+def controls(run, block=0, start=0):
+    """Block, and which part of the timeline."""
+    block, found = lanes(run, block or 0)
+    blocks = blocks_of(run.trace)
+    return (
+        Span("block", "block", int(blocks[0]), int(blocks[-1])),
+        Span("start", "from interval", 0, max(len(_windows(lane)) for lane in found) - 1),
+    )
+
+
+@picture("Timeline", controls=controls, size=(10, 5.6), margins=(1.75, 0.85, 0.25, 1.05), order=40)
+def timeline(run, block: int = 0, start: int = 0, *, ax):
+    """Swim lanes of one block, one set for each group of warps that do the same. start: the first interval to show."""
+    block, found = lanes(run, block)
+    shown = found[:_GROUPS]
+    windows = _windows(shown[0])
+    low, high = windows[min(max(start, 0), len(windows) - 1)]
+    kinds = [kind for kind in KINDS if any(bar.kind == kind for lane in shown for bar in lane.bars)]
+    height = len(kinds) + 0.9
+    ax.set_xlim(low, high)
+    ax.set_ylim(height * len(shown) - 0.95, -0.5)
+    points = ax.get_window_extent().width * 72 / ax.figure.dpi / (high - low)
+    cells, colours, labels = [], [], []
+    for group, lane in enumerate(shown):
+        top = group * height
+        for row, kind in enumerate(kinds):
+            labels.append((top + row + 0.4, kind))
+            ax.axhspan(top + row + 0.02, top + row + 0.78, color=FAINT, alpha=0.35, linewidth=0, zorder=0)
+        for bar in lane.bars:
+            if bar.left < high and bar.left + bar.width > low:
+                y = top + kinds.index(bar.kind)
+                right = bar.left + bar.width
+                cells.append([(bar.left, y), (right, y), (right, y + 0.8), (bar.left, y + 0.8)])
+                colours.append(KINDS[bar.kind])
+                if bar.width * points > 8 * len(str(bar.count)) and low <= (bar.left + right) / 2 <= high:
+                    ax.text((bar.left + right) / 2, y + 0.4, str(bar.count), ha="center", va="center_baseline", fontsize=11, color=PAPER)
+        for x, kind in lane.barriers:
+            if low <= x <= high:
+                ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=2, linestyle="-" if kind == SYNC else ":",
+                        zorder=3, clip_on=False)  # fmt: skip
+        if len(found) > 1:
+            ax.annotate(_warps(lane.warps), (0, top - 0.15), (-8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                        ha="right", va="bottom", weight="bold", fontsize=12, annotation_clip=False)  # fmt: skip
+    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=PAPER, linewidths=0.6, zorder=2))
+    ax.set_yticks([y for y, _ in labels], [kind for _, kind in labels])
+    ax.tick_params(axis="y", length=0)
+    ax.set_xticks([])
+    for side in ("left", "top", "right", "bottom"):
+        ax.spines[side].set_visible(False)
+    ax.set_xlabel("instructions of the warp in the order of execution →")
+    sync = sum(kind == SYNC for _, kind in shown[0].barriers)
+    title = f"{_warps(shown[0].warps).capitalize()} of {block_label(run.trace, block)}" if len(found) == 1 else block_label(run.trace, block).capitalize()
+    more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
+    no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
+    lines = f"black lines are barriers, {sync} in all" if sync else "no barriers"
+    heading(ax, title, detail=f"{lines}{more}{no_math}{cut(run.trace)}")
+    return " ".join([f"{title}.", *(_say(lane) for lane in shown)])
+
+
+def _warps(warps: tuple[int, ...]) -> str:
+    if len(warps) == 1:
+        return f"warp {warps[0]}"
+    if warps[-1] - warps[0] + 1 == len(warps):
+        return f"warps {warps[0]} to {warps[-1]}"
+    return f"{len(warps)} warps"
+
+
+def _say(lane: Lane, most: int = 12) -> str:
+    """The beginning of a lane in words: "8 global loads, barrier, 32 arithmetic, …"."""
+    words = [(bar.left, f"{bar.count} {bar.kind}" if bar.count > 1 else f"1 {bar.kind.removesuffix('s')}") for bar in lane.bars]
+    words += [(x, "barrier" if kind == SYNC else "wait") for x, kind in lane.barriers]
+    text = ", ".join(word for _, word in sorted(words)[:most])
+    return f"{_warps(lane.warps).capitalize()}: {text}{', …' if len(words) > most else ''} ({plural(lane.events, 'instruction')})."

@@ -1,0 +1,85 @@
+"""Traffic: how many bytes each level of the memory hierarchy is asked for, from the registers down to DRAM's least.
+
+Every bar is a counter of the run times the bytes it stands for. The last one is no counter: what any kernel must move, each
+matrix once. The ratio between two neighbours is the reuse that the upper one achieves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, SKY, NothingToSee, heading, picture
+from .roofline import compulsory_bytes
+
+_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+SECTOR, WAVEFRONT, OPERANDS = 32, 128, 8  # bytes of a sector, of a wavefront (32 banks), of the two factors of an FMA
+
+
+@dataclass(frozen=True)
+class Level:
+    """Bytes asked of one level. what: which counter they come from."""
+
+    name: str
+    bytes: int
+    what: str
+    colour: str
+
+
+def levels(run) -> list[Level]:
+    """The levels that this run used, nearest first. Raises NothingToSee for a run without counters."""
+    counters = run.counters
+    shared = [counters.get(_WAVEFRONTS.format(op), 0) for op in ("ld", "st")]
+    sectors = [counters.get(_SECTORS.format(op), 0) for op in ("ld", "st")]
+    found = [
+        Level("arithmetic", OPERANDS * counters.get(_FFMA, 0), "two factors of 4 bytes per FMA and thread", GREEN),
+        Level("shared memory", WAVEFRONT * sum(shared), "128 bytes per wavefront", ORANGE),
+        Level("L1 cache", SECTOR * sum(sectors), "32 bytes per requested sector", BLUE),
+        Level("must be moved", compulsory_bytes(run), "every matrix once", SKY),
+    ]
+    found = [level for level in found if level.bytes]
+    if not any(level.name != "must be moved" for level in found):
+        raise NothingToSee("This run counted neither arithmetic nor memory accesses, so there is no traffic to compare.")
+    return found
+
+
+@picture("Traffic", size=(10, 4.6), margins=(1.75, 0.75, 1.5, 1.05), order=60)
+def traffic(run, *, ax):
+    """One bar per level, in bytes, on a logarithmic scale, with the ratio to the level below."""
+    found = levels(run)
+    sizes = [level.bytes for level in found]
+    ax.set_xscale("log")
+    start = 10 ** (len(str(min(sizes))) - 2)
+    ax.set_xlim(start, max(sizes) * 1.15)
+    ax.set_ylim(len(found) - 0.4, -0.6)
+    ax.barh(range(len(found)), [size - start for size in sizes], left=start, height=0.55, color=[level.colour for level in found])
+    for y, level in enumerate(found):
+        ax.annotate(amount(level.bytes), (level.bytes, y), (8, 0), textcoords="offset points", va="center", fontsize=14, weight="bold",
+                    annotation_clip=False)  # fmt: skip
+        if y + 1 < len(found):
+            ratio = level.bytes / found[y + 1].bytes
+            ax.annotate(_ratio(ratio), (min(sizes[y], sizes[y + 1]), y + 0.5), (8, 0), textcoords="offset points", va="center", fontsize=12,
+                        color=QUIET)  # fmt: skip
+    ax.set_yticks(range(len(found)), [level.name for level in found])
+    ax.tick_params(axis="y", length=0, labelsize=14)
+    ax.tick_params(axis="x", which="minor", length=0)
+    ax.xaxis.set_major_formatter(lambda value, _: amount(value))
+    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel("bytes in the whole launch", color=INK)
+    heading(ax, "Bytes asked of each level", detail="the last bar is what every kernel must move: each matrix once")
+    said = "; ".join(f"{level.name} {amount(level.bytes)} ({level.what})" for level in found)
+    return f"Bytes asked of each level: {said}."
+
+
+def _ratio(value: float) -> str:
+    return f"× {value:,.3g}" if value >= 1 else f"÷ {1 / value:,.3g}"
+
+
+def amount(size: float) -> str:
+    """Bytes in powers of 1000: 1.05 MB."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= limit:
+            return f"{size / limit:.3g} {unit}"
+    return f"{size:.0f} B"
