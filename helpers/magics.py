@@ -9,9 +9,11 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from . import exercises
 from .compiler import compile_source
 from .errors import CompileError, CourseError
 from .lesson import LessonKernel
+from .steps import STEPS
 
 
 class NotCompiled:
@@ -95,6 +97,31 @@ def _unquote(text: str | None) -> str | None:
     return text.strip("'\"") if text else None
 
 
+# Names that cells of a lesson use, and what defines them.
+_SET_UP = ("ask", "exercise", "helpers", "measures", "reveal", "widgets")
+
+
+def missing_name_hint(name: str) -> str:
+    """What to run when a cell uses `name` too early, as a sentence; '' for a name the course knows nothing of."""
+    if name in _SET_UP:
+        return f"{name} is not defined yet. Run the set-up cell at the top of the notebook first: the one with %load_ext helpers."
+    practice = exercises.exercises().get(name)
+    if any(name == step.entry for step in STEPS) or practice and practice.language == "cu":
+        return f"{name} is not defined yet. Run the cell that begins with %%cuda {name} first."
+    if practice:
+        return f"{name} is not defined yet. Run the cell that defines it first."
+    return ""
+
+
+def _show_name_error(shell, kind, error, traceback, tb_offset=None):
+    """A cell run out of order is told what to run; any other NameError is shown as ever."""
+    hint = missing_name_hint(error.name or "")
+    lines = [f"NameError: {hint}"] if hint else shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
+    shell._showtraceback(kind, error, lines)
+    return lines
+
+
 def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
     ipython.register_magics(CudaMagics)
+    ipython.set_custom_exc((NameError,), _show_name_error)

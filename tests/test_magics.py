@@ -70,3 +70,24 @@ def test_geometry_and_occupancy_are_reported(shell, capsys):
     shown = capsys.readouterr().out
     assert "32 × 8 × 1 threads compute 8 × 32 elements of C" in shown
     assert "occupancy" in shown
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("naive.check()", "Run the cell that begins with %%cuda naive first"),
+        ("widgets.listing(1)", "Run the set-up cell"),
+        ("square_guard", "%%cuda square_guard"),
+        ("intensity(1, 2, 3)", "Run the cell that defines it"),
+    ],
+)
+def test_cells_run_out_of_order_are_told_what_to_run(shell, capsys, code, hint):
+    shell.run_cell(code)
+    shown = capsys.readouterr().out
+    assert hint in shown and "Traceback" not in shown
+
+
+def test_other_name_errors_keep_their_traceback(shell, capsys):
+    shell.run_cell("x = 1\nmisspelt + x")
+    shown = capsys.readouterr().out
+    assert "misspelt" in shown and "line 2" in shown
