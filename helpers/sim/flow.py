@@ -66,7 +66,7 @@ class InstructionCounts:
     same per SASS instruction, in the order of the entry's code section. by_ptx_line: per 1-based PTX line.
     threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
-    accesses: per SASS instruction index, if asked for; `unknown_accesses`: index -> why its addresses are not known.
+    accesses: per SASS instruction index, None if not asked for; `unknown_accesses`: index -> why its addresses are not known.
     """
 
     total: int
@@ -74,7 +74,7 @@ class InstructionCounts:
     per_instruction: tuple[int, ...]
     by_ptx_line: dict[int, int]
     threads: dict[str, int]
-    accesses: dict[int, SiteAccess] = field(default_factory=dict)
+    accesses: dict[int, SiteAccess] | None = None
     unknown_accesses: dict[int, str] = field(default_factory=dict)
     instructions: tuple[Instruction, ...] = field(default=(), repr=False)
 
@@ -125,7 +125,7 @@ _EXECUTED = {
 
 
 def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
-    """(totals, by line of the reader's cell) of a launch that was counted with accesses=True.
+    """(totals, by line of the reader's cell) of a launch; memory counters only if it was counted with accesses=True.
 
     compiled: needs `.ptx`, for the lines; None leaves them out. A counter to which an access contributes whose addresses
     are not known is left out, of the totals and of every line. `sass__inst_executed_per_opcode.FFMA` and the like are
@@ -139,7 +139,7 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         mine = by_index[index] = {"smsp__inst_executed.sum": executed, f"sass__inst_executed_per_opcode.{instruction.name}": executed}
         if instruction.name in _EXECUTED:
             mine[_EXECUTED[instruction.name]] = executed
-        if instruction.name not in MEMORY_OPCODES:
+        if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
             continue
         space, op = MEMORY_OPCODES[instruction.name]
         site = counts.accesses.get(index, SiteAccess(space, op))
@@ -150,7 +150,7 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             mine.update(charged)
     lines = None
     if compiled is not None:
-        lines = line_of_ptx(compiled.ptx)
+        lines = _cell_lines(compiled)
     totals: dict[str, int] = defaultdict(int)
     by_line: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for index, mine in by_index.items():
@@ -165,6 +165,37 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         if name.upper() in counts.threads:
             totals[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = counts.threads[name.upper()]
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
+
+
+def _cell_lines(compiled) -> dict[int, int | None]:
+    """PTX line -> cell line; what stands before the first `.loc` of the entry belongs to that line, not to other code."""
+    lines = line_of_ptx(compiled.ptx)
+    text = compiled.ptx.split("\n")
+    entry = next((k for k, line in enumerate(text, 1) if re.search(rf"\.entry\s+{re.escape(compiled.symbol)}\b", line)), 1)
+    first = next((k for k in range(entry, len(text) + 1) if text[k - 1].lstrip().startswith(".loc")), None)
+    if first is not None:
+        lines.update(dict.fromkeys(range(entry, first), lines[first]))
+    return lines
+
+
+def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False):
+    """(totals, by line, why not): counters of a PTX-level run with those of the machine code put in their place.
+
+    totals, by_line: as `Outcome` has them; they are not changed. Counters that the SASS decides (instructions executed, in
+    all and per opcode; threads of FFMA and its like; with accesses=True the memory counters too) replace those of the same
+    name and are added where there were none. If the SASS cannot tell, both come back as they were, with the reason.
+    blocks, scale: the blocks that were run, and what their counters were multiplied by.
+    """
+    counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses)
+    if counts is None:
+        return totals, by_line, why
+    exact, lines = counters(counts, compiled)
+    new = {**totals, **{name: round(value * scale) for name, value in exact.items()}}
+    ours = set(exact) - {name for name in exact if "sass_thread" in name}  # those are not known per line
+    merged = {line: {name: value for name, value in values.items() if name not in ours} for line, values in by_line.items()}
+    for line, values in lines.items():
+        merged.setdefault(line, {}).update({name: round(value * scale) for name, value in values.items()})
+    return new, dict(sorted(merged.items())), ""
 
 
 def _charged(site: SiteAccess, instruction: Instruction) -> dict[str, int]:
@@ -539,6 +570,8 @@ def ptx_parameters(ptx: str, symbol: str) -> list[tuple[str, int, int]]:
 
 
 def _encode(kind, size, value, position) -> bytes:
+    if value is None:
+        return bytes(size)  # a null pointer
     if isinstance(value, (bytes, bytearray)):
         return bytes(value[:size]).ljust(size, b"\0")
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -1632,7 +1665,8 @@ class _Launch:
             guarded = self.thread_counts.get(name, 0)
             plain = self.plain_threads(name)
             threads[name] = None if guarded is None or plain is None else guarded + plain
-        sites = {index: site for index, site in self.sites.items() if index not in self.unknown_sites}
+        known = {index: site for index, site in self.sites.items() if index not in self.unknown_sites}
+        sites = known if self.accesses else None
         return InstructionCounts(
             sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line),
             {k: v for k, v in threads.items() if v is not None}, sites, dict(self.unknown_sites), tuple(d.instruction for d in self.program.decoded),
