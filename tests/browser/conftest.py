@@ -7,6 +7,7 @@ touched. Every test also fails on an error in the browser's console, and on any 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -67,6 +69,23 @@ class Lab:
     root: Path
     log: Path
 
+    def ask(self, path: str, method: str = "GET") -> Any:
+        """What the server answers on `path`, as parsed JSON. Raises OSError if it does not, or refuses."""
+        request = urllib.request.Request(f"{self.url}{path}", method=method, headers={"Authorization": f"token {self.token}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.ask("/api/status"))
+        except OSError:
+            return False
+
+    def shut_down_kernels(self) -> None:
+        """A kernel outlives its page, and the next test should have the machine to itself."""
+        for session in self.ask("/api/sessions"):
+            self.ask(f"/api/sessions/{session['id']}", "DELETE")
+
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -93,14 +112,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         server = subprocess.Popen(
             command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
-    url = f"http://127.0.0.1:{port}"
+    lab = Lab(f"http://127.0.0.1:{port}", token, folder / "course", log)
     try:
         deadline = time.monotonic() + START_SECONDS
-        while not _answers(f"{url}/api/status?token={token}"):
+        while not lab.answers():
             if server.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"JupyterLab did not start:\n{log.read_text()}")
             time.sleep(0.2)
-        yield Lab(url, token, folder / "course", log)
+        yield lab
     finally:
         server.terminate()
         try:
@@ -108,14 +127,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="session")
@@ -173,7 +184,7 @@ class Notebook:
         return self
 
     def run_all(self) -> Notebook:
-        """Run every cell, as the menu entry does, and wait until the last one is done."""
+        """Run every cell, as the menu entry does, and wait until the last one is done, or one stopped the others by an error."""
         self.page.set_default_timeout(RUN_SECONDS * 1000)
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         self.page.wait_for_function(
@@ -181,7 +192,9 @@ class Notebook:
                 const panel = window.jupyterapp.shell.currentWidget;
                 const code = [...panel.content.model.cells].filter(cell => cell.type === 'code');
                 const done = code.every(cell => cell.executionCount !== null || !cell.sharedModel.getSource().trim());
-                return panel.sessionContext.session.kernel.status === 'idle' && done;
+                const stopped = code.some(cell => !cell.getMetadata('tags')?.includes('raises-exception') &&
+                    cell.outputs.toJSON().some(output => output.output_type === 'error'));
+                return panel.sessionContext.session.kernel.status === 'idle' && (done || stopped);
             }""",
             timeout=RUN_SECONDS * 1000,
         )
@@ -281,6 +294,7 @@ def page(chromium, lab: Lab, complaints: Complaints) -> Iterator:
     complaints.watch(made, lab.url)
     yield made
     context.close()
+    lab.shut_down_kernels()
 
 
 @pytest.fixture
