@@ -21,7 +21,7 @@ from helpers.model import hardware
 from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
 
 DEVICE = "H200 SXM"
-TRAINING = (512, 2048)  # M = N = K of the runs used for the fit
+TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
 START = Constants(
     request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0
 )
@@ -107,7 +107,7 @@ class Trial:
             f"On recorded runs of {device} that it was not fitted on, this model was off by {_mean(self.sizes):.0%} on "
             f"average and {_worst(self.sizes):.0%} at worst at other sizes ({', '.join(f'{size}³' for size in where)}), "
             f"and by {_mean(unseen):.0%} and {_worst(unseen):.0%} on a kernel it had not seen "
-            f"({len(self.kernels)} kernels tried in turn); elsewhere its error is unknown and larger."
+            f"({len(self.kernels)} kernels tried in turn); on other GPUs its error is unknown."
         )
 
 
@@ -175,7 +175,30 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
                 f"error = {error:.4f}",
                 "",
             ]
+    lines.append("# Published kernels of the same idea on other GPUs: other people's code, so no test of the model, but a sign.")
+    for rung, sample in _same_ideas(known, gpu):
+        predicted = milliseconds(sample.need, hardware.gpu(rung.device), constants)
+        lines += [
+            "[[elsewhere]]",
+            f'run = "{sample.name} at {sample.size}³"',
+            f'device = "{rung.device}"',
+            f'published = "{rung.name}, {rung.source}"',
+            f"measured = {rung.milliseconds:.6g}",
+            f"predicted = {predicted:.6g}",
+            f"difference = {predicted / rung.milliseconds - 1:.4f}",
+            "",
+        ]
     return "\n".join(lines)
+
+
+def _same_ideas(known: Sequence[Sample], gpu: hardware.GPU) -> list[tuple[ladder.Rung, Sample]]:
+    """Published float32 rungs on other GPUs whose step and size are among the samples."""
+    by_step = {(int(s.name[:2]), s.size): s for s in known}
+    return [
+        (rung, by_step[rung.step, rung.m])
+        for rung in ladder.published()
+        if (rung.step, rung.m) in by_step and rung.dtype == "float32" and rung.device != gpu.name
+    ]
 
 
 if __name__ == "__main__":

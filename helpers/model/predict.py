@@ -2,8 +2,8 @@
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
-- load/store: one cycle for each cache line that a global request touches and for each shared-memory wavefront, and what
-  it takes to accept an instruction. All of them go through the same unit, so they add up;
+- load/store: cycles to look up the cache lines of global requests, one cycle for each shared-memory wavefront, and what it
+  takes to accept an instruction. All of them go through the same unit, so they add up;
 - arithmetic: FMAs over FP32 lanes; issue: warp instructions over four schedulers;
 - DRAM: the least bytes the product can move, over bandwidth. Traffic between L1 and L2 is not modelled.
 
@@ -23,10 +23,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
+
+from helpers import gemm
 from helpers.errors import CourseError
 from helpers.model import chain, hardware
 from helpers.model.hardware import GPU, WARP
 from helpers.model.occupancy import occupancy
+from helpers.sim import TraceFilter, account
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 
@@ -38,6 +42,8 @@ _SHARED = "smsp__inst_executed_op_shared_{}.sum"
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _INSTRUCTIONS = "smsp__inst_executed.sum"
 _SCHEDULERS = 4
+_LINE = 128  # bytes
+_TAGS_PER_CYCLE = 4  # of the L1 cache
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Demand:
     registers: int
     shared: int
     requests: float  # warp instructions of the load/store unit, global and shared
-    lines: float  # cache lines touched by global requests (tag look-ups)
+    lookups: float  # cycles of the load/store unit for the cache lines of global requests
     wavefronts: float  # of shared memory, loads and stores
     ffma_warps: float  # warp-wide FMA instructions
     instructions: float  # warp instructions; 0 if unknown
@@ -121,7 +127,7 @@ def demand(run) -> Demand:
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
         requests=requests + _both(counters, _SHARED),
-        lines=_lines(run),
+        lookups=_lookups(run),
         wavefronts=_both(counters, _WAVEFRONTS),
         ffma_warps=counters.get(_FFMA, 0) / WARP,
         instructions=counters.get(_INSTRUCTIONS, 0),
@@ -136,21 +142,64 @@ def _both(counters: Mapping[str, int], name: str) -> int:
     return sum(counters.get(name.format(op), 0) for op in ("ld", "st"))
 
 
-def _lines(run) -> float:
-    """Cache lines (128 bytes) that global requests touch, from sectors (32 bytes) per request, source line by source line.
+def _lookups(run) -> float:
+    """Cycles of the load/store unit for the cache lines of all global requests.
 
-    A request of at most its ideal number of sectors fills the lines it touches, four sectors each; one of more is
-    scattered, every sector on a line of its own.
+    A request of at most its ideal number of sectors (32 bytes) fills the lines (128 bytes) it touches, four sectors each,
+    and moves a line per cycle. A scattered one needs its lines looked up, see `lookup_cycles`.
     """
     total = 0.0
-    for counters in run.by_line.values():
+    scattered = None
+    for line, counters in run.by_line.items():
         for op in ("ld", "st"):
             requests = counters.get(_REQUESTS.format(op), 0)
-            if requests:
-                each = counters.get(_SECTORS.format(op), 0) / requests
-                ideal = counters.get(_IDEAL.format(op), 0) / requests
-                total += requests * max(1.0, each / 4 if each <= max(ideal, 4) else each)
+            if not requests:
+                continue
+            each = counters.get(_SECTORS.format(op), 0) / requests
+            ideal = counters.get(_IDEAL.format(op), 0) / requests
+            if each <= max(ideal, 4):
+                total += requests * max(1.0, each / 4)
+            else:
+                scattered = _scattered(run) if scattered is None else scattered
+                total += requests * max(scattered.get((line, op), each), each / 4)
     return total
+
+
+def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
+    """Cycles of the load/store unit for warp accesses that hit L1: [n, 32] byte addresses (-1: idle lane) -> [n].
+
+    Two things take turns: the tags of distinct lines, four per cycle; and the data, which lie in the same 32 banks of four
+    bytes as shared memory, so that words of one bank take a cycle each. Rows whose length is a multiple of 128 bytes put a
+    whole column into one bank. (Found on an H200: step 01 takes 33 cycles per round at 4096 columns and 10 at 4095.)
+    """
+    active = addresses >= 0
+    lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
+    fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
+    wavefronts, _ = account.shared_access(np.where(active, addresses, 0), active, width)
+    return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
+
+
+def _scattered(run) -> dict[tuple[int, str], float]:
+    """(source line, op) -> mean look-up cycles of its global accesses, from tracing a few warps of one block again.
+
+    Empty if the run is no GEMM of the course: its arguments may then not be made up.
+    """
+    problem = run.problem.get("problem")
+    if problem is None:
+        return {}
+    shapes = ((problem.m, problem.lda), (problem.k, problem.ldb), (problem.m, problem.ldc))
+    arrays = tuple(np.zeros(shape, np.dtype(problem.dtype)) for shape in shapes)
+    middle = math.prod(run.grid) // 2
+    seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
+    again = gemm.run(
+        run.kernel, problem, on="cpu", arrays=arrays, blocks=[middle], trace=seen, counters=False, findings=False
+    )
+    trace, found = again.trace, {}
+    for index, site in enumerate(trace.sites):
+        rows = trace.addresses[trace.accesses["site"] == index]
+        if len(rows) and site.width:
+            found.setdefault((site.line, site.op), []).append(lookup_cycles(rows, site.width))
+    return {key: float(np.concatenate(parts).mean()) for key, parts in found.items()}
 
 
 def _rounds(loop: chain.Loop | None, counters: Mapping[str, int], warps: int) -> float:
@@ -174,7 +223,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     per_clock = gpu.clock_mhz * 1e6
     terms = {
         "the load/store unit": share
-        * (need.lines + need.wavefronts + need.requests * (capability.lsu_cycles - 1 + constants.request_cycles)),
+        * (need.lookups + need.wavefronts + need.requests * (capability.lsu_cycles - 1 + constants.request_cycles)),
         "FP32 arithmetic": share * need.ffma_warps * WARP / capability.fp32_lanes,
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
