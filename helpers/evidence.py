@@ -40,14 +40,17 @@ class Speedup:
         return f"{self.factor:.1f} times as fast ({self.source})"
 
 
-def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM") -> Speedup:
-    """The best evidence for how much faster `step` is than `over` at size³: see PREFERENCE; `device` before others.
+def speedup(
+    step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM", kinds: Sequence[str] = PREFERENCE
+) -> Speedup:
+    """The best evidence for how much faster `step` is than `over` at size³: the first of `kinds` that has timed both;
+    `device` before others.
 
     Raises CourseError if nobody has timed both.
     """
     fast, slow = steps.get(step), steps.get(over)
     rungs = [rung for rung in ladder.rungs(size, dtype=fast.dtype) if rung.tflops]
-    for kind in PREFERENCE:
+    for kind in kinds:
         pairs = []
         for one in rungs:
             for other in rungs:
@@ -57,6 +60,37 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
         if pairs:
             return min(pairs, key=lambda pair: pair.fast.device != device)
     raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both, then ask again.")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Recorded times of one step's reference kernel, one row per size."""
+
+    rows: tuple[Rung, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {rung.tflops:.3g} TFLOPS "
+            f"(recorded, {rung.device}, {rung.date})"
+            for rung in self.rows
+        )
+
+    __repr__ = __str__
+
+
+def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
+    """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded."""
+    wanted = steps.get(step)
+    rows = []
+    for size in sizes:
+        found = [
+            rung for rung in ladder.rungs(size, dtype=wanted.dtype, kinds=[ladder.RECORDED])
+            if rung.step == wanted.number and rung.device == device
+        ]  # fmt: skip
+        if not found:
+            raise CourseError(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
+        rows.append(found[-1])
+    return Recorded(tuple(rows))
 
 
 @dataclass(frozen=True)

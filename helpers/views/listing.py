@@ -121,7 +121,7 @@ _TABLE_STYLE = """<style>
 .ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
 .ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre;font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing td.code{text-align:left;white-space:pre;max-width:52ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
 </style>"""
@@ -147,7 +147,7 @@ class Table:
                 cells.append(f"<td{style}>{number(value)}</td>")
             mark = ' class="marked"' if entry.number == self.marked else ""
             body.append(
-                f'<tr{mark}><th scope="row">{entry.number}</th><td class="code">{html.escape(entry.text)}</td>{"".join(cells)}</tr>'
+                f'<tr{mark}><th scope="row">{entry.number}</th><td class="code" title="{html.escape(entry.text.strip(), quote=True)}">{html.escape(entry.text)}</td>{"".join(cells)}</tr>'
             )
             body += [
                 f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
@@ -289,8 +289,8 @@ def controls(run, line=None):
 
 
 def page(run, line: int | None = None) -> Page:
-    """The table, and under it the PTX and SASS of one line if there is one to show."""
-    return Page((table(run, line), *((code_of(run, line),) if line is not None else ())))
+    """The busy part of the table, and under it the PTX and SASS of one line if there is one to show."""
+    return Page((table(run, line, whole=False), *((code_of(run, line),) if line is not None else ())))
 
 
 @picture("Listing", controls=controls, html=page, size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)

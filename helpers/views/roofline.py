@@ -112,10 +112,13 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
-    for bandwidth, colour, name in ((top.dram, INK, f"DRAM {top.dram:.3g} TB/s"), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s")):
+    # One name low on its slope, the other high: points between the two slopes are named there.
+    for bandwidth, colour, name, place in (
+        (top.dram, INK, f"DRAM {top.dram:.3g} TB/s", 0.2), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s", 0.66),
+    ):  # fmt: skip
         knee = top.compute / bandwidth
         ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, zorder=1)
-        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour)
+        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour, place)
     ax.plot([top.compute / top.l1, high], [top.compute] * 2, color=INK, linewidth=2.5, zorder=1)
     ax.annotate(f"FP32 lanes {top.compute:.3g} TFLOPS", (high, top.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
                 weight="bold")  # fmt: skip
@@ -141,9 +144,9 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     )
 
 
-def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str) -> None:
-    """A label that follows the slanted roof, above it."""
-    x = low * (knee / low) ** 0.42
+def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str, place: float) -> None:
+    """A label that follows the slanted roof, above it; place: from 0, its foot, to 1, where it bends."""
+    x = low * (knee / low) ** place
     (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
     angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
     ax.annotate(text, (x, x * bandwidth), (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
