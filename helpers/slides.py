@@ -116,7 +116,7 @@ def page(notebook: NotebookNode, title: str) -> str:
         "notes_js": (FOLDER / "reveal" / "notes.js").read_text(encoding="utf-8"),
     }
     html, _ = exporter.from_notebook_node(notebook, resources={"slides": parts})
-    return html
+    return re.sub(r'href="(\w+)\.ipynb', r'href="\1.slides.html', html)  # from lesson to lesson, from page to page
 
 
 def _title(notebook: NotebookNode, path: Path) -> str:

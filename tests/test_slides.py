@@ -19,7 +19,7 @@ def draw(n):
 TABS = """from ipywidgets import HTML, Tab
 Tab([HTML("front tab"), HTML("hidden tab")], selected_index=0)
 """
-MARKDOWN = "# One lesson\n\nIt costs $2MNK$ and\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$\n\nSee [a page](https://example.com)."
+MARKDOWN = "# One lesson\n\nIt costs $2MNK$ and\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$\n\nSee [a page](https://example.com) and [the next](02_two.ipynb)."
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,10 @@ def test_formulas_are_mathml(html):
     assert html.count("<math ") == 2
     assert "<mfrac>" in html
     assert "It costs <math " in html
+
+
+def test_a_link_to_a_lesson_leads_to_its_page(html):
+    assert 'href="02_two.slides.html"' in html
 
 
 def test_the_title_is_the_first_heading(html):
