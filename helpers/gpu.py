@@ -596,7 +596,8 @@ class _Sampler:
             for _ in range(self.batch):
                 self._once()
             stop.record(self._stream)
-            late = _happened(start)  # the GPU had caught up before everything was queued: the host was timed, not the GPU
+            # Had the GPU caught up before everything was queued? Then the host was timed, not the GPU.
+            late = _happened(start)
             _wait(stop, self.name)
             if not late:
                 break

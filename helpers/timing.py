@@ -97,8 +97,8 @@ def time_gemms(
         for name, (c, first) in results.items():
             if gpu.download(c, first).tobytes() != first.tobytes():
                 raise RunError(
-                    f"{name} gave other bits at {problem} while it was timed than when it was checked, so its time means "
-                    "nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
+                    f"{name} gave other bits at {problem} while it was timed than when it was checked, so its time "
+                    "means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
                 )
     return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
 

@@ -20,7 +20,9 @@ def result(problem, operands, mistake=None):
     return got
 
 
-@pytest.mark.parametrize("problem", [Problem(40, 30, 20), Problem(33, 65, 17, alpha=0.5, beta=2.0, pad_a=3, pad_b=1, pad_c=4)])
+@pytest.mark.parametrize(
+    "problem", [Problem(40, 30, 20), Problem(33, 65, 17, alpha=0.5, beta=2.0, pad_a=3, pad_b=1, pad_c=4)]
+)
 def test_a_right_result_passes(problem):
     operands = timing._operands(problem)
     right = result(problem, operands)

@@ -103,9 +103,10 @@ class Trial:
     def statement(self, device: str, where: Sequence[int]) -> str:
         """What the model may claim, as a sentence."""
         unseen = [error for errors in self.kernels.values() for error in errors]
+        sizes = ", ".join(f"{size}³" for size in where)
         return (
-            f"On recorded runs of {device} that it was not fitted on, this model was off by {_mean(self.sizes):.0%} on "
-            f"average and {_worst(self.sizes):.0%} at worst at other sizes ({', '.join(f'{size}³' for size in where)}), "
+            f"On recorded runs of {device} that it was not fitted on, this model was off by {_mean(self.sizes):.0%} "
+            f"on average and {_worst(self.sizes):.0%} at worst at other sizes ({sizes}), "
             f"and by {_mean(unseen):.0%} and {_worst(unseen):.0%} on a kernel it had not seen "
             f"({len(self.kernels)} kernels tried in turn); on other GPUs its error is unknown."
         )
@@ -175,7 +176,7 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
                 f"error = {error:.4f}",
                 "",
             ]
-    lines.append("# Published kernels of the same idea on other GPUs: other people's code, so no test of the model, but a sign.")
+    lines.append("# Published kernels of the same idea on other GPUs: other people's code, so a sign, not a test.")
     for rung, sample in _same_ideas(known, gpu):
         predicted = milliseconds(sample.need, hardware.gpu(rung.device), constants)
         lines += [

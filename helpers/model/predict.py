@@ -2,8 +2,8 @@
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
-- load/store: cycles to look up the cache lines of global requests, one cycle for each shared-memory wavefront, and what it
-  takes to accept an instruction. All of them go through the same unit, so they add up;
+- load/store: cycles to look up the cache lines of global requests, one cycle for each shared-memory wavefront, and
+  what it takes to accept an instruction. All of them go through the same unit, so they add up;
 - arithmetic: FMAs over FP32 lanes; issue: warp instructions over four schedulers;
 - DRAM: the least bytes the product can move, over bandwidth. Traffic between L1 and L2 is not modelled.
 
@@ -50,10 +50,11 @@ _TAGS_PER_CYCLE = 4  # of the L1 cache
 class Constants:
     """What no document states, fitted on recorded runs.
 
-    request_cycles: load/store cycles per warp instruction, beyond those of its lines or wavefronts, where the unit accepts
-    one request per clock (where it takes longer, that is added: the capability's lsu_cycles - 1). global_latency,
-    shared_latency: cycles from issue to use. launch_microseconds: the fixed cost of a launch. sharpness: exponent of the
-    smooth maximum of throughput and latency; higher is nearer to a plain maximum, 1 is their sum.
+    request_cycles: load/store cycles per warp instruction, beyond those of its lines or wavefronts, where the unit
+    accepts one request per clock (where it takes longer, that is added: the capability's lsu_cycles - 1).
+    global_latency, shared_latency: cycles from issue to use. launch_microseconds: the fixed cost of a launch.
+    sharpness: exponent of the smooth maximum of throughput and latency; higher is nearer to a plain maximum, 1 is
+    their sum. (Steps 01-03 keep the load/store unit busy and hardly determine the two latencies.)
     """
 
     request_cycles: float
@@ -145,8 +146,8 @@ def _both(counters: Mapping[str, int], name: str) -> int:
 def _lookups(run) -> float:
     """Cycles of the load/store unit for the cache lines of all global requests.
 
-    A request of at most its ideal number of sectors (32 bytes) fills the lines (128 bytes) it touches, four sectors each,
-    and moves a line per cycle. A scattered one needs its lines looked up, see `lookup_cycles`.
+    A request of at most its ideal number of sectors (32 bytes) fills the lines (128 bytes) it touches, four sectors
+    each, and moves a line per cycle. A scattered one needs its lines looked up, see `lookup_cycles`.
     """
     total = 0.0
     scattered = None
@@ -168,9 +169,10 @@ def _lookups(run) -> float:
 def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     """Cycles of the load/store unit for warp accesses that hit L1: [n, 32] byte addresses (-1: idle lane) -> [n].
 
-    Two things take turns: the tags of distinct lines, four per cycle; and the data, which lie in the same 32 banks of four
-    bytes as shared memory, so that words of one bank take a cycle each. Rows whose length is a multiple of 128 bytes put a
-    whole column into one bank. (Found on an H200: step 01 takes 33 cycles per round at 4096 columns and 10 at 4095.)
+    Two things take turns: the tags of distinct lines, four per cycle; and the data, which lie in the same 32 banks of
+    four bytes as shared memory, so that words of one bank take a cycle each. Rows whose length is a multiple of 128
+    bytes put a whole column into one bank. (Found on an H200: step 01 takes 33 cycles per round at 4096 columns and 10
+    at 4095.)
     """
     active = addresses >= 0
     lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
