@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ..parser import TYPE_BYTES, Address, Immediate, Register, Vector
 from .analysis import Unsupported, written
-from .layout import BOUND, BOUND_BYTES, MEMO_BYTES
-from .lower import BITS, FULL, Site, Value
+from .layout import RECORD, RECORD_BYTES
+from .lower import BITS, FULL, Record, Value
 from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
@@ -63,6 +63,9 @@ def _memory(low, instruction, block, i, position):
     if space == "param":
         _parameter(low, instruction, address, kind, count)
         return
+    if low.mode == "M" or (space == "global" and block.index not in low.tight):
+        _by_call(low, instruction, position, space, address, kind, count, nbytes)
+        return
     access = _ready(low, block, i, position, space, address, nbytes * count)
     if low.counting:
         _charge(low, instruction, position, space, access)
@@ -72,6 +75,59 @@ def _memory(low, instruction, block, i, position):
         _store(low, instruction, access, space, kind, count, nbytes)
     else:
         _load(low, instruction, access, space, kind, count, nbytes)
+
+
+def _by_call(low, instruction, position, space, address: Address, kind, count, nbytes):
+    """The whole access by a call: less code to compile, for what does not run often."""
+    value = _value_of(low, address)
+    if value.type == "i32":
+        whole = value
+        value = low.unary(whole, lambda t, x: f"zext {t('i32')} {x} to {t('i64')}", "i64")
+    store = instruction.name == "st"
+    granule, may_race = low.watching or (0, ())
+    watched = granule and space == "shared"
+    record = low.record(
+        position, space == "shared", low.charges.get(position), _account(instruction, space),
+        max(1, nbytes * count // granule) if watched else 0, granule.bit_length() - 1, position in may_race)
+    scalar = value.s or "0"
+    if address.offset:
+        scalar = low.new(f"add i64 {scalar}, {address.offset}")
+    memory = _memory_type(kind)
+    vector = f"<32 x {memory}>"
+    operand = instruction.operands[1 if store else 0]
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    slots = [low.new(f"getelementptr i8, ptr %buffer, i64 {k * 32 * nbytes}") if k else "%buffer" for k in range(count)]
+    if store:
+        for item, slot in zip(items, slots):
+            low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
+    low.call(
+        "void", f"{'store' if store else 'load'}_i{8 * nbytes}", ("ptr", "%ctx"), ("ptr", record), ("i64", scalar),
+        ("<32 x i64>", value.v or "zeroinitializer"), ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
+        ("ptr", "%buffer"),
+    )  # fmt: skip
+    if store:
+        return
+    lane = low.first_lane() if value.uniform else None
+    for item, slot in zip(items, slots):
+        if value.uniform:
+            place = low.new(f"getelementptr {memory}, ptr {slot}, i32 {lane}")
+            loaded = Value(memory, s=low.new(f"load {memory}, ptr {place}, align {nbytes}"))
+        else:
+            loaded = Value(memory, v=low.new(f"load {vector}, ptr {slot}, align 64"))
+        low.put(item, _widened(low, loaded, kind, item))
+
+
+def _value_of(low, address: Address) -> Value:
+    if isinstance(address.base, Register):
+        return low.get(address.base.name)
+    if isinstance(address.base, Immediate):
+        return Value("i64", s=str(address.base.value))
+    raise Unsupported("this address")
+
+
+def _account(instruction, space: str) -> tuple[int, int]:
+    """(number of the question to the accounting, the address bits that matter to it)."""
+    return ACCOUNTS.index(f"{space} {'st' if instruction.name == 'st' else 'ld'}"), 31 if space == "global" else 15
 
 
 def _parameter(low, instruction, address, kind, count):
@@ -128,11 +184,7 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
         ready = _checked(low, space, value, position, first, end, address.offset, nbytes)
         low.cache[key] = (ready, first, end, address.offset, nbytes)
         return ready
-    if isinstance(address.base, Immediate):
-        value = Value("i64", s=str(address.base.value))
-    else:
-        raise Unsupported("this address")
-    return _checked(low, space, value, position, address.offset, address.offset + nbytes, address.offset, nbytes)
+    return _checked(low, space, _value_of(low, address), position, address.offset, address.offset + nbytes, address.offset, nbytes)
 
 
 def _covered(entry, offset, nbytes) -> bool:
@@ -160,10 +212,9 @@ def _checked(low, space, value: Value, position, first: int, end: int, offset: i
         low.start(good)
         pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")
         return Access(base, pointer, pattern, least, most, low_bits, offset)
-    record = low.new(f"getelementptr i8, ptr {low.bounds_base}, i64 {BOUND_BYTES * low.bounds}")
-    low.bounds += 1
+    record = low.record(position, False)
     lower = low.new(f"load i64, ptr {record}")
-    upper = low._field(record, BOUND["high"], "i64")
+    upper = low._field(record, RECORD["high"], "i64")
     above = low.new(f"icmp sge i64 {start}, {lower}")
     below = low.new(f"icmp sle i64 {stop}, {upper}")
     inside = low.new(f"and i1 {above}, {below}")
@@ -175,7 +226,7 @@ def _checked(low, space, value: Value, position, first: int, end: int, offset: i
     low.start(check)
     low.emit(f"br i1 {aligned}, label %{good}, label %{fail}, !prof !1")
     low.start(good)
-    delta = low._field(record, BOUND["delta"], "i64")
+    delta = low._field(record, RECORD["delta"], "i64")
     pointer = low.new(f"inttoptr i64 {low.new(f'add i64 {base}, {delta}')} to ptr")
     return Access(base, pointer, pattern, least, most, low_bits, offset)
 
@@ -190,12 +241,7 @@ def _pattern(low, value: Value):
     key = ("pattern", value.type, value.v, low.active)
     if key not in low.cache:
         type_ = value.type
-        first_key = ("first", low.active)
-        if first_key not in low.cache:
-            low.intrinsics.add("declare i32 @llvm.cttz.i32(i32, i1)")
-            lane = low.new(f"call i32 @llvm.cttz.i32(i32 {low.active}, i1 false)")
-            low.cache[first_key] = low.new(f"and i32 {lane}, 31")
-        origin = low.new(f"extractelement <32 x {type_}> {value.v}, i32 {low.cache[first_key]}")
+        origin = low.new(f"extractelement <32 x {type_}> {value.v}, i32 {low.first_lane()}")
         far = low.new(f"sub <32 x {type_}> {value.v}, {low.splat(type_, origin)}")
         far = low.new(f"select <32 x i1> {_active_vector(low)}, <32 x {type_}> {far}, <32 x {type_}> zeroinitializer")
         near, fits = far, "true"
@@ -412,14 +458,13 @@ def _charge(low, instruction, position, space, access: Access):
     if position not in low.charges:
         return
     width, offset = low.charges[position]
-    site = next((s for s in low.sites if s.position == position), None)
-    if site is None:
-        site = Site(position, len(low.sites))
-        low.sites.append(site)
-    memo = low.new(f"getelementptr i8, ptr {low.memos}, i64 {MEMO_BYTES * site.index}")
+    memo = low.memo(position)
     address = low.new(f"add i64 {access.base}, {access.offset + offset}")
-    kind = f"{space} {'st' if instruction.name == 'st' else 'ld'}"
+    question, mask = _account(instruction, space)
     low.call(
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
-        ("i64", address), ("i32", "31" if space == "global" else "15"), ("i32", str(ACCOUNTS.index(kind) << 8 | width)),
+        ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),
     )  # fmt: skip
+
+
+__all__ = ["ACCOUNTS", "RECORD_BYTES", "Record"]

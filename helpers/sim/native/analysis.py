@@ -50,6 +50,7 @@ class Region:
     meet: int | None
     blocks: list[int]
     runnable: bool  # False: the machine must take over (a barrier inside, or a meeting point above)
+    forward: bool  # no loops
 
 
 @dataclass
@@ -299,7 +300,8 @@ def _regions(blocks, branches, dying, meet, exits) -> dict[int, Region]:
         inside = sorted(members[stop])
         barrier = any(blocks[i].end == "barrier" for i in inside)
         above = stop is not None and any(i > stop for i in inside)
-        regions[b] = Region(stop, inside, not barrier and not above)
+        forward = all(s > i for i in inside for s in blocks[i].successors if s in members[stop])
+        regions[b] = Region(stop, inside, not barrier and not above, forward)
     shared: dict[int | None, Region] = {}
     return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}
 

@@ -17,7 +17,7 @@ try:
 except ImportError:  # the NumPy machine runs everything then
     llvm = None
 
-ENGINE = 2  # raise it when generated code changes
+ENGINE = 3  # raise it when generated code changes
 _ENTRIES = 300  # object files kept on disk
 
 

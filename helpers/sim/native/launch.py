@@ -21,7 +21,7 @@ from .. import account, parser
 from ..layout import DEVICE_BASE
 from . import access, engine, operations  # noqa: F401 - importing registers the handlers
 from .analysis import Unsupported
-from .layout import BOUND_BYTES, CONTEXT, CONTEXT_BYTES, MEMO, MEMO_BYTES, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
+from .layout import CONTEXT, CONTEXT_BYTES, MEMO, MEMO_BYTES, RECORD, RECORD_BYTES, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
 from .lower import Lowered, Options, lower
 from .runtime import runtime_ir
 
@@ -172,15 +172,14 @@ class _Worker:
         self.halves = self.context.view(np.int32)
         self.states = _aligned(lowered.state_bytes * warps)
         self.shared = _aligned(max(64, shared_bytes))
-        self.bounds = np.zeros((max(1, lowered.bounds), BOUND_BYTES // 8), np.int64)
-        self.bounds[:, 0] = 1 << 62  # nothing lies above this and below 0: the first access searches
         self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
-        self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.sites)))
+        self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
         shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.watching else 0  # a word per granule, granules >= 1 byte
         self.shadow = [_aligned(shadow_bytes), _aligned(shadow_bytes)]
         self.params, self.arenas = params, arenas
+        self.records = self._records(lowered, shared_bytes)
         for name, array in (
-            ("shared", self.shared), ("params", params), ("bounds", self.bounds), ("block_counts", self.counts),
+            ("shared", self.shared), ("params", params), ("records", self.records), ("block_counts", self.counts),
             ("memos", self.memos), ("states", self.states), ("arenas", arenas),
             ("shadow_writer", self.shadow[0]), ("shadow_reader", self.shadow[1]),
         ):  # fmt: skip
@@ -211,6 +210,25 @@ class _Worker:
                 at = WARP_STATE["tid"] // 4 + WARP * axis
                 state[at : at + WARP] = mine
         self.failed = False
+
+    def _records(self, lowered: Lowered, shared_bytes: int) -> np.ndarray:
+        records = np.zeros((max(1, len(lowered.records)), RECORD_BYTES // 4), np.int32)
+        wide = records.view(np.int64)
+        for i, record in enumerate(lowered.records):
+            if record.shared:
+                wide[i, RECORD["high"] // 8] = shared_bytes
+                wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
+            else:
+                wide[i, RECORD["low"] // 8] = 1 << 62  # nothing lies above this and below 0: the first access searches
+            if record.memo >= 0:
+                wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo
+                wide[i, RECORD["shift"] // 8] = record.shift
+            for name, value in (
+                ("code", record.question << 8 | record.width), ("mask", record.mask), ("position", record.position),
+                ("granules", record.granules), ("log", max(0, record.log)), ("race", record.race), ("shared", record.shared),
+            ):  # fmt: skip
+                records[i, RECORD[name] // 4] = value
+        return records
 
     def stop(self) -> None:
         """Make native code return at the next backward branch or barrier."""
@@ -354,7 +372,7 @@ def _totals(lowered: Lowered, workers) -> Totals:
     counts = sum(worker.counts for worker in workers)
     memos = sum(worker.memos.view(np.int64).reshape(-1, MEMO_BYTES // 8)[:, :3] for worker in workers)
     of = np.array(lowered.count_of, np.int64)
-    return Totals(counts[of, 0], counts[of, 1], {site.position: tuple(map(int, memos[site.index])) for site in lowered.sites})
+    return Totals(counts[of, 0], counts[of, 1], {position: tuple(map(int, memos[i])) for i, position in enumerate(lowered.memos)})
 
 
 __all__ = ["Declined", "OutOfTime", "Prepared", "Totals", "prepare", "run"]

@@ -2,7 +2,7 @@
 
 # One per worker thread. Pointers are 8 bytes.
 CONTEXT = {
-    "stop": 0, "fail": 4, "shared": 8, "shared_size": 16, "params": 24, "bounds": 32, "block_counts": 40, "memos": 48,
+    "stop": 0, "fail": 4, "shared": 8, "shared_size": 16, "params": 24, "records": 32, "block_counts": 40, "memos": 48,
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
 }  # fmt: skip
@@ -18,6 +18,10 @@ SLOT_BYTES = 192
 SLOTS = 32
 MEMO_BYTES = MEMO["slots"] + SLOTS * SLOT_BYTES
 
-# One per group of accesses that are checked together: bounds of the arena it met last, and host address - address.
-BOUND = {"low": 0, "high": 8, "delta": 16}
-BOUND_BYTES = 24
+# One per access, or per group of accesses that are checked together: bounds of the arena it met last and host address -
+# address; then what is counted (0 for nothing) and watched (0 granules for nothing).
+RECORD = {
+    "low": 0, "high": 8, "delta": 16, "memo": 24, "shift": 32, "code": 40, "mask": 44, "position": 48, "granules": 52,
+    "log": 56, "race": 60, "shared": 64,
+}  # fmt: skip
+RECORD_BYTES = 72

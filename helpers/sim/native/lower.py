@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..parser import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
 from .analysis import Analysis, Unsupported, analyse, written
-from .layout import CONTEXT, WARP_STATE
+from .layout import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
@@ -50,25 +50,34 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Site:
-    """One counted memory instruction: its place in the body and its slot in the counters."""
+class Record:
+    """What the launcher must tell compiled code of an access. memo: slot in the counters, -1 for none. shift: where the
+    charged access begins; question, mask and width: see `access._account`. granules, log, race: see `access._watch`."""
 
     position: int
-    index: int
+    shared: bool
+    memo: int = -1
+    shift: int = 0
+    question: int = 0
+    mask: int = 0
+    width: int = 0
+    granules: int = 0
+    log: int = 0
+    race: bool = False
 
 
 @dataclass(frozen=True)
 class Lowered:
     """The IR and what the launcher must know to use it.
 
-    count_of: for each instruction, the block of code that counts its executions. guarded: instructions whose threads
-    are counted apart, with their slot behind the blocks.
+    records: one per access or group. memos: position of each counted access. count_of: for each instruction, the block
+    of code that counts its executions, of `counts`.
     """
 
     ir: str
     state_bytes: int
-    bounds: int
-    sites: tuple[Site, ...]
+    records: tuple[Record, ...]
+    memos: tuple[int, ...]
     count_of: tuple[int, ...]
     counts: int
 
@@ -105,8 +114,9 @@ class _Lowering:
         self.names = 0
         self.labels = 0
         self.intrinsics: set[str] = set()
-        self.sites: list[Site] = []
-        self.bounds = 0
+        self.records: list[Record] = []
+        self.memos: dict[int, int] = {}
+        self.tight = _tight_loops(self.a.blocks)
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*self.a.live_in) & set(self.types) if self.a.live_in else set()
         self.dirty, self.eager = _nan_states(function, self.types)
@@ -280,6 +290,27 @@ class _Lowering:
 
         return self.unary(value, text, "float")
 
+    def first_lane(self) -> str:
+        """The lowest active lane."""
+        key = ("first", self.active)
+        if key not in self.cache:
+            self.intrinsics.add("declare i32 @llvm.cttz.i32(i32, i1)")
+            lane = self.new(f"call i32 @llvm.cttz.i32(i32 {self.active}, i1 false)")
+            self.cache[key] = self.new(f"and i32 {lane}, 31")
+        return self.cache[key]
+
+    def record(self, position, shared, charge=None, account=(0, 0), granules=0, log=0, race=False) -> str:
+        """A new record, as a pointer."""
+        width, shift = charge or (0, 0)
+        memo = self.memos.setdefault(position, len(self.memos)) if charge else -1
+        self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race))
+        return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
+
+    def memo(self, position) -> str:
+        """The totals of a counted access, as a pointer."""
+        index = self.memos.setdefault(position, len(self.memos))
+        return self.new(f"getelementptr i8, ptr {self.memo_base}, i64 {MEMO_BYTES * index}")
+
     def observed(self, operand, kind: str) -> Value:
         """An operand whose bits will be seen."""
         value = self.operand(operand, kind)
@@ -298,13 +329,21 @@ class _Lowering:
         self.condition = None
         self.specials: dict[str, Value] = {}
         self._entry()
-        for block in self.a.blocks:
-            self._uniform_block(block)
+        self.wanted: list[int] = [0, *(self.a.blocks[index].next for index in self.resume)]
+        emitted: set[int] = set()
         done: set[int] = set()
-        for region in self.a.regions.values():
-            if region.runnable and id(region) not in done:
-                done.add(id(region))
-                self._region(region)
+        self.entered: list = []
+        while self.wanted or self.entered:
+            while self.wanted:
+                index = self.wanted.pop()
+                if index not in emitted:
+                    emitted.add(index)
+                    self._uniform_block(self.a.blocks[index])
+            while self.entered:
+                region = self.entered.pop()
+                if id(region) not in done:
+                    done.add(id(region))
+                    self._region(region)
         for label, position in self.fails:
             self.start(label)
             self.emit(f"store i32 {position}, ptr %fail_slot")
@@ -326,7 +365,7 @@ class _Lowering:
             *slots,
         ]
         text = "\n".join([*sorted(self.intrinsics), ATTRIBUTES, *head, *self.out, ""])
-        return Lowered(text, self._state_bytes(), self.bounds, tuple(self.sites), tuple(self._count_of()), len(self.a.blocks))
+        return Lowered(text, self._state_bytes(), tuple(self.records), tuple(self.memos), tuple(self._count_of()), len(self.a.blocks))
 
     def _count_of(self) -> list[int]:
         counts = [0] * len(self.function.body)
@@ -343,6 +382,7 @@ class _Lowering:
     def _entry(self) -> None:
         linear_x, uniform_y, uniform_z = self.options.flags
         self.out.append("  %live_slot = alloca i32")
+        self.out.append("  %buffer = alloca [1024 x i8], align 64")
         self.out.append(f"  %live_field = getelementptr i8, ptr %ws, i64 {WARP_STATE['live']}")
         self.emit("%live_start = load i32, ptr %live_field")
         self.emit("store i32 %live_start, ptr %live_slot")
@@ -356,9 +396,9 @@ class _Lowering:
         self.shared_base = self._field("%ctx", CONTEXT["shared"], "ptr")
         self.shared_size = self._field("%ctx", CONTEXT["shared_size"], "i64")
         self.params = self._field("%ctx", CONTEXT["params"], "ptr")
-        self.bounds_base = self._field("%ctx", CONTEXT["bounds"], "ptr")
+        self.record_base = self._field("%ctx", CONTEXT["records"], "ptr")
         self.block_counts = self._field("%ctx", CONTEXT["block_counts"], "ptr")
-        self.memos = self._field("%ctx", CONTEXT["memos"], "ptr")
+        self.memo_base = self._field("%ctx", CONTEXT["memos"], "ptr")
         for kind in ("ctaid", "nctaid", "ntid"):
             for axis, letter in enumerate("xyz"):
                 if f"%{kind}.{letter}" in used:
@@ -377,6 +417,7 @@ class _Lowering:
         self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
         if "%warpid" in used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
+        self.first_thread = "0"
         if self.watching:
             self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
         barriers = [b for b in self.a.blocks if b.end == "barrier"]
@@ -462,6 +503,11 @@ class _Lowering:
         more = self.new(f"add i64 {threads}, {lanes}")
         self.emit(f"store i64 {more}, ptr {pointer}")
 
+    def together(self, index: int) -> str:
+        """The label of a block's U code, which will be written."""
+        self.wanted.append(index)
+        return f"U{index}"
+
     def _poll(self, position: int) -> None:
         """Return if the launcher wants to stop."""
         stop = self.new("load volatile i32, ptr %stop_slot")
@@ -502,7 +548,7 @@ class _Lowering:
             target = block.successors[0]
             if target <= block.index:
                 self._poll(block.position if block.position is not None else 0)
-            self.emit(f"br label %U{target}")
+            self.emit(f"br label %{self.together(target)}")
         else:
             self._branch(block, live)
 
@@ -518,10 +564,10 @@ class _Lowering:
         if min(block.target, block.next) <= block.index:
             self._poll(position)
         if predicate.uniform:
-            self.emit(f"br i1 {predicate.s}, label %U{block.target}, label %U{block.next}")
+            self.emit(f"br i1 {predicate.s}, label %{self.together(block.target)}, label %{self.together(block.next)}")
             return
         if block.target == block.next:
-            self.emit(f"br label %U{block.next}")
+            self.emit(f"br label %{self.together(block.next)}")
             return
         wish = self.new(f"bitcast <32 x i1> {predicate.v} to i32")
         taken = self.new(f"and i32 {wish}, {live}")
@@ -530,18 +576,26 @@ class _Lowering:
             if exit_ in self.a.exits:
                 self.emit(f"store i32 {mask}, ptr %live_slot")
                 gone = self.new(f"icmp eq i32 {mask}, 0")
-                self.emit(f"br i1 {gone}, label %U{exit_}, label %U{other}")
+                self.emit(f"br i1 {gone}, label %{self.together(exit_)}, label %{self.together(other)}")
                 return
+        region = self.a.regions[block.index]
+        if region.runnable and region.forward:
+            # Without loops the code under masks is as good as any: no second copy for lanes that agree.
+            self._enter(region, block, taken, left)
+            return
         some, rest, mixed = self.new(f"icmp ne i32 {taken}, 0"), self.label(), self.label()
-        self.emit(f"br i1 {some}, label %{rest}, label %U{block.next}")
+        self.emit(f"br i1 {some}, label %{rest}, label %{self.together(block.next)}")
         self.start(rest)
         everyone = self.new(f"icmp eq i32 {left}, 0")
-        region = self.a.regions[block.index]
         if not region.runnable:
-            self.emit(f"br i1 {everyone}, label %U{block.target}, label %{self._fail(position)}")
+            self.emit(f"br i1 {everyone}, label %{self.together(block.target)}, label %{self._fail(position)}")
             return
-        self.emit(f"br i1 {everyone}, label %U{block.target}, label %{mixed}")
+        self.emit(f"br i1 {everyone}, label %{self.together(block.target)}, label %{mixed}")
         self.start(mixed)
+        self._enter(region, block, taken, left)
+
+    def _enter(self, region, block, taken: str, left: str) -> None:
+        self.entered.append(region)
         self._pend(region, block.target, taken)
         self._pend(region, block.next, left)
         self.emit(f"br label %C{self._region_name(region)}_{region.blocks[0]}")
@@ -612,6 +666,11 @@ class _Lowering:
                 self.start(further)
             self.emit(f"br label %{after}")
         self.start(f"D{name}")
+        if region.meet is not None and not any(
+            self.a.blocks[i].end == "ret" or set(self.a.blocks[i].successors) & self.a.exits for i in region.blocks
+        ):
+            self.emit(f"br label %{self.together(region.meet)}")
+            return
         live = self.new("load i32, ptr %live_slot")
         none = self.new(f"icmp eq i32 {live}, 0")
         ended, on = self.label(), self.label()
@@ -619,7 +678,7 @@ class _Lowering:
         self.start(ended)
         self.emit("ret i32 0")
         self.start(on)
-        self.emit(f"br label %U{region.meet}" if region.meet is not None else f"br label %{self._fail(0)}")
+        self.emit(f"br label %{self.together(region.meet)}" if region.meet is not None else f"br label %{self._fail(0)}")
 
     # ------------------------------------------------------------------------------------------------ instructions
 
@@ -660,6 +719,24 @@ ATTRIBUTES = (
     '!0 = !{!"branch_weights", i32 1, i32 1000000}\n'
     '!1 = !{!"branch_weights", i32 1000000, i32 1}'
 )
+
+
+
+def _tight_loops(blocks) -> set[int]:
+    """Blocks that can reach themselves without a barrier."""
+    reach = [0] * len(blocks)
+    steps = [[s for s in b.successors] if b.end != "barrier" else [] for b in blocks]
+    changed = True
+    while changed:
+        changed = False
+        for i in reversed(range(len(blocks))):
+            new = 0
+            for successor in steps[i]:
+                new |= 1 << successor | reach[successor]
+            if new != reach[i]:
+                reach[i], changed = new, True
+    return {i for i in range(len(blocks)) if reach[i] >> i & 1}
+
 
 ARITHMETIC = ("add", "sub", "mul", "mad", "fma", "div", "sqrt", "min", "max", "rcp", "cvt")
 _NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)

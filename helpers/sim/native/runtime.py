@@ -5,14 +5,15 @@ What an access costs is decided in `account.py` alone: compiled code remembers t
 
 from __future__ import annotations
 
-from .layout import BOUND, CONTEXT, MEMO, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
+from .layout import CONTEXT, MEMO, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
 
 _LANES = "<32 x i32>"
 
 
 def runtime_ir() -> str:
     """The module's text."""
-    return (_TEXT + "".join(_moves(bits) for bits in (8, 16, 32, 64))).replace("$ATTR", _ATTRIBUTES)
+    return (_TEXT + "".join(_moves(bits) + _access(bits, "load") + _access(bits, "store") for bits in (8, 16, 32, 64))).replace(
+        "$ATTR", _ATTRIBUTES)
 
 
 def _moves(bits: int) -> str:
@@ -41,12 +42,139 @@ define void @scatter_{kind}(ptr %base, <32 x i32> %pattern, {vector} %value, i32
 _ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 
 
+def _access(bits: int, what: str) -> str:
+    """A whole access by call: check, count, watch, and move `count` elements per lane from or to %buffer.
+
+    An access that cannot be made asks the launcher to stop; until the warp looks, loads give what the buffer held.
+    """
+    kind, vector, nbytes = f"i{bits}", f"<32 x i{bits}>", bits // 8
+    far = "<32 x i64>"
+    watch = "shadow_load" if what == "load" else "shadow_store"
+    race = ", i32 %race" if what == "load" else ""
+    move = f"""
+  %value = call {vector} @llvm.masked.gather.v32{kind}.v32p0(<32 x ptr> align {nbytes} %lanes, <32 x i1> %mask, {vector} zeroinitializer)
+  store {vector} %value, ptr %slot, align 64""" if what == "load" else f"""
+  %value = load {vector}, ptr %slot, align 64
+  call void @llvm.masked.scatter.v32{kind}.v32p0({vector} %value, <32 x ptr> align {nbytes} %lanes, <32 x i1> %mask)"""
+    return f"""
+define void @{what}_{kind}(ptr %ctx, ptr %record, i64 %scalar, {far} %places, i32 %active, i32 %first, i32 %count, ptr %buffer) #0 {{
+entry:
+  %lane0 = call i32 @llvm.cttz.i32(i32 %active, i1 false)
+  %lane = and i32 %lane0, 31
+  %mask = bitcast i32 %active to <32 x i1>
+  %origin = extractelement {far} %places, i32 %lane
+  %o1 = insertelement {far} poison, i64 %origin, i32 0
+  %ov = shufflevector {far} %o1, {far} poison, <32 x i32> zeroinitializer
+  %d0 = sub {far} %places, %ov
+  %distance = select <32 x i1> %mask, {far} %d0, {far} zeroinitializer
+  %pattern = trunc {far} %distance to {_LANES}
+  %again = sext {_LANES} %pattern to {far}
+  %differs = icmp ne {far} %again, %distance
+  %dm = bitcast <32 x i1> %differs to i32
+  %fits = icmp eq i32 %dm, 0
+  %base = add i64 %origin, %scalar
+  %least32 = call i32 @llvm.vector.reduce.smin.v32i32({_LANES} %pattern)
+  %most32 = call i32 @llvm.vector.reduce.smax.v32i32({_LANES} %pattern)
+  %bits32 = call i32 @llvm.vector.reduce.or.v32i32({_LANES} %pattern)
+  %least = sext i32 %least32 to i64
+  %most = sext i32 %most32 to i64
+  %bits = sext i32 %bits32 to i64
+  %width = mul i32 %count, {nbytes}
+  %width64 = zext i32 %width to i64
+  %low = sub i64 %width64, 1
+  %mixed = or i64 %base, %bits
+  %rest = and i64 %mixed, %low
+  %aligned = icmp eq i64 %rest, 0
+  %sane = and i1 %aligned, %fits
+  br i1 %sane, label %check, label %fail
+check:
+  %start = add i64 %base, %least
+  %last = add i64 %base, %most
+  %stop = add i64 %last, %width64
+  %lowest = load i64, ptr %record
+  %hp = {_field("%record", RECORD["high"])}
+  %highest = load i64, ptr %hp
+  %above = icmp sge i64 %start, %lowest
+  %below = icmp sle i64 %stop, %highest
+  %inside = and i1 %above, %below
+  br i1 %inside, label %good, label %search
+search:
+  %shp = {_field("%record", RECORD["shared"])}
+  %shared = load i32, ptr %shp
+  %is_shared = icmp ne i32 %shared, 0
+  br i1 %is_shared, label %fail, label %find
+find:
+  %found = call i32 @find_arena(ptr %ctx, ptr %record, i64 %start, i64 %stop)
+  %ok = icmp ne i32 %found, 0
+  br i1 %ok, label %good, label %fail
+good:
+  %mp = {_field("%record", RECORD["memo"])}
+  %memo = load ptr, ptr %mp
+  %counted = icmp ne ptr %memo, null
+  br i1 %counted, label %tally, label %watchful
+tally:
+  %tp = {_field("%record", RECORD["shift"])}
+  %shift = load i64, ptr %tp
+  %cp = {_field("%record", RECORD["code"])}
+  %code = load i32, ptr %cp
+  %kp = {_field("%record", RECORD["mask"])}
+  %keep = load i32, ptr %kp
+  %charged = add i64 %base, %shift
+  call void @count(ptr %ctx, ptr %memo, {_LANES} %pattern, i32 %active, i64 %charged, i32 %keep, i32 %code)
+  br label %watchful
+watchful:
+  %gp = {_field("%record", RECORD["granules"])}
+  %granules = load i32, ptr %gp
+  %watched = icmp ne i32 %granules, 0
+  br i1 %watched, label %watch, label %moves
+watch:
+  %lp = {_field("%record", RECORD["log"])}
+  %log = load i32, ptr %lp
+  %rcp = {_field("%record", RECORD["race"])}
+  %race = load i32, ptr %rcp
+  %bad = call i32 @{watch}(ptr %ctx, i64 %base, {_LANES} %pattern, i32 %active, i32 %granules, i32 %log, i32 %first{race})
+  %suspicious = icmp ne i32 %bad, 0
+  br i1 %suspicious, label %fail, label %moves
+moves:
+  %dp = {_field("%record", RECORD["delta"])}
+  %delta = load i64, ptr %dp
+  %host = add i64 %base, %delta
+  %p0 = inttoptr i64 %host to ptr
+  br label %loop
+loop:
+  %k = phi i32 [ 0, %moves ], [ %next, %loop ]
+  %skip = mul i32 %k, {nbytes}
+  %p = getelementptr i8, ptr %p0, i32 %skip
+  %lanes = getelementptr i8, ptr %p, {_LANES} %pattern
+  %into = mul i32 %k, {32 * nbytes}
+  %slot = getelementptr i8, ptr %buffer, i32 %into{move}
+  %next = add i32 %k, 1
+  %done = icmp uge i32 %next, %count
+  br i1 %done, label %out, label %loop
+fail:
+  %pp = {_field("%record", RECORD["position"])}
+  %position = load i32, ptr %pp
+  %fp = {_field("%ctx", CONTEXT["fail"])}
+  store i32 %position, ptr %fp
+  %sp = {_field("%ctx", CONTEXT["stop"])}
+  store volatile i32 1, ptr %sp
+  br label %out
+out:
+  ret void
+}}
+"""
+
+
 def _field(base, offset):
     return f"getelementptr i8, ptr {base}, i64 {offset}"
 
 
 _TEXT = f"""
 declare i32 @warp(ptr, ptr, i32)
+declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.vector.reduce.smin.v32i32({_LANES})
+declare i32 @llvm.vector.reduce.smax.v32i32({_LANES})
+declare i32 @llvm.vector.reduce.or.v32i32({_LANES})
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define i32 @find_arena(ptr %ctx, ptr %record, i64 %start, i64 %stop) #0 {{
@@ -63,7 +191,7 @@ loop:
 test:
   %a = getelementptr [3 x i64], ptr %arenas, i64 %i
   %low = load i64, ptr %a
-  %hp = {_field("%a", BOUND["high"])}
+  %hp = {_field("%a", RECORD["high"])}
   %high = load i64, ptr %hp
   %above = icmp sge i64 %start, %low
   %below = icmp sle i64 %stop, %high
@@ -73,12 +201,12 @@ more:
   %next = add i64 %i, 1
   br label %loop
 found:
-  %dp = {_field("%a", BOUND["delta"])}
+  %dp = {_field("%a", RECORD["delta"])}
   %delta = load i64, ptr %dp
   store i64 %low, ptr %record
-  %rh = {_field("%record", BOUND["high"])}
+  %rh = {_field("%record", RECORD["high"])}
   store i64 %high, ptr %rh
-  %rd = {_field("%record", BOUND["delta"])}
+  %rd = {_field("%record", RECORD["delta"])}
   store i64 %delta, ptr %rd
   ret i32 1
 none:
@@ -362,7 +490,10 @@ turn:
   %vrp = {_field("%vs", WARP_STATE["resume"])}
   %resume = load i32, ptr %vrp
   %code = call i32 @warp(ptr %ctx, ptr %vs, i32 %resume)
-  %bad = icmp slt i32 %code, 0
+  %asked = load volatile i32, ptr %stopp
+  %asks = icmp ne i32 %asked, 0
+  %wrong = icmp slt i32 %code, 0
+  %bad = or i1 %asks, %wrong
   br i1 %bad, label %failed, label %returned
 returned:
   store i32 %code, ptr %vrp
