@@ -83,8 +83,11 @@ class LessonKernel(Kernel):
         from . import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
-            run = self.gemm(size, on="cpu", trace=TraceFilter(), progress=progress)
-        return widgets.explore(run, state=self.lesson_name, **options)
+            run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
+        def again(filter_: TraceFilter) -> Run:
+            return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False)
+
+        return widgets.explore(run, state=self.lesson_name, again=again, **options)
 
     def profile(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
         """Counters of a size³ product, its time (measured with a GPU, predicted without), and what limits it.

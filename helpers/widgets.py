@@ -14,12 +14,14 @@ import base64
 import functools
 import html
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets
 
 from . import views
 from .errors import CourseError
+from .sim import TraceFilter
 from .views.canvas import PICTURES, Choice, Control, Picture, Span, settle
 
 # (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
@@ -113,7 +115,7 @@ class Panel(ipywidgets.VBox):
         try:
             if [control.name for control in controls] != list(self._fields) or not self._fit(controls):
                 self._fields = {control.name: self._field(control) for control in controls}
-                self._row.children = tuple(self._fields.values())
+                self._row.children = tuple(self._with_buttons(control) for control in controls)
             for control in controls:
                 field, value = self._fields[control.name], settled[control.name]
                 if isinstance(control, Span):
@@ -140,6 +142,21 @@ class Panel(ipywidgets.VBox):
                                         layout=ipywidgets.Layout(width="auto", max_width="34em"))  # fmt: skip
         field.observe(self._changed, "value")
         return field
+
+    def _with_buttons(self, control: Control) -> ipywidgets.Widget:
+        """The field, with buttons for one step back and forward and for playing where the control asks for them."""
+        field = self._fields[control.name]
+        if not getattr(control, "buttons", False):
+            return field
+        layout = ipywidgets.Layout(width="2.6em")
+        back = ipywidgets.Button(icon="step-backward", tooltip=f"{control.label}: one back", layout=layout)
+        forth = ipywidgets.Button(icon="step-forward", tooltip=f"{control.label}: one forward", layout=layout)
+        play = ipywidgets.Play(min=field.min, max=field.max, value=field.value, interval=400, show_repeat=False)
+        back.on_click(lambda _: setattr(field, "value", max(field.value - 1, field.min)))
+        forth.on_click(lambda _: setattr(field, "value", min(field.value + 1, field.max)))
+        for name in ("min", "max", "value"):
+            ipywidgets.jslink((field, name), (play, name))
+        return ipywidgets.HBox([field, back, forth, play])
 
     def _picture_html(self) -> str:
         if self._picture.html is not None:
@@ -187,8 +204,8 @@ def _state(what: Any, state: str | None) -> str:
 class Explorer(ipywidgets.VBox):
     """All pictures of one run: a row of buttons, and the panel of the chosen picture, drawn when it is chosen."""
 
-    def __init__(self, run: Any, state: str, names: list[str], first: str | None):
-        self._run, self._state_name = run, state
+    def __init__(self, run: Any, state: str, names: list[str], first: str | None, again: Callable[[TraceFilter], Any] | None):
+        self._run, self._state_name, self._again = run, state, again
         self._panels: dict[str, Panel] = {}
         wanted = first or _KEPT.get((state, "explore", ""), {}).get("picture")
         self.choice = ipywidgets.ToggleButtons(
@@ -207,23 +224,51 @@ class Explorer(ipywidgets.VBox):
     def _open(self) -> None:
         name = self.choice.value
         if name not in self._panels:
-            self._panels[name] = Panel(self._run, PICTURES[name], self._state_name)
+            self._panels[name] = Panel(self._run_for(PICTURES[name]), PICTURES[name], self._state_name)
         _KEPT[self._state_name, "explore", ""] = {"picture": name}
         self.children = (self.choice, self._panels[name])
+
+    def _run_for(self, picture: Picture) -> Any:
+        """The run, or one that recorded what this picture needs."""
+        if picture.needs is None or self._again is None:
+            return self._run
+        try:
+            return self._again(TraceFilter(**picture.needs))
+        except CourseError as error:
+            return Failed(error)
+
+
+class Failed:
+    """Stands for a run that could not be made: whatever is asked of it, the answer is why."""
+
+    def __init__(self, error: CourseError):
+        self._error = error
+
+    def __getattr__(self, name: str):
+        raise self._error
 
 
 def _first_sentence(function) -> str:
     return (function.__doc__ or "").strip().split("\n")[0]
 
 
-def explore(run: Any, state: str | None = None, picture: str | None = None, pictures: list[str] | None = None) -> Explorer:
-    """The pictures of a run with sliders. picture: the one to open. pictures: only these, in this order."""
+def explore(
+    run: Any,
+    state: str | None = None,
+    picture: str | None = None,
+    pictures: list[str] | None = None,
+    again: Callable[[TraceFilter], Any] | None = None,
+) -> Explorer:
+    """The pictures of a run with sliders. picture: the one to open. pictures: only these, in this order.
+
+    again: makes the run once more with another filter, for pictures that need a closer recording.
+    """
     every = sorted((item for item in PICTURES.values() if item.of == "run"), key=lambda item: item.order)
     names = [item.name for item in every] if pictures is None else pictures
     for name in [*names, *([picture] if picture else [])]:
         if name not in PICTURES:
             raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
-    return Explorer(run, _state(run, state), names, picture)
+    return Explorer(run, _state(run, state), names, picture, again)
 
 
 def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> ipywidgets.Widget:
@@ -237,11 +282,16 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
     return ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
 
 
-def ladder(size: int = 4096, dtype: str = "float32", device: str | None = None, state: str = "ladder") -> Panel:
-    """The ladder at size³, with a menu of GPUs and a logarithmic or linear scale. device: the one to show first."""
+def ladder(
+    size: int = 4096, dtype: str = "float32", device: str | None = None, state: str = "ladder", until: int | None = None
+) -> Panel:
+    """The ladder at size³, with a menu of GPUs and a logarithmic or linear scale. device: the one to show first.
+
+    until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
+    """
     from .ladder import rungs  # here: it opens the reader's file, which looking at a run should not
 
-    rows = rungs(size, dtype=dtype)
+    rows = [row for row in rungs(size, dtype=dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
     return panel("ladder", rows, state, **initial)

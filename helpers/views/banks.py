@@ -205,7 +205,7 @@ def _worst(ax, run, seen: SharedAccess) -> None:
     phase = max(seen.phases, key=lambda item: item.wavefronts)
     top = max(phase.boxes, key=lambda box: box.floor)
     tower = [box for box in phase.boxes if box.bank == top.bank][:2]
-    names = [element(run.trace, "shared", box.address) for box in tower]
+    names = [element(run, "shared", box.address) for box in tower]
     both = f"{names[0]} and {names[1]} are both in bank {top.bank}" if names[0] != names[1] else f"several lanes change {names[0]}, one at a time"
     ax.annotate(both, (1, 0), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points",
                 ha="right", va="top", fontsize=13, color="#a84900")  # fmt: skip

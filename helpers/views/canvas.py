@@ -13,7 +13,7 @@ import functools
 import html
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Span:
-    """A whole number from low to high, both included."""
+    """A whole number from low to high, both included. buttons: offer one step forward and back, and playing."""
 
     name: str
     label: str
     low: int
     high: int
     default: int | None = None
+    buttons: bool = False
 
 
 Control = Choice | Span
@@ -107,6 +108,7 @@ class Picture:
 
     of: what its first argument is, "run" or "rungs" (rows of the ladder). controls(run, **values): the controls that make
     sense for these values. html(run, **values), where there is one: the same as an object with `_repr_html_`, for notebooks.
+    needs: options of the TraceFilter of a run of its own, for a picture that an ordinary recording is not enough for.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Picture:
     order: int
     of: str = "run"
     html: Callable[..., Any] | None = None
+    needs: Mapping[str, Any] | None = None
 
 
 PICTURES: dict[str, Picture] = {}
@@ -134,11 +137,12 @@ def picture(
     order: int = 100,
     of: str = "run",
     html: Callable[..., Any] | None = None,
+    needs: Mapping[str, Any] | None = None,
 ):
     """Mark `f(run, ..., *, ax)` as a picture: see the top of this file.
 
     size: inches of a figure made for it. margins: inches left, below, right and above its Axes. order: among pictures.
-    of, html: see `Picture`.
+    of, html, needs: see `Picture`.
     """
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
@@ -155,7 +159,7 @@ def picture(
                     ax.alt = alt or ""
             return ax
 
-        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html)
+        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html, needs)
         return draw
 
     return mark

@@ -106,7 +106,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
     _links(ax, seen, centres, colour)
     _lanes(ax, seen, colour)
     _sectors(ax, seen, centres, width, colour)
-    _addresses(ax, run.trace, seen, centres)
+    _addresses(ax, run, seen, centres)
     return (
         f"{title}. Line {source}. {where}: {plural(seen.active, 'lane')} touch {plural(len(seen.sectors), 'sector')} of 32 bytes; "
         f"{amounts}."
@@ -155,11 +155,11 @@ def _sectors(ax, seen, centres, width, colour):
     ax.text(-0.3, _WORDS_TOP + 4 * _CELL, "sectors\nof 8 words\n= 32 bytes", ha="right", va="center", fontsize=13, linespacing=1.4)
 
 
-def _addresses(ax, trace, seen, centres):
+def _addresses(ax, run, seen, centres):
     """Which element each sector begins with: all of them where there is room, the ends otherwise."""
     y = _WORDS_TOP + 8 * _CELL + 0.25
     count = len(seen.sectors)
-    labels = [element(trace, "global", int(sector) * SECTOR) for sector in seen.sectors]
+    labels = [element(run, "global", int(sector) * SECTOR) for sector in seen.sectors]
     if count <= 8:
         for centre, label in zip(centres, labels):
             ax.text(centre, y, label, ha="center", va="top", fontsize=12, family="monospace")

@@ -121,7 +121,7 @@ _TABLE_STYLE = """<style>
 .ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
 .ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre;max-width:52ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing td.code{text-align:left;white-space:pre;max-width:60ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
 </style>"""

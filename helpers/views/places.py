@@ -5,6 +5,10 @@ Pure functions of a Run or a Trace, shared by the pictures, so that all of them 
 
 from __future__ import annotations
 
+import ast
+import functools
+import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,15 +151,66 @@ def allocation_at(trace, space: str, address: int):
     return None
 
 
-def element(trace, space: str, address: int) -> str:
+def element(run, space: str, address: int) -> str:
     """The element at an address: "A[3, 17]"; the bare address where no array is known."""
-    array = allocation_at(trace, space, address)
+    array = allocation_at(run.trace, space, address)
     if array is None or not array.itemsize:
         return f"byte {address:,}"
-    position = (address - array.base) // array.itemsize
-    shape = array.shape or (array.nbytes // array.itemsize,)
-    where = ", ".join(str(int(part)) for part in np.unravel_index(position, shape))
+    shape, itemsize = (array.shape, array.itemsize) if space == "global" else shared_shape(run, array)
+    position = (address - array.base) // itemsize
+    where = ", ".join(str(int(part)) for part in np.unravel_index(position, shape or (max(1, array.nbytes // itemsize),)))
     return f"{array.name}[{where}]"
+
+
+_SIZES = {"float": 4, "int": 4, "unsigned": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2, "float2": 8,
+          "float4": 16, "half2": 4, "__half2": 4, "char": 1, "unsigned char": 1}  # fmt: skip
+
+
+def shared_shape(run, array) -> tuple[tuple[int, ...], int]:
+    """(shape, bytes per element) of a shared variable, as its declaration in the source says; PTX knows only bytes.
+
+    Extents may be numbers, constants of the source and sums, products and quotients of them. Where that does not give the
+    variable's size, it is taken as words of 4 bytes in a row.
+    """
+    return _shared_shape(run.kernel.compiled.source, array.name, array.nbytes)
+
+
+@functools.lru_cache(maxsize=256)
+def _shared_shape(source: str, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    for match in re.finditer(rf"__shared__\s+((?:volatile\s+|alignas\([^)]*\)\s*|__align__\([^)]*\)\s*)*)([\w ]+?)\s+([^;]*\b{re.escape(name)}\b[^;]*);", code):
+        for declared in re.split(r",(?![^\[]*\])", match[3]):
+            found = re.fullmatch(rf"\s*{re.escape(name)}\s*((?:\[[^\]]*\])+)\s*", declared)
+            size = _SIZES.get(match[2].strip())
+            if found and size:
+                extents = [_extent(text, code) for text in re.findall(r"\[([^\]]*)\]", found[1])]
+                if None not in extents and math.prod(extents) * size == nbytes:
+                    return tuple(extents), size
+    word = 4 if nbytes % 4 == 0 else 1
+    return (nbytes // word,), word
+
+
+def _extent(text: str, code: str, depth: int = 8) -> int | None:
+    """An integer constant expression of the source, or None for one that is more than numbers, names and + - * /."""
+    try:
+        return _evaluate(ast.parse(text.strip(), mode="eval").body, code, depth)
+    except (SyntaxError, ZeroDivisionError):
+        return None
+
+
+def _evaluate(node: ast.expr, code: str, depth: int) -> int | None:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name) if depth:
+            found = re.search(rf"\b{name}\s*=\s*([^;,]+)[;,]", code) or re.search(rf"#define\s+{name}\s+(\S+)", code)
+            return _extent(found[1], code, depth - 1) if found else None
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as sign, right=right):
+            a, b = _evaluate(left, code, depth), _evaluate(right, code, depth)
+            if a is None or b is None:
+                return None
+            return {ast.Add: a + b, ast.Sub: a - b, ast.Mult: a * b}.get(type(sign)) if not isinstance(sign, ast.Div) else a // b
+    return None
 
 
 def block_label(trace, block: int) -> str:

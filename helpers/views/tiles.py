@@ -170,7 +170,7 @@ def controls(run, level="block", block=0, warp=0, thread=0, step=0):
         found.append(Span("warp", "warp", 0, (threads - 1) // WARP))
     if level == "thread":
         found.append(Span("thread", "thread", 0, threads - 1))
-    return (*found, Span("step", "step along K", 0, seen.steps - 1))
+    return (*found, Span("step", "step along K", 0, seen.steps - 1, buttons=True))
 
 
 _LARGEST = 1024  # pixels of a matrix side; larger matrices are thinned out

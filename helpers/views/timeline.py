@@ -1,8 +1,9 @@
 """Timeline: what each warp of a block does, in the order in which it does it: loads, copies, barriers, arithmetic.
 
-The order is the executed one. A bar stands for instructions of one kind in a row, not for time: their number is written in
-it where it fits, and its width grows with the square root of it, so that two loads are seen beside 512 FMAs. Warps that do
-the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
+The order is the executed one; nothing here is time. Between two barriers a bar reaches from the first to the last instruction
+of its kind, and bears their number; what lies under one another is interleaved. The way from barrier to barrier grows with
+the square root of the number of instructions, so that two loads are seen beside 512 FMAs. Warps that do the same are drawn
+once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
 """
 
 from __future__ import annotations
@@ -23,22 +24,18 @@ KINDS = {
 WAIT, SYNC = "wait", "sync"
 _MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
 _GROUPS = 4  # groups of warps drawn under one another
-_WINDOW = 70.0  # width shown at once, at least
+_WINDOW = 60.0  # width shown at once, at least
 _GAP = 0.7  # left and right of a barrier
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Consecutive events of one kind. start: number of the first among the warp's events. left, width: in the picture."""
+    """`count` instructions of one kind, close together. left, right: where the first begins and the last ends."""
 
     kind: str
-    start: int
     count: int
     left: float
-
-    @property
-    def width(self) -> float:
-        return float(np.sqrt(self.count))
+    right: float
 
 
 @dataclass(frozen=True)
@@ -101,25 +98,33 @@ def _barrier(kind: str) -> str:
 
 
 def _lane(warps, sequence, names) -> Lane:
-    is_barrier = np.array([name in (SYNC, WAIT) for name in names])[sequence]
-    barriers, bars, events, x = [], [], 0, 0.0
-    edges = np.flatnonzero(np.diff(sequence)) + 1
-    for start, stop in zip([0, *edges], [*edges, len(sequence)]):
-        if is_barrier[start : start + 1].any():
-            for _ in range(stop - start):
-                x += _GAP
-                barriers.append((x, names[sequence[start]]))
+    """Lay one sequence of kinds out: from barrier to barrier, or in pieces of `_PIECE` events where there is none."""
+    special = np.isin(sequence, [names.index(SYNC), names.index(WAIT)])
+    stops = np.flatnonzero(special)
+    bars, barriers, x, start = [], [], 0.0, 0
+    for stop in [*stops, len(sequence)]:
+        piece = sequence[start:stop]
+        if len(piece):
+            width = float(np.sqrt(len(piece))) + 1 if len(stops) else len(piece) * 1.0
+            # Interleaved kinds are drawn as bars over one another; without barriers every run of instructions shows.
+            near = max(2, len(piece) // 12) if len(stops) else 0
+            for kind in np.unique(piece):
+                at = np.flatnonzero(piece == kind)
+                for cluster in np.split(at, np.flatnonzero(np.diff(at) > near + 1) + 1):
+                    left, right = (x + width * edge / len(piece) for edge in (cluster[0], cluster[-1] + 1))
+                    bars.append(Bar(names[kind], len(cluster), left, right))
+            x += width
+        if stop < len(sequence):
             x += _GAP
-        elif stop > start:
-            bars.append(Bar(names[sequence[start]], events, int(stop - start), x))
-            events += int(stop - start)
-            x += bars[-1].width
-    return Lane(warps, tuple(bars), tuple(barriers), events, x)
+            barriers.append((x, names[sequence[stop]]))
+            x += _GAP
+        start = stop + 1
+    return Lane(warps, tuple(sorted(bars, key=lambda bar: bar.left)), tuple(barriers), int((~special).sum()), x)
 
 
 def _windows(lane: Lane) -> list[tuple[float, float]]:
     """Pieces of the timeline to step through, from barrier to barrier, or of a fixed width; about `_WINDOW` wide each."""
-    stops = [x for x, _ in lane.barriers] or list(np.arange(_WINDOW / 4, lane.width, _WINDOW / 4))
+    stops = [x for x, _ in lane.barriers] or list(np.arange(_WINDOW / 2, lane.width, _WINDOW / 2))
     edges = [0.0, *(x for x in stops if 0 < x < lane.width), max(lane.width, 1.0)]
     found = []
     for i, low in enumerate(edges[:-1]):
@@ -152,6 +157,7 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     ax.set_xlim(low, high)
     ax.set_ylim(height * len(shown) - 0.95, -0.5)
     points = ax.get_window_extent().width * 72 / ax.figure.dpi / (high - low)
+    least = 4 / points  # nothing is so short that it cannot be seen
     cells, colours, labels = [], [], []
     for group, lane in enumerate(shown):
         top = group * height
@@ -159,13 +165,17 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
             labels.append((top + row + 0.4, kind))
             ax.axhspan(top + row + 0.02, top + row + 0.78, color=FAINT, alpha=0.35, linewidth=0, zorder=0)
         for bar in lane.bars:
-            if bar.left < high and bar.left + bar.width > low:
+            if bar.left < high and bar.right > low:
                 y = top + kinds.index(bar.kind)
-                right = bar.left + bar.width
+                right = max(bar.right, bar.left + least)
                 cells.append([(bar.left, y), (right, y), (right, y + 0.8), (bar.left, y + 0.8)])
                 colours.append(KINDS[bar.kind])
-                if bar.width * points > 8 * len(str(bar.count)) and low <= (bar.left + right) / 2 <= high:
+                inside = (right - bar.left) * points > 8 * len(str(bar.count))
+                if inside and low <= (bar.left + right) / 2 <= high:
                     ax.text((bar.left + right) / 2, y + 0.4, str(bar.count), ha="center", va="center_baseline", fontsize=11, color=PAPER)
+                elif not inside and low <= right < high - 20 / points:
+                    ax.annotate(str(bar.count), (right, y + 0.4), (3, 0), textcoords="offset points", va="center_baseline", fontsize=11,
+                                color=INK)  # fmt: skip
         for x, kind in lane.barriers:
             if low <= x <= high:
                 ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=2, linestyle="-" if kind == SYNC else ":",

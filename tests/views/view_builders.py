@@ -46,7 +46,8 @@ def one_load(addresses, width=4, space="global", op="ld", shape=(64, 128), **sit
     rows = np.array([[address + base if address >= 0 else -1 for address in addresses]], np.int64)
     array = Allocation("A" if space == "global" else "As", space, base, 4 * int(np.prod(shape)), shape)
     trace = Trace(access_rows([(0, 0, 0, 0)]), rows, [Site(0, 3, space, op, width, **site)], [array])
-    return run_of(trace, "\n__global__ void k(float* A) {\n    float a = A[threadIdx.x];\n}")
+    shared = f"    __shared__ float As[{shape[0]}][{shape[1]}];\n" if space == "shared" else ""
+    return run_of(trace, "\n__global__ void k(float* A) {\n    float a = A[threadIdx.x];\n" + shared + "}")
 
 
 

@@ -1,0 +1,51 @@
+"""Names of things: array elements, declarations of shared memory, source lines."""
+
+import numpy as np
+import pytest
+from view_builders import Allocation, one_load, run_of
+
+from helpers.views.places import code, element, plural, shared_shape, source_line
+
+SOURCE = """
+#define PAD 4
+constexpr int BM = 32, BK = 8;  // rows, depth
+constexpr int BN = 2 * BM;
+__global__ void k(float* A) {
+    __shared__ float As[BK][BM + PAD];  // As[1][1]
+    __shared__ __align__(16) half Bs[BK * 2][BN / 4], Cs[3];
+    __shared__ float4 v[7];
+    extern __shared__ float dynamic[];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "name, nbytes, shape, itemsize",
+    [
+        ("As", 8 * 36 * 4, (8, 36), 4),
+        ("Bs", 16 * 16 * 2, (16, 16), 2),
+        ("Cs", 6, (3,), 2),
+        ("v", 112, (7,), 16),
+        ("dynamic", 64, (16,), 4),  # no extent: words
+        ("As", 100, (25,), 4),  # not what the declaration says: words
+        ("unknown", 7, (7,), 1),
+    ],
+)
+def test_shared_variables_have_the_shape_of_their_declaration(name, nbytes, shape, itemsize):
+    assert shared_shape(run_of(None, SOURCE), Allocation(name, "shared", 0, nbytes, (nbytes,), 1, "uint8")) == (shape, itemsize)
+
+
+def test_elements_are_named():
+    run = one_load(4 * np.arange(32), shape=(64, 128))
+    assert element(run, "global", 4096 + 4 * (3 * 128 + 17)) == "A[3, 17]"
+    assert element(run, "global", 17) == "byte 17"
+
+
+def test_lines_are_quoted_without_their_comments():
+    run = run_of(None, SOURCE)
+    assert source_line(run, 4) == "constexpr int BN = 2 * BM;" and source_line(run, 99) == "" and source_line(run, None) == ""
+    assert code(run, 3) == "3  constexpr int BM = 32, BK = 8;" and code(run, 1) == "" and len(code(run, 6, columns=20)) == 20
+
+
+def test_plurals():
+    assert [plural(1, "lane"), plural(2000, "lane"), plural(0, "address")] == ["1 lane", "2,000 lanes", "0 addresses"]
