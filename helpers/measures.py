@@ -14,7 +14,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from .errors import CourseError
-from .metrics import GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_CONFLICTS, SHARED_INSTRUCTIONS
+from .metrics import (
+    FFMA_THREADS, GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_CONFLICTS, SHARED_INSTRUCTIONS, SHARED_WAVEFRONTS,
+)  # fmt: skip
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from .gemm import Problem
@@ -96,6 +98,17 @@ def shared_loads_per_result(run) -> float:
 def bytes_requested(run) -> int:
     """Bytes in all sectors that the kernel asked the L1 cache for, loads and stores of global memory."""
     return SECTOR_BYTES * sum(count(run, GLOBAL_SECTORS.format(op=op)) for op in ("ld", "st"))
+
+
+def shared_passes_per_multiply_add(run) -> float:
+    """Passes through shared memory (wavefronts of loads and stores) for each multiply-add of a whole warp.
+
+    Raises CourseError for a kernel that does no multiply-add.
+    """
+    multiply_adds = count(run, FFMA_THREADS) / WARP
+    if not multiply_adds:
+        raise CourseError("The kernel did no float32 multiply-add.")
+    return sum(count(run, SHARED_WAVEFRONTS.format(op=op)) for op in ("ld", "st")) / multiply_adds
 
 
 def shared_load_conflicts(run) -> int:

@@ -55,6 +55,19 @@ def test_loads_per_result():
     assert measures.shared_loads_per_result(run) == 128 + 128 / 4
 
 
+def test_passes_through_shared_memory():
+    # Per k: one pass for Bs, half a pass for As (two for four values). Per tile of 32: one store of each tile.
+    assert measures.shared_passes_per_multiply_add(run_of("shared_tile")) == 1 + 1 / 2 + 2 / 32
+    assert measures.shared_passes_per_multiply_add(run_of("naive")) == 0
+    with pytest.raises(CourseError, match="no float32 multiply-add"):
+        measures.shared_passes_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
+
+
+def test_bytes_requested():
+    # 33 sectors for each k and warp, and 32 for its store.
+    assert measures.bytes_requested(run_of("naive", 32, 32, 16)) == 32 * 32 * (33 * 16 + 32)
+
+
 def test_a_question_needs_a_trace_and_an_array():
     with pytest.raises(CourseError, match="trace"):
         measures.sectors_per_request(run_of("naive", trace=False), "A")
