@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import time
+from pathlib import Path
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
@@ -14,6 +15,8 @@ from .compiler import compile_source
 from .errors import CompileError, CourseError
 from .lesson import LessonKernel
 from .steps import STEPS
+
+_PACKAGE = Path(__file__).resolve().parent
 
 
 class NotCompiled:
@@ -121,7 +124,27 @@ def _show_name_error(shell, kind, error, traceback, tb_offset=None):
     return lines
 
 
+def _show_interrupt(shell, kind, error, traceback, tb_offset=None):
+    """Ctrl-C inside the course's own work needs no traceback: nothing was left half done."""
+    frames = traceback
+    while frames is not None:
+        if Path(frames.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+            lines = ["KeyboardInterrupt: stopped. A launch that was under way has changed no array."]
+            break
+        frames = frames.tb_next
+    else:
+        lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
+    shell._showtraceback(kind, error, lines)
+    return lines
+
+
+def _show(shell, kind, error, traceback, tb_offset=None):
+    """IPython takes one handler for all exceptions that are not shown its own way."""
+    show = _show_interrupt if issubclass(kind, KeyboardInterrupt) else _show_name_error
+    return show(shell, kind, error, traceback, tb_offset)
+
+
 def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
     ipython.register_magics(CudaMagics)
-    ipython.set_custom_exc((NameError,), _show_name_error)
+    ipython.set_custom_exc((NameError, KeyboardInterrupt), _show)

@@ -32,8 +32,6 @@ class Progress:
             self._box.close()
         elif self._last and sys.stderr.isatty():
             print(file=sys.stderr)
-        if kind is KeyboardInterrupt:
-            print(f"Stopped while {self.what}. Nothing was changed.")
         return False
 
     def __call__(self, done: int, total: int) -> None:

@@ -91,3 +91,21 @@ def test_other_name_errors_keep_their_traceback(shell, capsys):
     shell.run_cell("x = 1\nmisspelt + x")
     shown = capsys.readouterr().out
     assert "misspelt" in shown and "line 2" in shown
+
+
+def test_an_interrupted_launch_shows_one_sentence(shell, capsys):
+    shell.run_cell_magic("cuda", "mine", CELL)
+    capsys.readouterr()
+    shell.run_cell(
+        "import numpy\n"
+        "def stop(done, total): raise KeyboardInterrupt\n"
+        "p = numpy.ones(32, numpy.float32)\n"
+        "mine.launch(1, 32, [p], on='cpu', progress=stop)")
+    shown = capsys.readouterr().out
+    assert "stopped" in shown and "Traceback" not in shown
+    assert shell.user_ns["p"].tolist() == [1.0] * 32
+
+
+def test_an_interrupt_outside_the_course_is_shown_as_ever(shell, capsys):
+    shell.run_cell("raise KeyboardInterrupt")
+    assert "stopped" not in capsys.readouterr().out

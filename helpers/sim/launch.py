@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, RunError
 
-from . import isa, native, sass
+from . import flow, isa, native, sass
 from .counting import Counting
 from .findings import Findings
 from .loader import Program, load
@@ -49,7 +50,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read."""
+    """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
+
+    uncounted: why the counters of executed machine instructions are missing, "" when they are there.
+    """
 
     counters: dict[str, int]
     by_line: dict[int, dict[str, int]]
@@ -62,6 +66,7 @@ class Outcome:
     steps: int = 0
     notes: tuple[str, ...] = field(default=())
     engine: str = "numpy"
+    uncounted: str = ""
 
 
 @dataclass
@@ -134,9 +139,15 @@ def simulate(
     if refusal:
         with np.errstate(all="ignore"):
             _run_chunks(launch, chosen, wanted, progress)
-    launch.memory.copy_back()
+    with interrupts.delayed():
+        launch.memory.copy_back()
     scale = total / wanted if wanted else 1.0
-    counters, by_line = launch.counting.results(scale) if launch.counting else ({}, {})
+    counters, by_line, uncounted = ({}, {}, "")
+    if launch.counting:
+        counters, by_line = launch.counting.results(scale)
+        if getattr(compiled, "cubin", b""):
+            counters, by_line, uncounted = flow.refine(
+                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, accesses=estimate)
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
@@ -144,7 +155,7 @@ def simulate(
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
-        engine="numpy" if refusal else "native",
+        engine="numpy" if refusal else "native", uncounted=uncounted,
     )  # fmt: skip
 
 
