@@ -26,10 +26,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from . import gemm
+from . import gemm, ladder
 from .errors import CourseError
 from .gemm import CheckReport
 from .kernel import Kernel
+from .ladder import Store
 from .measures import Expectation, expect
 from .steps import Step
 
@@ -84,10 +85,22 @@ class Exercise:
     solution: str = field(repr=False)
     starter: str = field(repr=False)
 
-    def check(self, answer: Any) -> ExerciseReport:
-        """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised."""
-        if self.language == "py":
-            return self._check_function(answer)
+    def check(self, answer: Any, store: Store | None = None) -> ExerciseReport:
+        """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised.
+
+        A solved exercise is kept in `store` (the reader's own by default).
+        """
+        report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
+        store = store or ladder.store()
+        if report.passed and not self.solved(store):
+            store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
+        return report
+
+    def solved(self, store: Store | None = None) -> bool:
+        """Has the reader ever solved it?"""
+        return bool((store or ladder.store()).answers(question=f"exercise.{self.slug}"))
+
+    def _check_kernel(self, answer: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {type(answer).__name__}.")
         report = gemm.check(answer)

@@ -159,7 +159,7 @@ def question_card(question: Question, store: Store):
     """The question as a widget: an input, a button that commits, and what was committed."""
     import ipywidgets as widgets
 
-    prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:48em;line-height:1.4'>{question.text}</div>")
+    prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
     if question.choices:
         field = widgets.RadioButtons(options=question.choices, value=before if before in question.choices else None)
@@ -196,8 +196,9 @@ def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution."""
     import ipywidgets as widgets
 
+    solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(
-        f"<div style='max-width:48em;line-height:1.4'><b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}</div>"
+        f"<div style='max-width:60em;line-height:1.4'>{solved}<b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}</div>"
     )
     shown = widgets.HTML()
     hint = widgets.Button(layout=widgets.Layout(width="12em"))
@@ -211,7 +212,7 @@ def exercise_card(exercise: Exercise):
 
     def next_hint(_) -> None:
         given.append(exercise.hints[len(given)])
-        shown.value = "<ol style='max-width:48em'>" + "".join(f"<li>{html.escape(text)}</li>" for text in given) + "</ol>"
+        shown.value = "<ol style='max-width:60em'>" + "".join(f"<li>{html.escape(text)}</li>" for text in given) + "</ol>"
         label()
 
     def show_solution(_) -> None:

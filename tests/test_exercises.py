@@ -11,6 +11,7 @@ from helpers import exercises as module
 from helpers import notebooks
 from helpers.errors import CourseError
 from helpers.exercises import exercise, exercises, parse
+from helpers.ladder import Store
 from helpers.steps import ROOT, STEPS
 
 ALL = list(exercises().values())
@@ -118,6 +119,16 @@ def test_what_is_not_an_answer_is_refused_with_a_sentence():
         exercise("intensity").check(3.0)
     with pytest.raises(CourseError, match="flat_block"):
         exercise("nonsense")
+
+
+def test_a_solved_exercise_is_remembered(tmp_path):
+    item = exercise("intensity")
+    item.check(function(item, item.starter), Store(tmp_path))
+    assert not item.solved(Store(tmp_path))
+    for _ in range(2):
+        item.check(function(item, item.solution), Store(tmp_path))
+    assert item.solved(Store(tmp_path))
+    assert len(Store(tmp_path).answers(step=0)) == 1
 
 
 def test_a_function_that_raises_is_reported():
