@@ -11,7 +11,7 @@ import numpy as np
 from ..memory import DeviceMemory
 from . import engine
 
-# Instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
+# float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
 
 
@@ -57,7 +57,9 @@ def _asks_too_much(launch) -> str:
         return "a trace is wanted"
     if launch.clock.steps is not None:
         return "steps are counted"
-    if launch.counting is not None and any(i.guard and i.name in _COUNTED for i in launch.program.code):
+    if launch.counting is not None and any(
+        i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
+    ):
         return "guarded arithmetic is counted"
     return ""
 

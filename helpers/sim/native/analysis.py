@@ -93,7 +93,7 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
         }
         dying = {(b, s) for b in branches for s in blocks[b].successors if s in exits}
         meet = _meeting_points(blocks, dying)
-        regions = _regions(blocks, branches, dying, meet, exits)
+        regions = _regions(blocks, body, branches, dying, meet, exits)
         for region in regions.values():
             for index in region.blocks:
                 for position in blocks[index].positions:
@@ -278,7 +278,7 @@ def _meeting_points(blocks: list[Block], dying) -> list[int | None]:
     return meets
 
 
-def _regions(blocks, branches, dying, meet, exits) -> dict[int, Region]:
+def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
     members: dict[int | None, set[int]] = {}
     for b in branches:
         if any(edge[0] == b for edge in dying):
@@ -301,6 +301,7 @@ def _regions(blocks, branches, dying, meet, exits) -> dict[int, Region]:
         barrier = any(blocks[i].end == "barrier" for i in inside)
         above = stop is not None and any(i > stop for i in inside)
         forward = all(s > i for i in inside for s in blocks[i].successors if s in members[stop])
+        barrier |= any("warp" in body[p].modifiers and body[p].name in ("bar", "barrier") for i in inside for p in blocks[i].positions)
         regions[b] = Region(stop, inside, not barrier and not above, forward)
     shared: dict[int | None, Region] = {}
     return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}

@@ -22,7 +22,7 @@ from .analysis import Analysis, Unsupported, analyse, written
 from .layout import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
-BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "float": 32, "double": 64}
 IOTA = "<32 x i32> <" + ", ".join(f"i32 {i}" for i in range(32)) + ">"
 FULL = "-1"
 
@@ -280,15 +280,16 @@ class _Lowering:
         raise Unsupported(f"the register {name}")
 
     def canonical(self, value: Value) -> Value:
-        """A NaN becomes the GPU's own."""
-        nan = "bitcast (i32 2147483647 to float)"
+        """A NaN becomes the GPU's own. In integers, because to LLVM one NaN is as good as another."""
 
         def text(t, x):
-            bad = self.new(f"fcmp uno {t('float')} {x}, {x}")
-            other = nan if t("float") == "float" else f"splat (float 0x7FFFFFFFE0000000)"
-            return f"select {t('i1')} {bad}, {t('float')} {other}, {t('float')} {x}"
+            number = t("i32")
+            constant = (lambda n: str(n)) if number == "i32" else (lambda n: f"splat (i32 {n})")
+            size = self.new(f"and {number} {x}, {constant(0x7FFFFFFF)}")
+            bad = self.new(f"icmp ugt {number} {size}, {constant(0x7F800000)}")
+            return f"select {t('i1')} {bad}, {number} {constant(0x7FFFFFFF)}, {number} {x}"
 
-        return self.unary(value, text, "float")
+        return self.cast(self.unary(self.cast(value, "i32"), text, "i32"), "float")
 
     def first_lane(self) -> str:
         """The lowest active lane."""
@@ -751,7 +752,7 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
             source: object = _CLEAN
             if instruction.name in ARITHMETIC and (kind == "f32" or ".f32." in instruction.opcode):
                 source = _DIRTY
-                if instruction.name == "cvt" and not instruction.opcode.split(".")[-2] == "f32":
+                if instruction.name == "cvt" and instruction.opcode.split(".")[-2:] != ["f32", "f64"]:
                     source = _CLEAN
             elif instruction.name == "mov" and len(instruction.operands) == 2:
                 operand = instruction.operands[1]

@@ -198,12 +198,35 @@ def _divide(low, i):
         return
     allow(i, INTEGERS)
     a, b = _sources(low, i, kind)
-    divisor = i.operands[2]
-    # Division by zero and of the smallest number by -1 are left to the NumPy machine; only literals are safe.
-    if not isinstance(divisor, Immediate) or divisor.value in (0, -1):
-        raise Unsupported(f"`{i.opcode}` by a register")
-    op = ("s" if _signed(kind) else "u") + i.name
-    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: f"{op} {t(a.type)} {x}, {y}"))
+    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: _quotient(low, t(a.type), t("i1"), x, y, kind, i.name)))
+
+
+def _quotient(low, type_: str, bit: str, x: str, y: str, kind: str, name: str) -> str:
+    """x / y or x % y with the GPU's answers where C has none: x / 0 is all ones, x % 0 is x, and -x wraps."""
+    zero, ones, one = (_constant(type_, n) for n in (0, -1, 1))
+    nothing = low.new(f"icmp eq {type_} {y}, {zero}")
+    unsafe = nothing
+    if _signed(kind):
+        least = low.new(f"icmp eq {type_} {x}, {_constant(type_, -(1 << 8 * TYPE_BYTES[kind] - 1))}")
+        minus = low.new(f"icmp eq {type_} {y}, {ones}")
+        unsafe = low.new(f"or {bit} {nothing}, {low.new(f'and {bit} {least}, {minus}')}")
+    divisor = low.new(f"select {bit} {unsafe}, {type_} {one}, {type_} {y}")
+    quotient = low.new(f"{'sdiv' if _signed(kind) else 'udiv'} {type_} {x}, {divisor}")
+    if name == "div":
+        return f"select {bit} {nothing}, {type_} {ones}, {type_} {quotient}"
+    rest = low.new(f"sub {type_} {x}, {low.new(f'mul {type_} {quotient}, {y}')}")
+    return f"select {bit} {nothing}, {type_} {x}, {type_} {rest}"
+
+
+@operation("rcp")
+def _reciprocal(low, i):
+    allow(i, FLOATS, "rn")
+    (a,) = _sources(low, i, _kind(i))
+    low.put(i.operands[0], low.unary(a, lambda t, x: f"fdiv {t(a.type)} {_one(t(a.type), a.type)}, {x}", a.type))
+
+
+def _one(type_: str, element: str) -> str:
+    return "1.0" if type_ == element else f"splat ({element} 1.0)"
 
 
 @operation("sqrt")
@@ -456,6 +479,39 @@ def _cvt(low, i):
         type_ = "float" if target == "f32" else "double"
         low.put(i.operands[0], low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(type_)}", type_))
         return
+    if source in ("f32", "f64") and target in ("s32", "u32", "s64", "u64"):
+        _to_integer(low, i, target, source)
+        return
+    if target == "f32" and source in ("f16", "bf16"):
+        allow(i, "f32 f16 bf16")
+        bits = low.operand(i.operands[1], "b16")
+        if source == "f16":
+            half = low.cast(bits, "half")
+            value = low.unary(half, lambda t, x: f"fpext {t('half')} {x} to {t('float')}", "float")
+        else:
+            wide = low.unary(bits, lambda t, x: f"zext {t('i16')} {x} to {t('i32')}", "i32")
+            value = low.cast(low.unary(wide, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 16)}", "i32"), "float")
+        low.put(i.operands[0], low.canonical(value))
+        return
+    if (target, source) == ("f16", "f32"):
+        allow(i, "f16 f32 rn")
+        value = low.operand(i.operands[1], "f32")
+        half = low.cast(low.unary(value, lambda t, x: f"fptrunc {t('float')} {x} to {t('half')}", "half"), "i16")
+        low.put(i.operands[0], _unless_nan(low, value, half, 0x7FFF))
+        return
+    if (target, source) == ("bf16", "f32"):
+        allow(i, "bf16 f32 rn")
+        value = low.operand(i.operands[1], "f32")
+        bits = low.cast(value, "i32")
+
+        def rounded(t, x):
+            kind = t("i32")
+            odd = low.new(f"and {kind} {low.new(f'lshr {kind} {x}, {_constant(kind, 16)}')}, {_constant(kind, 1)}")
+            up = low.new(f"add {kind} {low.new(f'add {kind} {x}, {_constant(kind, 0x7FFF)}')}, {odd}")
+            return f"lshr {kind} {up}, {_constant(kind, 16)}"
+
+        low.put(i.operands[0], _unless_nan(low, value, low.cast(low.unary(bits, rounded, "i32"), "i16"), 0x7FFF))
+        return
     if (target, source) == ("f64", "f32"):
         allow(i, FLOATS)
         value = low.operand(i.operands[1], source)
@@ -467,6 +523,46 @@ def _cvt(low, i):
         low.put(i.operands[0], low.unary(value, lambda t, x: f"fptrunc {t('double')} {x} to {t('float')}", "float"))
         return
     raise Unsupported(f"`{i.opcode}`")
+
+
+_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+
+
+def _to_integer(low, i, target, source):
+    """Rounded, clamped to the target's range; NaN gives 0, or the sign bit alone for 64 bits."""
+    allow(i, "f32 f64 s32 u32 s64 u64", " ".join(_INTEGRAL), "ftz")
+    value = low.operand(i.operands[1], source)
+    if "ftz" in i.modifiers and source == "f32":
+        value = flush(low, value)
+    rounding = next((name for word, name in _INTEGRAL.items() if word in i.modifiers), None)
+    if rounding is None:
+        raise Unsupported(f"`{i.opcode}`")
+    whole = low.intrinsic(rounding, value.type, [value])
+    vector = not whole.uniform
+    have, want = value.type, f"i{8 * TYPE_BYTES[target]}"
+    kinds = [f"<32 x {k}>" if vector else k for k in (want, have)]
+    suffixes = [("v32" if vector else "") + {"float": "f32", "double": "f64"}.get(k, k) for k in (want, have)]
+    name = f"llvm.fpto{'s' if _signed(target) else 'u'}i.sat.{suffixes[0]}.{suffixes[1]}"
+    number = low.call(kinds[0], name, (kinds[1], low.full(whole) if vector else whole.s))
+    result = Value(want, v=number) if vector else Value(want, s=number)
+    low.put(i.operands[0], result if want == "i32" else _unless_nan(low, value, result, -(1 << 63)))
+
+
+def _unless_nan(low, value: Value, result: Value, nan: int) -> Value:
+    """`nan` where `value` is not a number."""
+
+    def text(t, x, y):
+        bad = low.new(f"fcmp uno {t(value.type)} {x}, {x}")
+        return f"select {t('i1')} {bad}, {t(result.type)} {_constant(t(result.type), nan)}, {t(result.type)} {y}"
+
+    return low.apply(result.type, [value, result], text)
+
+
+@operation("bar", "barrier")
+def _warp_barrier(low, i):
+    """__syncwarp(): the lanes of a warp are together wherever this is reached (regions with one are not entered)."""
+    if "warp" not in i.modifiers:
+        raise Unsupported(f"`{i.opcode}`")
 
 
 @operation("membar", "fence")
