@@ -185,7 +185,8 @@ def _exact64(x, y, z, mode):
     for i in np.ndindex(x.shape):
         a, b, c = float(x[i]), float(y[i]), float(z[i])
         if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
-            with_bits[i] = np.float64(a) * np.float64(b) + np.float64(c)
+            # An infinite or missing addend wins over a finite product, even one that would overflow by itself.
+            with_bits[i] = c if np.isfinite(a) and np.isfinite(b) else np.float64(a) * np.float64(b) + np.float64(c)
             continue
         total = Fraction(a) * Fraction(b) + Fraction(c)
         if total == 0:
