@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -216,9 +215,10 @@ def to_png(ax: Axes, dpi: float | None = None) -> bytes:
         figure.set_dpi(dpi)
     canvas = figure.canvas if isinstance(figure.canvas, FigureCanvasAgg) else FigureCanvasAgg(figure)
     canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    width, height = canvas.get_width_height()
+    image = Image.frombuffer("RGBA", (width, height), canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
     buffer = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "png", compress_level=1)  # 1: speed before size
+    image.save(buffer, "png", compress_level=1)  # 1: speed before size
     return buffer.getvalue()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
 
@@ -172,7 +173,7 @@ def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
     ax.tick_params(axis="y", length=0, labelsize=13)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.grid(axis="x")
     present = [kind for kind in NAMES if kind in set(kinds) and kind != "counted"]
     handles = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture
-from .places import WARP, block_label, cut, nearest, plural
+from .places import WARP, block_label, cut, nearest, once_per_trace, plural
 from .tiles import matrices
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, QUIET)
@@ -30,14 +30,31 @@ class Ownership:
 
 def ownership(run, block: int = 0) -> Ownership:
     """Who stores what of the block's tile (of the nearest block that stores). Raises NothingToSee if none does."""
-    trace = run.trace
+    stored = _storing(run.trace)
+    return _ownership(run.trace, nearest(stored, block))
+
+
+@once_per_trace
+def _storing(trace) -> np.ndarray:
+    """The blocks that store to C."""
+    rows, _ = _stores(trace)
+    if not len(rows):
+        raise NothingToSee(f"No store to {matrices(trace)[2].name} was recorded, so nobody owns an element of it.")
+    return np.unique(trace.accesses["block"][rows])
+
+
+def _stores(trace) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of the accesses that store to C, [all accesses, 32] whether a lane's address is in C)."""
     c = matrices(trace)[2]
     stores = np.array([site.space == "global" and site.op == "st" and site.width > 0 for site in trace.sites] or [False])
     inside = (trace.addresses >= c.base) & (trace.addresses < c.base + c.nbytes)
-    rows = np.flatnonzero(stores[trace.accesses["site"]] & inside.any(axis=1))
-    if not len(rows):
-        raise NothingToSee(f"No store to {c.name} was recorded, so nobody owns an element of it.")
-    block = nearest(trace.accesses["block"][rows], block)
+    return np.flatnonzero(stores[trace.accesses["site"]] & inside.any(axis=1)), inside
+
+
+@once_per_trace
+def _ownership(trace, block: int) -> Ownership:
+    c = matrices(trace)[2]
+    rows, inside = _stores(trace)
     rows = rows[trace.accesses["block"][rows] == block]
     rows = rows[np.argsort(trace.accesses["order"][rows], kind="stable")]
     shape = c.shape
@@ -61,12 +78,12 @@ def ownership(run, block: int = 0) -> Ownership:
 def controls(run, block=0, warp=0, lane=0):
     """Block, warp and lane."""
     seen = ownership(run, block or 0)
-    x, y, z = run.trace.grid
+    blocks = _storing(run.trace)
     warps = np.unique(seen.warp[seen.warp >= 0])
     chosen = nearest(warps, warp or 0)
     lanes = np.unique(seen.lane[seen.warp == chosen])
     return (
-        Span("block", "block", 0, x * y * z - 1),
+        Span("block", "block", int(blocks[0]), int(blocks[-1])),
         Span("warp", "warp", int(warps[0]), int(warps[-1])),
         Span("lane", "lane", int(lanes[0]), int(lanes[-1])),
     )
@@ -93,7 +110,7 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
         for row, column in elements:
             image[row, column] = _rgb(INK)
     extent = (seen.column, seen.column + columns, seen.row + rows, seen.row)
-    ax.imshow(image, extent=extent, interpolation="nearest", aspect="equal" if max(rows, columns) < 8 * min(rows, columns) else "auto")
+    ax.imshow((255 * image).astype(np.uint8), extent=extent, interpolation="nearest", aspect="equal" if max(rows, columns) < 8 * min(rows, columns) else "auto")
     ax.set_anchor("NW")
     for side in ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)

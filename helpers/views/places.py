@@ -9,6 +9,7 @@ import ast
 import functools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,20 @@ from .canvas import Choice, Control, NothingToSee, Span
 WARP = 32
 OPERATIONS = {"ld": "load", "st": "store", "atom": "atomic", "red": "reduction", "cp.async": "copy", "ldmatrix": "matrix load",
               "stmatrix": "matrix store"}  # fmt: skip
+
+
+def once_per_trace(function: Callable) -> Callable:
+    """Remember `function(trace, *arguments)` on the trace itself, so that a slider does not look for the same things again."""
+
+    @functools.wraps(function)
+    def remembered(trace, *arguments, **options):
+        known = trace.__dict__.setdefault("_seen", {})
+        key = (function.__qualname__, arguments, tuple(options.items()))
+        if key not in known:
+            known[key] = function(trace, *arguments, **options)
+        return known[key]
+
+    return remembered
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,7 @@ def code(run, line: int | None, columns: int = 92) -> str:
     return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
+@once_per_trace
 def places(trace, *, space: str | None = None, op: str | None = None) -> list[Place]:
     """The accesses that were executed, in the order of the source; those that ptxas merged into others left out."""
     executed, first = np.unique(trace.accesses["site"], return_index=True)
@@ -232,6 +248,7 @@ def cut(trace) -> str:
     return " (the recording was cut short)" if trace.truncated else ""
 
 
+@once_per_trace
 def blocks_of(trace) -> np.ndarray:
     """Linear indices of the blocks with a recorded access, ascending."""
     return np.unique(trace.accesses["block"])

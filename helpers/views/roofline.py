@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import NullLocator
 
 from ..model import hardware
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
@@ -127,9 +128,8 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_ylabel("TFLOPS")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(lambda value, _: "")
+        axis.set_minor_locator(NullLocator())
     ax.grid(which="major")
-    ax.tick_params(which="minor", length=0)
     keys = [("o", "per byte it must move (DRAM roof)", [item.compulsory for item in points]),
             ("s", "per byte it requests (L1 roof)", [item.requested for item in points])]  # fmt: skip
     handles = [Line2D([], [], linestyle="", marker=marker, color=QUIET, markerfacecolor="white", markeredgewidth=2, label=label)

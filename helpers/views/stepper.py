@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import re
-import weakref
 from dataclasses import dataclass
 
 import matplotlib
@@ -15,7 +14,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
-from .places import WARP, allocation_at, block_label, cut, element, nearest, source_line
+from .places import WARP, allocation_at, block_label, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "
@@ -94,19 +93,9 @@ def state(run, block: int = 0, warp: int = 0, step: int = 0) -> State:
 
 # ------------------------------------------------------------------------------------------------------- shared memory
 
-_STORES: dict[int, list] = {}
-
-
+@once_per_trace
 def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-    """All recorded stores to shared memory in order: (order, block, word indices, bits), found once for each trace."""
-    key = id(trace)
-    if key not in _STORES:
-        _STORES[key] = _find_stores(trace)
-        weakref.finalize(trace, _STORES.pop, key, None)
-    return _STORES[key]
-
-
-def _find_stores(trace):
+    """All recorded stores to shared memory in order: (order, block, word indices, bits)."""
     wanted = np.array([site.space == "shared" and site.op == "st" for site in trace.sites] or [False])
     rows = np.flatnonzero(wanted[trace.accesses["site"]])
     names = {name: index for index, (name, _) in enumerate(trace.registers) if name}
@@ -333,7 +322,7 @@ def _memory(ax, run, now: State) -> str:
     image[written] = _rgb(SKY)
     store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op == "st"
     image[touched] = _rgb(GREEN if store else ORANGE)
-    ax.imshow(image.reshape(shown, BANKS, 3), extent=(0, BANKS, shown, 0), aspect="auto", interpolation="nearest")
+    ax.imshow((255 * image).astype(np.uint8).reshape(shown, BANKS, 3), extent=(0, BANKS, shown, 0), aspect="auto", interpolation="nearest")
     edges = [[(x, 0), (x + 1, 0), (x + 1, shown), (x, shown)] for x in range(0, BANKS, 2)]
     if shown <= 40:
         ax.add_collection(PolyCollection(edges, facecolors="none", edgecolors=PAPER, linewidths=0.6))

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import WARP, block_label, blocks_of, cut, nearest, plural, thread_of
+from .places import WARP, block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
 
 LEVELS = ("block", "warp", "thread")
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
@@ -78,15 +78,7 @@ def march(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     if not len(blocks):
         raise NothingToSee("No access was recorded in this run, so no tile moves.")
     block = nearest(blocks, block)
-    in_block = np.flatnonzero(trace.accesses["block"] == block)
-    rows = trace.accesses[in_block]
-    addresses = trace.addresses[in_block]
-    spaces = np.array([site.space == "global" and site.width > 0 for site in trace.sites] or [False])
-    keep = spaces[rows["site"]]
-    rows, addresses = rows[keep], addresses[keep]
-    widths = np.array([site.width for site in trace.sites] or [0])[rows["site"]]
-    inputs = _within(addresses, a) | _within(addresses, b)
-    at = _steps(trace, block, rows, inputs.any(axis=1))
+    rows, addresses, widths, at = _walk(trace, block)
     steps = int(at.max(initial=-1)) + 1
     if not steps:
         raise NothingToSee("This block loads nothing from A or B: with K = 0, or outside the matrices, no tile moves.")
@@ -111,6 +103,21 @@ def march(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
         return Touched(array.name, count(now, mine), count(past, mine), count(now, everyone))
 
     return March(block, warp, thread, step, steps, touched(a), touched(b), touched(c, any_time=True))
+
+
+@once_per_trace
+def _walk(trace, block: int):
+    """Global accesses of one block: (events, addresses, widths, step of each or -1)."""
+    a, b, _ = matrices(trace)
+    in_block = np.flatnonzero(trace.accesses["block"] == block)
+    rows = trace.accesses[in_block]
+    addresses = trace.addresses[in_block]
+    spaces = np.array([site.space == "global" and site.width > 0 for site in trace.sites] or [False])
+    keep = spaces[rows["site"]]
+    rows, addresses = rows[keep], addresses[keep]
+    widths = np.array([site.width for site in trace.sites] or [0])[rows["site"]]
+    inputs = _within(addresses, a) | _within(addresses, b)
+    return rows, addresses, widths, _steps(trace, block, rows, inputs.any(axis=1))
 
 
 def _within(addresses, array):
@@ -159,7 +166,7 @@ def _count(array, addresses, widths, lanes):
 def controls(run, level="block", block=0, warp=0, thread=0, step=0):
     """Level, block, the warp or thread where it matters, and the step."""
     trace = run.trace
-    seen = march(run, level or "block", block or 0, warp or 0, thread or 0, 0)
+    steps = march(run, level or "block", block or 0, warp or 0, thread or 0, 0).steps
     blocks = blocks_of(trace)
     threads = int(np.prod(trace.block))
     found = [
@@ -170,7 +177,7 @@ def controls(run, level="block", block=0, warp=0, thread=0, step=0):
         found.append(Span("warp", "warp", 0, (threads - 1) // WARP))
     if level == "thread":
         found.append(Span("thread", "thread", 0, threads - 1))
-    return (*found, Span("step", "step along K", 0, seen.steps - 1, buttons=True))
+    return (*found, Span("step", "step along K", 0, steps - 1, buttons=True))
 
 
 _LARGEST = 1024  # pixels of a matrix side; larger matrices are thinned out
@@ -253,7 +260,7 @@ def _shade(part: Touched, colour: str, every: int):
         padded = np.zeros((rows * every, columns * every))
         padded[: strength.shape[0], : strength.shape[1]] = strength
         strength = padded.reshape(rows, every, columns, every).max(axis=(1, 3))
-    return 1 + strength[..., None] * (base - 1)
+    return (255 * (1 + strength[..., None] * (base - 1))).astype(np.uint8)
 
 
 def _range_of_k(seen: March) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, NothingToSee, Span, heading, picture
-from .places import block_label, blocks_of, cut, nearest, plural
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural
 
 # Kind -> colour, in the order of the swim lanes.
 KINDS = {
@@ -51,11 +51,15 @@ class Lane:
 
 def lanes(run, block: int = 0) -> tuple[int, list[Lane]]:
     """The block (the nearest recorded one) and its groups of warps that do the same, in order of their first warp."""
-    trace = run.trace
-    blocks = blocks_of(trace)
+    blocks = blocks_of(run.trace)
     if not len(blocks):
         raise NothingToSee("No access was recorded in this run, so there is nothing to put on a timeline.")
     block = nearest(blocks, block)
+    return block, _lanes(run.trace, block)
+
+
+@once_per_trace
+def _lanes(trace, block: int) -> list[Lane]:
     kinds = [_kind_of(site) for site in trace.sites]
     names = [*KINDS, SYNC, WAIT]
     code = {name: number for number, name in enumerate(names)}
@@ -79,7 +83,7 @@ def lanes(run, block: int = 0) -> tuple[int, list[Lane]]:
         sequence = kind[mine[np.argsort(order[mine], kind="stable")]].astype(np.int8)
         sequences.setdefault(sequence.tobytes(), []).append(int(number))
         ordered[sequence.tobytes()] = sequence
-    return block, [_lane(tuple(warps), ordered[key], names) for key, warps in sequences.items()]
+    return [_lane(tuple(warps), ordered[key], names) for key, warps in sequences.items()]
 
 
 def _kind_of(site) -> str:

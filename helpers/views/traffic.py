@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from matplotlib.ticker import NullLocator
+
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, SKY, NothingToSee, heading, picture
 from .roofline import compulsory_bytes
 
@@ -63,9 +65,8 @@ def traffic(run, *, ax):
                         color=QUIET)  # fmt: skip
     ax.set_yticks(range(len(found)), [level.name for level in found])
     ax.tick_params(axis="y", length=0, labelsize=14)
-    ax.tick_params(axis="x", which="minor", length=0)
     ax.xaxis.set_major_formatter(lambda value, _: amount(value))
-    ax.xaxis.set_minor_formatter(lambda value, _: "")
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("bytes in the whole launch", color=INK)
     heading(ax, "Bytes asked of each level", detail="the last bar is what every kernel must move: each matrix once")
