@@ -70,9 +70,12 @@ class Counting:
         if counts is None:
             rows, rows_mask, blocks, threads, times = m.compact(addresses, mask)
             if space == "shared":
-                counted = account.count_shared(rows, rows_mask, width, blocks, threads, "ld" if site.op == "ld" else "st")
+                op = "atom" if site.op in ("atom", "red") else "ld" if site.op == "ld" else "st"
+                counted = account.count_shared(rows, rows_mask, width, blocks, threads, op)
             elif space == "local":
                 counted = account.count_local(rows, rows_mask, width, blocks, threads)
+            elif site.op in ("atom", "red"):
+                counted = account.count_atomic(rows, rows_mask, width, blocks, threads)
             else:
                 counted = account.count_global(rows, rows_mask, width, blocks, threads)
             counts = known[3][base & 127] = tuple(value * times for value in counted)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,9 +49,25 @@ class Site:
     sass: str = ""
     shift: int = 0
     may_race: bool = True
+    strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
 
     def __post_init__(self):
         self.charged = self.width
+
+
+class Mark(NamedTuple):
+    """Where an instruction ends within its block's closures, and what a step-by-step recording says of it.
+
+    position: in the program's code. writes: indices of the registers it sets. plain, masked: how many closures precede
+    the next instruction.
+    """
+
+    position: int
+    line: int | None
+    opclass: str
+    writes: tuple[int, ...]
+    plain: int
+    masked: int
 
 
 @dataclass
@@ -72,7 +89,7 @@ class Block:
     successors: tuple[int, ...] = ()
     live_in: int = 0
     instructions: list[Instruction] = field(default_factory=list)
-    opclasses: list[tuple[int | None, str]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
 
 @dataclass
@@ -100,6 +117,7 @@ class Program:
     code: tuple[Instruction, ...] = ()  # the instructions in order, calls copied in: what the native engine compiles
     labels: dict[str, int] = field(default_factory=dict)  # positions in `code`
     register_types: dict[str, str] = field(default_factory=dict)
+    register_names: dict[int, str] = field(default_factory=dict)  # by index; the machine's own registers have none
 
     @property
     def exit(self) -> int:
@@ -419,8 +437,6 @@ class _Loader:
                 block.size += 1
                 block.instructions.append(instruction)
                 block.lines[instruction.line] = block.lines.get(instruction.line, 0) + 1
-                if op.opclass:
-                    block.opclasses.append((instruction.line, op.opclass))
                 if op.rendezvous:
                     block.rendezvous = True
                 guard = self._guard(instruction)
@@ -432,6 +448,7 @@ class _Loader:
                     plain, masked = isa.closures(op, guard)
                     block.plain += plain
                     block.masked += masked
+                    block.marks.append(Mark(position, instruction.line, op.opclass, tuple(op.writes), len(block.plain), len(block.masked)))
                     facts.append((op.reads + ([guard[0]] if guard else []), op.writes, guard is not None))
                     continue
                 reads = list(op.reads)
@@ -454,6 +471,7 @@ class _Loader:
                 for pre in op.before:
                     block.plain.append(pre)
                     block.masked.append(pre)
+                block.marks.append(Mark(position, instruction.line, op.opclass, (), len(block.plain), len(block.masked)))
             blocks.append(block)
             reads_writes.append(facts)
         _liveness(blocks, reads_writes)
@@ -464,7 +482,7 @@ class _Loader:
             dynamic_shared_at=self.dynamic_shared_at, local_bytes=self.local_bytes, param_bytes=self.param_bytes,
             device=self.device, image=bytes(self.image), image_addresses=self.relocations, shared_granule=granule,
             uses=frozenset(self.uses), line=self.entry.line, code=tuple(self.flat), labels=self.labels,
-            register_types=self.register_types,
+            register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip
         _races_that_cannot_be(program, ops, starts)
         return program
@@ -531,7 +549,7 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             op = ops[position]
-            if any(site.space in ("shared", "generic") and site.op != "ld" for site in op.sites):
+            if op.lands or any(site.space in ("shared", "generic") and site.op != "ld" for site in op.sites):
                 writes[i] = True
             if op.full_barrier and op.instruction.guard is None:
                 clears[i] = True  # a barrier ends its block

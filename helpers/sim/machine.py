@@ -18,11 +18,11 @@ from .findings import at
 from .lanes import Lanes
 from .memory import SharedMemory, ThreadMemory
 
-PATIENCE = 4096  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
+PATIENCE = 1024  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
 CHECK_EVERY = 64  # blocks of code between looks at the clock
 
 
-@dataclass
+@dataclass(eq=False)
 class Parked:
     """Threads at a barrier. resume: where they go on, None for those that only announced their arrival."""
 
@@ -82,6 +82,7 @@ class Chunk(Lanes):
         self.program, self.memory, self.findings = launch.program, launch.memory, launch.findings
         self.counting, self.recorder = launch.counting, launch.recorder
         self.watching = self.counting is not None or self.recorder is not None
+        self.stepping = self.recorder is not None and self.recorder.stepping
         self.wide = [None] * len(self.program.types)
         self.memo = [None] * len(self.program.sites)
         self.mask: np.ndarray | None = None
@@ -91,6 +92,13 @@ class Chunk(Lanes):
         self.exited: np.ndarray | None = None
         self.turns = 0
         self.polls = 0
+        self.yielding = False  # set by an instruction that waits in vain
+        self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
+        self.polled = 0
+        self.held: set[int] = set()  # groups at a warp-level instruction, waiting for lanes that are behind
+        self.forced: int | None = None
+        self.at = 0  # where the running group was last chosen
+        self.idle = 0
         self.full_runs = [0] * len(self.program.blocks)
         self.part_runs: dict[int, list[int]] = {}
         self._mask_counts = (None, 0, 0)
@@ -98,6 +106,7 @@ class Chunk(Lanes):
         self._iterations: dict[int, np.ndarray] = {}
         self._traced: tuple = (None, None)
         self.parts: list[Chunk] | None = None
+        self.parent: Chunk | None = None
 
     def _reset(self) -> None:
         self.order = 0
@@ -112,16 +121,19 @@ class Chunk(Lanes):
         exit_, clock = self.program.exit, launch.clock
         pc = self.pc
         steps = 0
-        self.polls = 0
+        self.polls = self.polled = 0
         while True:
             if pc == exit_:
                 pc = self._move(pc)
                 if pc is None:
                     return True
             block = blocks[pc]
-            if block.rendezvous and self.mask is not None and self._wait_for_others(pc):
-                pc = self._next_group(pc)
+            if block.rendezvous and self.mask is not None and pc != self.forced and self._wait_for_others(pc):
+                self._join(pc, self.mask)
+                self.held.add(pc)
+                pc = self._next_group()
             else:
+                self.forced = None
                 steps += 1
                 if not steps % CHECK_EVERY:
                     self.pc = pc
@@ -129,17 +141,18 @@ class Chunk(Lanes):
                         return False
                 if self.mask is None:
                     self.full_runs[pc] += 1
-                    for step in block.plain:
-                        step(self)
+                    closures = block.plain
                 else:
                     self._count_part(pc)
-                    for step in block.masked:
+                    closures = block.masked
+                if self.stepping:
+                    self._step_by_step(block, closures)
+                else:
+                    for step in closures:
                         step(self)
-                if self.recorder is not None:
-                    self._record_math(block)
                 clock.used += block.size
                 where = block.end(self)
-                if where.__class__ is int and not self.groups:
+                if where.__class__ is int and not self.groups and not self.yielding:
                     pc = where
                     continue
                 pc = self._move(where)
@@ -154,7 +167,13 @@ class Chunk(Lanes):
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
             self._endless(f"{clock.seconds:g} seconds", block)
-        return self.polls > PATIENCE and self.launch.others_wait(self)
+        return self.polls > PATIENCE and self._others_could_run()
+
+    def _others_could_run(self) -> bool:
+        """Are there other chunks, or other parts of the divided chunk that this is a part of?"""
+        if self.parent is not None and (len(self.parent.parts) > 1 or self.parent._others_could_run()):
+            return True
+        return self.launch.others_wait(self)
 
     def _endless(self, budget: str, block) -> None:
         endless(self.program, self.findings, budget, block.line)
@@ -163,6 +182,12 @@ class Chunk(Lanes):
 
     def _move(self, where) -> int | None:
         """Place the running group's threads where they go, and choose the next group. None when all have ended."""
+        hard = self.yielding
+        if hard or self.polls > self.polled:
+            # A group that looked at a flag or a lock and goes back lets the others go first.
+            self.yielding, self.polled = False, self.polls
+            targets = [where] if where.__class__ is int else [target for target, _ in where or ()]
+            self.sleeping.update({target: hard for target in targets if hard or target <= self.at})
         if where.__class__ is int:
             self._join(where, self.mask)
         elif where is not None:
@@ -179,6 +204,7 @@ class Chunk(Lanes):
             self.exited = mask if self.exited is None else self.exited | mask
             self.turns = 0
             return
+        self.held.discard(target)
         waiting = self.groups.get(target)
         if mask is None:
             mask = np.ones((1,) * self.nd, bool)
@@ -188,38 +214,55 @@ class Chunk(Lanes):
             self.groups[target] = waiting | mask
             self.turns = 0
 
-    def _next_group(self, held: int | None = None) -> int | None:
-        """Choose the group that is furthest behind. held: the place of a group that cannot go on yet."""
+    def _next_group(self) -> int | None:
+        """Choose the group that is furthest behind, of those that can go on. None when all threads have ended."""
         groups = self.groups
-        if held is not None:
-            mask = self.mask
-            others = [pc for pc in groups if pc != held]
-            self._join(held, mask)
-            if not others:
-                pc = held  # nobody is left to wait for
-            else:
-                above = [pc for pc in others if pc > held]
-                pc = min(above) if above else min(others)
-                self.turns += 1
-                if self.turns > PATIENCE:
-                    self.turns = 0
-                    pc = held
-            return self._take(pc)
         if not groups:
             if self.parked:
                 self._release(stuck=True)
             if not groups:
                 return None
-        pc = min(groups)
+        ready = groups
+        if self.sleeping or self.held:
+            ready = [pc for pc in groups if pc not in self.sleeping and pc not in self.held]
+            if not ready:
+                held = [pc for pc in groups if pc in self.held]
+                if held:  # nobody is left who could join them
+                    self.forced = min(held)
+                    self.held.discard(self.forced)
+                    return self._take(self.forced)
+                if all(self.sleeping.get(pc) for pc in groups):
+                    self._all_wait(min(groups))
+                self.sleeping.clear()
+                ready = groups
+        pc = min(ready)
         if len(groups) > 1:
             self.turns += 1
             if self.turns > PATIENCE:
                 # The group behind may be spinning on something that a group ahead has to do.
                 order = sorted(groups)
                 pc = order[self.turns // PATIENCE % len(order)]
+                if pc in self.held:
+                    self.held.discard(pc)
+                    self.forced = pc
         return self._take(pc)
 
+    def wake(self) -> None:
+        """Something happened that threads may be waiting for."""
+        self.sleeping.clear()
+        self.idle = 0
+
+    def _all_wait(self, pc: int) -> None:
+        """Every group waits for something: look again, but not for ever."""
+        self.idle += 1
+        if self.idle > PATIENCE:
+            line = self.program.blocks[pc].line
+            finding = self.findings.add("endless", line, "Threads wait for an mbarrier whose phase is never completed.",
+                                        advice="Check the number of arrivals it expects, who arrives, and the phase waited for.")
+            self.findings.stop(f"{self.where(line)}: {finding.message} {finding.advice}", line)
+
     def _take(self, pc: int) -> int:
+        self.at = pc
         mask = self.groups.pop(pc)
         alone = not self.groups and not self.parked and self.exited is None
         self.mask = None if alone else mask
@@ -242,7 +285,7 @@ class Chunk(Lanes):
             if other == pc:
                 continue
             theirs = self.warps(np.broadcast_to(mask, self.shape), False)
-            if (theirs.any(axis=2) & mine.any(axis=2)).any() and self.turns <= PATIENCE:
+            if (theirs.any(axis=2) & mine.any(axis=2)).any():
                 return True
         return False
 
@@ -261,6 +304,7 @@ class Chunk(Lanes):
             part = object.__new__(Chunk)
             part.__dict__.update(layout.__dict__)
             part._adopt(self.launch)
+            part.parent = self
             part.zero = self.zero
             part.regs = [cut(value) for value in self.regs]
             part.params, part.local = self.params.part(cut), self.local.part(cut)
@@ -286,7 +330,9 @@ class Chunk(Lanes):
             if not self.parts[0].run():
                 # Let the other parts make the progress that this one waits for.
                 self.parts.append(self.parts.pop(0))
-                return False
+                if self.launch.others_wait(self):
+                    return False
+                continue
             part = self.parts.pop(0)
             self._absorb(part)
         return True
@@ -342,6 +388,7 @@ class Chunk(Lanes):
             if not complete.any():
                 continue
             released = True
+            self.wake()
             self._pass(entries, rows, complete, expected)
         if stuck and not released:
             self._deadlock()
@@ -481,10 +528,15 @@ class Chunk(Lanes):
             self._traced = (self._traced[0], chosen)
         return self._traced[1]
 
-    def _record_math(self, block) -> None:
-        if self.recorder.filter.math:
-            for line, opclass in block.opclasses:
-                self.recorder.arithmetic(self, line, opclass)
+    def _step_by_step(self, block, closures) -> None:
+        """Run a block one instruction at a time, and record what each did."""
+        done = 0
+        for mark in block.marks:
+            stop = mark.plain if self.mask is None else mark.masked
+            for step in closures[done:stop]:
+                step(self)
+            done = stop
+            self.recorder.instruction(self, mark)
 
     def observe(self, site, addresses) -> None:
         """Called for every executed access when counters or a trace are wanted."""

@@ -290,6 +290,8 @@ class Shadow:
         for name in self._state():
             setattr(self, name, np.zeros((1, self.count), np.int32))
         self.turns = np.zeros((1, -(-m.threads // 32)), np.int32)
+        self.copies = "cp.async" in program.uses
+        self.under_way = np.zeros((1, self.count if self.copies else 0), np.int32)  # site + 1 of a copy not yet landed
         self.touched = False
         self.sites = program.sites
 
@@ -301,7 +303,7 @@ class Shadow:
         other = object.__new__(Shadow)
         other.__dict__.update(self.__dict__)
         pick = (lambda a: a[rows].copy()) if self.rows > 1 else (lambda a: a.copy())
-        for name in [*self._state(), "initialised", "turns"]:
+        for name in [*self._state(), "initialised", "turns", "under_way"]:
             setattr(other, name, pick(getattr(self, name)))
         other.rows = len(rows) if self.rows > 1 else 1
         return other
@@ -309,7 +311,7 @@ class Shadow:
     def _expand(self, m) -> None:
         if self.rows == m.blocks:
             return
-        for name in [*self._state(), "initialised", "turns"]:
+        for name in [*self._state(), "initialised", "turns", "under_way"]:
             setattr(self, name, np.repeat(getattr(self, name), m.blocks, axis=0))
         self.rows = m.blocks
 
@@ -336,6 +338,13 @@ class Shadow:
             known = padded[rows, np.maximum(state, 0)]
             # Readers that are several cannot be told apart any more; forgetting them can only miss a race.
             state[known | (state == self.SEVERAL)] = 0
+
+    def acquire(self, m) -> None:
+        """The active threads see what others have released: nothing is known to be unordered any more.
+
+        Which threads released is not tracked, so races behind an acquire may be missed; none is made up.
+        """
+        self.clear(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
 
     def warp_sync(self, m) -> None:
         """The active warps pass a __syncwarp()."""
@@ -381,16 +390,18 @@ class Shadow:
 
     def load(self, m, site, offsets, mask, width) -> None:
         """Check a read."""
-        if self.complete and not site.may_race:
+        if self.complete and not site.may_race and not self.copies:
             return
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
+            return
+        if self.copies and self._still_under_way(m, site, cells, who, "reads"):
             return
         if not self.complete:
             known = self.initialised.reshape(-1).take(cells)
             if not known.all():
                 self._uninitialised(m, site, cells, who, ~known)
-        if not site.may_race:
+        if not site.may_race or site.strong:
             return
         self.touched = True
         writer = self.writer.reshape(-1)
@@ -416,12 +427,16 @@ class Shadow:
 
     def store(self, m, site, offsets, mask, width, conflicting=None) -> None:
         """Check a write. conflicting: function of nothing, whether lanes of this access wrote different values to a place."""
+        if site.strong:
+            self.mark_written(m, offsets, mask, width)
+            self.atomic(m, site, offsets, mask, width)
+            return
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
-        if not self.complete:
-            self.initialised.reshape(-1)[cells] = True
-            self.complete = bool(self.initialised.all())
+        if self.copies:
+            self._still_under_way(m, site, cells, who, "writes")
+        self._written(cells)
         self.touched = True
         writer, reader = self.writer.reshape(-1), self.reader.reshape(-1)
         for state, sites, verb, turn in ((writer, self.writer_site, "writes", "writer"), (reader, self.reader_site, "reads", "reader")):
@@ -441,6 +456,88 @@ class Shadow:
                 self._race(m, site, self.writer_site, cells, who, back, clash, "writes", "writes")
             if not several:
                 writer[cells[writer.take(cells) != who]] = self.SEVERAL
+        self.writer_site.reshape(-1)[cells] = site.index
+        if self.warp_syncs:
+            self._stamp(m, "writer_turn", cells, who)
+
+    def _written(self, cells) -> None:
+        if not self.complete:
+            self.initialised.reshape(-1)[cells] = True
+            self.complete = bool(self.initialised.all())
+
+    def mark_written(self, m, offsets, mask, width) -> None:
+        """The bytes hold something, whoever put it there."""
+        self._written(self._flatten(m, offsets, mask, width)[0])
+
+    def start_copy(self, m, site, offsets, mask, width) -> None:
+        """An asynchronous copy to these places begins: from now on it may write them."""
+        cells, who, _ = self._flatten(m, offsets, mask, width)
+        if not cells.size:
+            return
+        self._still_under_way(m, site, cells, who, "writes")
+        self.touched = True
+        for name, verb in (("writer", "writes"), ("reader", "reads")):
+            last = getattr(self, name).reshape(-1).take(cells)
+            conflict = (last != 0) & ((last != who) | (last == self.SEVERAL))
+            if conflict.any():
+                conflict = self._unordered(m, cells, who, last, conflict, name)
+                if conflict.any():
+                    self._race(m, site, getattr(self, f"{name}_site"), cells, who, last, conflict, "starts a copy to", verb)
+        self.under_way.reshape(-1)[cells] = site.index + 1
+
+    def land(self, m, site, offsets, mask, width) -> None:
+        """The copy has landed: its thread has written these places."""
+        cells, who, several = self._flatten(m, offsets, mask, width)
+        if not cells.size:
+            return
+        self.under_way.reshape(-1)[cells] = 0
+        self._written(cells)
+        self.touched = True
+        self.writer.reshape(-1)[cells] = who
+        self.writer_site.reshape(-1)[cells] = site.index
+        if self.warp_syncs:
+            self._stamp(m, "writer_turn", cells, who)
+
+    def _still_under_way(self, m, site, cells, who, verb) -> bool:
+        copy = self.under_way.reshape(-1).take(cells)
+        bad = copy != 0
+        if not bad.any():
+            return False
+        i = int(np.flatnonzero(bad)[0])
+        block, thread, offset = self._place(m, cells[i], who[i])
+        other = self.sites[int(copy[i]) - 1]
+        m.findings.add(
+            "missing-wait", site.line,
+            f"Thread {thread} {verb} shared memory at offset {offset}{self._name(m, offset)}, where the asynchronous copy of "
+            f"line {other.line} has not been waited for.",
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)))
+        return True
+
+    def atomic(self, m, site, offsets, mask, width) -> None:
+        """Check an atomic operation: it races with plain accesses of other threads, not with other atomics."""
+        cells, who, several = self._flatten(m, offsets, mask, width)
+        if not cells.size:
+            return
+        if not self.complete:
+            known = self.initialised.reshape(-1)
+            if not known.take(cells).all():
+                self._uninitialised(m, site, cells, who, ~known.take(cells))
+                known[cells] = True
+        self.touched = True
+        atomics = np.array([other.op in ("atom", "red") or other.strong for other in self.sites])
+        writer, reader = self.writer.reshape(-1), self.reader.reshape(-1)
+        for state, sites, verb, name in ((writer, self.writer_site, "writes", "writer"), (reader, self.reader_site, "reads", "reader")):
+            last = state.take(cells)
+            conflict = (last != 0) & ((last != who) | (last == self.SEVERAL)) & ~atomics[sites.reshape(-1).take(cells)]
+            if conflict.any():
+                conflict = self._unordered(m, cells, who, last, conflict, name)
+                if conflict.any():
+                    self._race(m, site, sites, cells, who, last, conflict, "updates", verb)
+        before = writer.take(cells)
+        writer[cells] = np.where((before == 0) | (before == who), who, self.SEVERAL)
+        shared = writer.take(cells) != who
+        if shared.any():
+            writer[cells[shared]] = self.SEVERAL
         self.writer_site.reshape(-1)[cells] = site.index
         if self.warp_syncs:
             self._stamp(m, "writer_turn", cells, who)

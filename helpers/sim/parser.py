@@ -170,7 +170,7 @@ _VARIABLE = re.compile(
     r"\s*((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
 )
-_REGISTERS = re.compile(r"\.reg\s+(?:\.v[24]\s+)?\.(\w+)\s+([^;]*);")
+_REGISTERS = re.compile(r"\.reg\s*(?:\.v[24]\s*)?\.(\w+)\s+([^;]*);")
 _ALIGN = re.compile(r"\.align\s+(\d+)")
 
 

@@ -153,6 +153,7 @@ class Op:
         self.falls_through = True
         self.full_barrier = False
         self.rendezvous = False
+        self.lands = False  # data of asynchronous copies may reach shared memory here
         self.run: Callable | None = None
 
     # ------------------------------------------------------------------------------------------- about the opcode

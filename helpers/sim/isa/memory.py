@@ -243,7 +243,8 @@ def ld(op):
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
     site = op.site(space, "ld", DTYPES[t].itemsize * count)
-    polls = op.has("volatile", "acquire", "relaxed", "mmio")
+    polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
+    site.strong = op.has("acquire", "relaxed")
     # meaning
     if space == "generic":
         load = _generic_reader(site, t, count)
@@ -264,6 +265,8 @@ def ld(op):
             m.polls += 1
         for d, value in zip(targets, load(m, address(m)), strict=True):
             m.regs[d] = value
+        if acquires and m.shared.shadow is not None:
+            m.shared.shadow.acquire(m)
 
     return run
 
@@ -311,6 +314,7 @@ def st(op):
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
     site = op.site(space, "st", DTYPES[t].itemsize * count)
+    site.strong = op.has("release", "relaxed")
     dtype = DTYPES[t]
     # meaning
     if space == "generic":

@@ -1,0 +1,359 @@
+"""Asynchronous copies (cp.async) and barriers in shared memory (mbarrier)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..asynchronous import CopyQueue, MBarrier
+from ..memory import RAW
+from ..parser import Address, Negated, Register
+from .base import instruction
+from .memory import address_of, generic_parts, space_of, watch
+
+I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
+
+
+def queue(m) -> CopyQueue:
+    found = m.asynchronous.get("copies")
+    if found is None:
+        found = m.asynchronous["copies"] = CopyQueue(m)
+    return found
+
+
+@instruction("cp.async")
+def cp_async(op):
+    """Start copying 4, 8 or 16 bytes from global [b] to shared [a]; bytes beyond the source size become 0."""
+    if op.has("bulk", "reduce"):
+        op.unknown()
+    # operands
+    target, source = address_of(op, 0), address_of(op, 1)
+    width = op.immediate(2)
+    if width not in (4, 8, 16):
+        op.fail("copies a number of bytes that is not 4, 8 or 16")
+    extra = op.operands[3:]
+    size = ignore = None
+    if op.has("L2::cache_hint"):
+        extra = extra[:-1]
+    if extra:
+        if _is_predicate(op, extra[0]):
+            ignore = op.bind(extra[0], "pred")
+        else:
+            size = op.bind(extra[0], "u32")
+    reads = op.site("global", "cp.async", width)
+    writes = op.site("shared", "cp.async", width)
+    writes.charged = 0
+    op.loader.uses.add("cp.async")
+    piece = min(width, 8)
+    shift, count = piece.bit_length() - 1, width // piece
+
+    # meaning
+    def run(m):
+        addresses, offsets = source(m), target(m)
+        whole = m.mask
+        wanted = whole
+        bytes_read = None
+        if ignore is not None:
+            wanted = ~m.regs[ignore] if whole is None else ~m.regs[ignore] & whole
+        elif size is not None:
+            bytes_read = np.minimum(m.regs[size].view(U32), np.uint32(width))
+            if bytes_read.size == 1 and bytes_read.item() == width:
+                bytes_read = None
+            else:
+                some = bytes_read > 0
+                wanted = some if whole is None else some & whole
+        if wanted is not None and wanted is not whole:
+            wanted = None if wanted.all() else wanted
+        if wanted is None or wanted.any():
+            m.mask = wanted
+            places, good = m.memory.locate(m, reads, addresses, width)
+            if m.watching:
+                watch(m, reads, addresses, good)
+            m.mask = whole
+            flat = m.memory.views[RAW[piece]]
+            index = places >> shift
+            values = [(flat[k:] if k else flat).take(index, mode="wrap") for k in range(count)]
+        else:
+            good = wanted
+            values = [m.uniform(0, RAW[piece]) for _ in range(count)]
+        if good is not whole:
+            used = np.ones((1,) * m.nd, bool) if good is None else good
+            values = [np.where(used, value, RAW[piece].type(0)) for value in values]
+        if bytes_read is not None:
+            values = [_first_bytes(value, bytes_read, k * piece, piece) for k, value in enumerate(values)]
+        # result
+        offsets, mask = m.shared.locate(m, writes, offsets, width)
+        queue(m).issue(m, writes, offsets, values, width, mask)
+
+    return run
+
+
+def _is_predicate(op, operand) -> bool:
+    if isinstance(operand, Negated):
+        return True
+    return isinstance(operand, Register) and op.loader.register_types.get(operand.name) == "pred"
+
+
+def _first_bytes(value, count, start, piece):
+    """Keep the bytes of a piece that lie before byte `count` of the whole."""
+    left = np.clip(count.astype(np.int64) - start, 0, piece)
+    raw = RAW[piece]
+    ones = np.where(left >= piece, ~raw.type(0), (raw.type(1) << (8 * np.minimum(left, piece - 1)).astype(raw)) - raw.type(1))
+    return value & ones
+
+
+@instruction("cp.async.commit_group")
+def commit_group(op):
+    """Close the group of copies started since the last commit."""
+    return lambda m: queue(m).commit(m)
+
+
+def _landing(op):
+    op.lands = True
+    op.loader.uses.add("cp.async")
+
+
+@instruction("cp.async.wait_group")
+def wait_group(op):
+    """Wait until at most n of this thread's latest groups are still under way."""
+    _landing(op)
+    pending = op.immediate(0)
+    return lambda m: queue(m).wait(m, pending)
+
+
+@instruction("cp.async.wait_all")
+def wait_all(op):
+    """Wait for all copies of this thread."""
+    _landing(op)
+    return lambda m: queue(m).wait(m, None)
+
+
+# --- mbarrier --------------------------------------------------------------------------------------------------------
+
+
+def _shared_address(op, i: int):
+    """A function giving operand i as offsets in the block's shared memory, from a shared or generic address."""
+    address = address_of(op, i)
+    if space_of(op) == "shared":
+        return address
+    line = op.line
+
+    def from_generic(m):
+        parts = generic_parts(m, address(m))
+        if len(parts) != 1 or parts[0][0] != "shared":
+            m.fail("an mbarrier must lie in shared memory, and this address points elsewhere.", line)
+        return parts[0][1]
+
+    return from_generic
+
+
+def each_barrier(m, offsets):
+    """Yield (mbarrier, lanes [blocks, threads] or None for all) for the barriers that the active lanes name."""
+    barriers = m.asynchronous.setdefault("barriers", {})
+
+    def get(offset):
+        found = barriers.get(offset)
+        if found is None:
+            found = barriers[offset] = MBarrier.new(m.blocks)
+        return found
+
+    if offsets.size == 1:
+        yield get(offsets.item()), None if m.mask is None else m.rows_of(m.mask)
+        return
+    rows = m.rows_of(offsets)
+    active = np.ones(rows.shape, bool) if m.mask is None else m.rows_of(m.mask)
+    for offset in np.unique(rows[active]).tolist():
+        yield get(offset), active & (rows == offset)
+
+
+def _per_block(m, lanes, values=None):
+    """Sum of `values` (1 each by default) over the lanes of each block."""
+    if values is None:
+        return np.full(m.blocks, m.threads) if lanes is None else lanes.sum(axis=1)
+    rows = m.rows_of(values).astype(np.int64)
+    return (rows if lanes is None else np.where(lanes, rows, 0)).sum(axis=1)
+
+
+def _touch(m, offsets):
+    """The 8 bytes of an mbarrier count as written."""
+    if m.shared.shadow is not None:
+        m.shared.shadow.mark_written(m, offsets, m.mask, 8)
+
+
+@instruction("mbarrier.init")
+def mbarrier_init(op):
+    """A new mbarrier at [a] that expects b arrivals per phase."""
+    address, count = _shared_address(op, 0), op.source(1, "u32")
+
+    def run(m):
+        offsets = address(m)
+        _touch(m, offsets)
+        expected = m.rows_of(m.regs[count].view(U32)).astype(np.int64)
+        for barrier, lanes in each_barrier(m, offsets):
+            blocks = np.ones(m.blocks, bool) if lanes is None else lanes.any(axis=1)
+            value = expected[:, 0] if lanes is None else np.where(lanes, expected, 0).max(axis=1)
+            barrier.expected[blocks] = barrier.pending[blocks] = value[blocks]
+            barrier.bytes[blocks] = barrier.phase[blocks] = 0
+
+    return run
+
+
+@instruction("mbarrier.inval")
+def mbarrier_inval(op):
+    """The mbarrier at [a] is one no more."""
+    address = _shared_address(op, 0)
+
+    def run(m):
+        for barrier, lanes in each_barrier(m, address(m)):
+            blocks = np.ones(m.blocks, bool) if lanes is None else lanes.any(axis=1)
+            barrier.expected[blocks] = 0
+
+    return run
+
+
+def _arrive(op, drop: bool):
+    """mbarrier.arrive{.expect_tx}{.noComplete} state, [a]{, count | bytes}."""
+    has_state = op.operands and not _is_address(op.operand(0))
+    first = 1 if has_state else 0
+    address = _shared_address(op, first)
+    amount = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
+    expects_bytes = op.has("expect_tx")
+    d = op.result(0, "b64") if has_state else None
+    line = op.line
+
+    def run(m):
+        offsets = address(m)
+        tokens = np.zeros((m.blocks, m.threads), np.uint64)
+        for barrier, lanes in each_barrier(m, offsets):
+            chosen = np.ones((m.blocks, m.threads), bool) if lanes is None else lanes
+            if (barrier.expected[chosen.any(axis=1)] <= 0).any():
+                m.fail("a thread arrives at an mbarrier that nobody has initialised.", line)
+            tokens[chosen] = np.broadcast_to(barrier.phase[:, None], chosen.shape)[chosen]
+            if expects_bytes:
+                barrier.bytes += _per_block(m, lanes, m.regs[amount].view(U32))
+                arrivals = _per_block(m, lanes)
+            else:
+                arrivals = _per_block(m, lanes, None if amount is None else m.regs[amount].view(U32))
+            if drop:
+                barrier.expected -= arrivals
+            barrier.pending -= arrivals
+            barrier.settle(m)
+        if d is not None:
+            m.regs[d] = m.from_rows(tokens)
+
+    return run
+
+
+def _is_address(operand) -> bool:
+    return isinstance(operand, Address)
+
+
+@instruction("mbarrier.arrive")
+def mbarrier_arrive(op):
+    """Arrive at [a] (c times), announcing c bytes with .expect_tx; d = the phase it was in."""
+    return _arrive(op, False)
+
+
+@instruction("mbarrier.arrive_drop")
+def mbarrier_arrive_drop(op):
+    """Arrive, and be expected no more."""
+    return _arrive(op, True)
+
+
+@instruction("mbarrier.expect_tx")
+def mbarrier_expect_tx(op):
+    """Announce b more bytes for the current phase of [a]."""
+    address, amount = _shared_address(op, 0), op.source(1, "u32")
+
+    def run(m):
+        for barrier, lanes in each_barrier(m, address(m)):
+            barrier.bytes += _per_block(m, lanes, m.regs[amount].view(U32))
+
+    return run
+
+
+@instruction("mbarrier.complete_tx")
+def mbarrier_complete_tx(op):
+    """b announced bytes of [a] have come."""
+    address, amount = _shared_address(op, 0), op.source(1, "u32")
+
+    def run(m):
+        for barrier, lanes in each_barrier(m, address(m)):
+            barrier.bytes -= _per_block(m, lanes, m.regs[amount].view(U32))
+            barrier.settle(m)
+
+    return run
+
+
+def _wait(op):
+    """p = whether the phase (its number, or its parity) of [a] is over."""
+    op.lands = True
+    address = _shared_address(op, 1)
+    parity = op.has("parity")
+    phase = op.source(2, "u32" if parity else "b64")
+    p = op.result(0, "pred")
+
+    def run(m):
+        done = np.zeros((m.blocks, m.threads), bool)
+        given = m.rows_of(m.regs[phase].view(U32 if parity else U64)).astype(np.int64)
+        for barrier, lanes in each_barrier(m, address(m)):
+            barrier.look(m)
+            now = barrier.phase[:, None]
+            over = ((now ^ given) & 1) == 1 if parity else now != given
+            done |= over if lanes is None else over & lanes
+        active = np.ones((1, 1), bool) if m.mask is None else m.rows_of(m.mask)
+        if (done & active).any() and m.shared.shadow is not None:
+            # What the threads did that arrived is ordered before what these threads do next.
+            m.shared.shadow.clear(m, (done & active).any(axis=1))
+        m.regs[p] = m.from_rows(done) if not done.all() else m.uniform(True, np.bool_)
+        if not (done | ~active).all():
+            m.yielding = True
+
+    return run
+
+
+@instruction("mbarrier.test_wait")
+def mbarrier_test_wait(op):
+    """p = whether the phase of [a] is over."""
+    return _wait(op)
+
+
+@instruction("mbarrier.try_wait")
+def mbarrier_try_wait(op):
+    """p = whether the phase of [a] is over, after waiting for a while."""
+    return _wait(op)
+
+
+@instruction("mbarrier.pending_count")
+def mbarrier_pending_count(op):
+    """d = the arrivals missing when the state b was made; the machine's states do not keep it."""
+    op.unknown()
+
+
+@instruction("cp.async.mbarrier.arrive")
+def cp_async_mbarrier_arrive(op):
+    """Arrive at [a] when this thread's copies so far have landed (.noinc: as one of the arrivals it expects)."""
+    op.lands = True
+    address = _shared_address(op, 0)
+    counted = op.has("noinc")
+
+    def run(m):
+        copies = queue(m)
+        snapshot = list(copies.copies)
+        mask = m.mask
+        for barrier, lanes in each_barrier(m, address(m)):
+            arrivals = _per_block(m, lanes)
+            if not counted:
+                barrier.pending += arrivals
+            here = mask if lanes is None else m.from_rows(lanes)
+
+            def arrive(m, barrier=barrier, here=here, arrivals=arrivals):
+                now, m.mask = m.mask, here
+                for copy in snapshot:
+                    if not copy.landed:
+                        copies.land_where(m, copy, None)
+                m.mask = now
+                barrier.pending -= arrivals
+
+            barrier.attached.append(arrive)
+
+    return run

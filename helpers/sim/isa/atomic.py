@@ -1,0 +1,177 @@
+"""Atomic operations on global and shared memory: atom (with the old value) and red (without).
+
+Threads of one instruction take their turns in the order of block and thread. The hardware's order is not specified, so
+a kernel must not depend on it; floating-point sums do depend on it in their last bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..memory import RAW
+from . import numerics
+from .base import DTYPES, instruction
+from .floating import _choose, packed
+from .memory import address_of, generic_parts, space_of, watch
+from .numerics import F16, F64, U16, bfloat_to_float, flush
+
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+def _half_add(a, b):
+    return numerics.double_to_half(a.astype(F64) + b.astype(F64))
+
+
+def _bfloat_add(a, b):
+    return numerics.double_to_bfloat(numerics.odd_sum(bfloat_to_float(a).astype(F64), bfloat_to_float(b).astype(F64)))
+
+
+def _bfloat_extreme(smaller):
+    choose = _choose(smaller, False, False)
+    return lambda a, b: numerics.float_to_bfloat(choose(bfloat_to_float(a), bfloat_to_float(b)), "rz")
+
+
+def _new_value(name: str, t: str, space: str):
+    """(what is stored, given the old value and the operands; a ufunc that does the same in bulk, or None)."""
+    if name in ("min", "max") and t in ("f16", "f16x2", "bf16", "bf16x2", "f32"):
+        if t.startswith("bf16"):
+            function = _bfloat_extreme(name == "min")
+        else:
+            function = _choose(name == "min", False, False)
+        if t.endswith("x2"):
+            function = packed(function, F16 if t == "f16x2" else U16)
+        return function, None
+    if name == "add" and t in ("f16", "f16x2"):
+        return (packed(_half_add, F16) if t == "f16x2" else _half_add), None
+    if name == "add" and t in ("bf16", "bf16x2"):
+        return (packed(_bfloat_add, U16) if t == "bf16x2" else _bfloat_add), None
+    if name == "add" and t == "f32" and space == "global":
+        # Units in the memory partitions add float32 and flush denormals.
+        return (lambda a, b: numerics.canonical(flush(flush(a) + flush(b)))), None
+    bulk = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    if name in bulk:
+        return bulk[name], bulk[name] if t not in ("f32", "f64") else None
+    if name == "exch":
+        return (lambda old, b: b), None
+    if name == "inc":
+        return (lambda old, b: np.where(old >= b, np.uint32(0), old + np.uint32(1))), None
+    if name == "dec":
+        return (lambda old, b: np.where((old == 0) | (old > b), b, old - np.uint32(1))), None
+    return (lambda old, b, c: np.where(old == b, c, old)), None
+
+
+def _turns(flat, places, operands, function, keep_old):
+    """Apply `function` to flat[places], lanes with the same place one after the other. Returns the old values."""
+    order = np.argsort(places, kind="stable")
+    sorted_places = places[order]
+    starts = np.flatnonzero(np.concatenate([[True], sorted_places[1:] != sorted_places[:-1]]))
+    lengths = np.diff(np.concatenate([starts, [len(places)]]))
+    old = np.empty(len(places), flat.dtype) if keep_old else None
+    ordered = [x[order] for x in operands]
+    for turn in range(int(lengths.max())):
+        now = starts[lengths > turn] + turn
+        where = sorted_places[now]
+        before = flat[where]
+        if keep_old:
+            old[order[now]] = before
+        flat[where] = function(before, *(x[now] for x in ordered))
+    return old
+
+
+def _atomic(op, has_result: bool):
+    name = op.one_of(*_OPERATIONS)
+    t, space = op.type, space_of(op)
+    count = 4 if op.has("v4") else 2 if op.has("v2") else 8 if op.has("v8") else 1
+    if t == "b128":
+        op.unknown()
+    # operands
+    first = 1 if has_result else 0
+    address = address_of(op, first)
+    vectors = [[op.bind(item, t) for item in op.vector(first + 1)]]
+    if name == "cas":
+        vectors.append([op.source(first + 2, t)])
+    targets = [op.target(item, t) for item in op.vector(0)] if has_result else []
+    dtype = DTYPES[t]
+    size = dtype.itemsize
+    site = op.site(space, "atom" if has_result else "red", size * count)
+    raw = RAW[size]
+    acquires = op.has("acquire", "acq_rel")
+
+    # meaning
+    def in_space(m, where, addresses):
+        function, bulk = _new_value(name, t, where)
+        if where == "global":
+            offsets, mask = m.memory.locate(m, site, addresses, size * count)
+            flat = m.memory.views[raw]
+            index = offsets >> (size.bit_length() - 1)
+        elif where == "shared":
+            offsets, mask = m.shared.locate(m, site, addresses, size * count)
+            flat = m.shared.views[raw]
+            index = (offsets >> (size.bit_length() - 1)) + m.shared.bases[size]
+        else:
+            op.fail(f"works on {where} memory, where atomics make no sense")
+        if m.watching:
+            watch(m, site, addresses, mask)
+        if where == "shared" and m.shared.shadow is not None:
+            m.shared.shadow.atomic(m, site, offsets, mask, size * count)
+        lanes = None if mask is None else m.rows_of(mask).reshape(-1)
+        places = m.rows_of(index).reshape(-1)
+        places = places if lanes is None else places[lanes]
+        results = []
+        for k in range(count):
+            operands = []
+            for vector in vectors:
+                x = m.rows_of(m.regs[vector[k]].view(raw)).reshape(-1)
+                operands.append((x if lanes is None else x[lanes]).view(dtype))
+            typed = flat.view(dtype)
+            if not len(places):
+                old = np.empty(0, dtype)
+            elif not has_result and bulk is not None:
+                bulk.at(typed, places + k, operands[0])
+                continue
+            else:
+                old = _turns(typed, places + k, operands, function, has_result)
+            if has_result:
+                full = np.zeros(m.lanes, dtype)
+                if lanes is None:
+                    full[:] = old
+                else:
+                    full[lanes] = old
+                results.append(m.from_rows(full.reshape(m.blocks, m.threads)))
+        return results
+
+    # result
+    def run(m):
+        m.polls += 1
+        addresses = address(m)
+        if space != "generic":
+            results = in_space(m, space, addresses)
+        else:
+            results, whole = None, m.mask
+            for where, local, mask in generic_parts(m, addresses):
+                site.space = where
+                if mask is not None:
+                    m.mask = mask if whole is None else mask & whole
+                try:
+                    part = in_space(m, where, local)
+                finally:
+                    m.mask = whole
+                results = part if results is None or mask is None else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
+        for target, value in zip(targets, results or (), strict=bool(targets) and results is not None):
+            m.regs[target] = value
+        if acquires and m.shared.shadow is not None:
+            m.shared.shadow.acquire(m)
+
+    return run
+
+
+@instruction("atom")
+def atom(op):
+    """d = [a], and [a] = the operation's result, in one step."""
+    return _atomic(op, True)
+
+
+@instruction("red")
+def red(op):
+    """[a] = the operation's result."""
+    return _atomic(op, False)

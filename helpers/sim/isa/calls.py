@@ -1,0 +1,120 @@
+"""Functions that the compiled code calls but does not contain: printf and assert."""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+
+import numpy as np
+
+from ..layout import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+from .base import instruction
+
+PRINT_LIMIT = 1 << 20  # bytes per launch, like the hardware's default buffer
+_CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|t|j)?([diouxXcsfFeEgGaAp%])")
+
+
+def text_at(m, address: int) -> str:
+    """The zero-terminated string at a device address."""
+    start = address - DEVICE_BASE
+    data = m.memory.bytes
+    if not 0 <= start < len(data):
+        return "(invalid string)"
+    stop = start
+    while stop < len(data) and data[stop]:
+        stop += 1
+    return bytes(data[start:stop]).decode("utf-8", "replace")
+
+
+def _frame(op, first: int, count: int) -> list[int]:
+    """Offsets of the call's argument places in the parameter frame."""
+    return [int(place.value) for place in op.operands[first : first + count]]
+
+
+def formatted(m, form: str, read) -> str:
+    """C's printf. `read(width)` gives the next argument's bytes."""
+
+    def convert(match):
+        flags, width, precision, length, kind = match.groups()
+        if kind == "%":
+            return "%"
+        stars = [str(struct.unpack("<i", read(4))[0]) if part == "*" else part for part in (width, precision)]
+        spec = "%" + flags + (stars[0] or "") + ("." + stars[1] if stars[1] is not None else "")
+        if kind in "fFeEgGaA":
+            value = struct.unpack("<d", read(8))[0]
+            return value.hex() if kind in "aA" else (spec + kind) % value
+        if kind == "s":
+            return (spec + "s") % text_at(m, struct.unpack("<Q", read(8))[0])
+        if kind == "p":
+            return hex(struct.unpack("<Q", read(8))[0])
+        wide = length in ("ll", "l", "z", "t", "j")
+        raw = read(8 if wide else 4)
+        value = int.from_bytes(raw, "little", signed=kind in "di")
+        if kind == "c":
+            return (spec + "c") % chr(value & 255)
+        if length in ("h", "hh"):
+            bits = 16 if length == "h" else 8
+            value &= (1 << bits) - 1
+            if kind in "di" and value >> (bits - 1):
+                value -= 1 << bits
+        return (spec + ("d" if kind == "i" else kind)) % value
+
+    return _CONVERSION.sub(convert, form)
+
+
+@instruction("call.vprintf")
+def vprintf(op):
+    """printf(format, arguments in local memory): prints for each thread in order, and gives the argument count."""
+    results = op.immediate(0)
+    places = _frame(op, 1, len(op.operands) - 1)
+    result, (form_at, arguments_at) = places[:results], places[results:]
+
+    def run(m):
+        forms = m.rows_of(m.params.load(m, np.full((1,) * m.nd, form_at, np.int64), 8)).astype(np.int64)
+        bases = m.rows_of(m.params.load(m, np.full((1,) * m.nd, arguments_at, np.int64), 8)).astype(np.int64)
+        active = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)
+        local = {}
+
+        def word(offset, block, thread):
+            if offset not in local:
+                local[offset] = m.rows_of(m.local.load(m, m.uniform(offset, np.int64), 4))
+            return int(local[offset][block, thread])
+
+        for block, thread in np.argwhere(active):
+            if sum(map(len, m.launch.printed)) > PRINT_LIMIT:
+                break
+            position = int(bases[block, thread])
+            if LOCAL_WINDOW <= position < LOCAL_WINDOW + WINDOW_BYTES:
+                position -= LOCAL_WINDOW
+
+            def read(width, block=block, thread=thread):
+                nonlocal position
+                position = -(-position // width) * width
+                data = b"".join(word(position + i, block, thread).to_bytes(4, "little") for i in range(0, width, 4))
+                position += width
+                return data
+
+            text = formatted(m, text_at(m, int(forms[block, thread])), read)
+            m.launch.printed.append(text)
+            sys.stdout.write(text)
+        for place in result:
+            m.params.store(m, m.uniform(place, np.int64), m.uniform(1, np.uint32), 4, m.mask)
+
+    return run
+
+
+@instruction("call.__assertfail")
+def assertfail(op):
+    """assert(condition) that does not hold: stops the kernel, naming the condition and the thread."""
+    message_at, _, _, _, _ = _frame(op, 1 + op.immediate(0), 5)
+    line = op.line
+
+    def run(m):
+        messages = m.params.load(m, m.uniform(message_at, np.int64), 8).astype(np.int64)
+        active = np.ones((1,) * m.nd, bool) if m.mask is None else m.mask
+        block, thread, address, count = m.example(active, messages)
+        others = f" and {count - 1} others" if count > 1 else ""
+        m.fail(f"the assertion `{text_at(m, address)}` does not hold for thread {thread} of block {block}{others}.", line)
+
+    return run

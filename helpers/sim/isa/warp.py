@@ -1,0 +1,180 @@
+"""Instructions of a whole warp: shuffles, votes, matches, reductions.
+
+They see values as [blocks, warps, 32] (`m.warps`). `m.warps_active()` tells which lanes take part; a lane's own member
+mask narrows that further.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import DTYPES, instruction
+
+U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
+LANE = np.arange(32, dtype=np.int64)
+
+
+def members(m, mask_register: int) -> np.ndarray:
+    """[blocks, warps, 32]: the lanes that are active and named by their member mask."""
+    active = m.warps_active()
+    named = m.warps(m.regs[mask_register].view(U32), 0)
+    return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
+
+
+def ballot(truth: np.ndarray) -> np.ndarray:
+    """[…, 32] booleans -> […, 1] masks."""
+    weights = np.left_shift(np.uint32(1), LANE.astype(U32))
+    return np.bitwise_or.reduce(np.where(truth, weights, np.uint32(0)), axis=-1, keepdims=True)
+
+
+@instruction("shfl")
+def shfl(op):
+    """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment that c describes."""
+    op.rendezvous = True
+    # operands
+    a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
+    d, p = op.pair(0, "b32", "pred")
+    mode = op.one_of("up", "down", "bfly", "idx")
+
+    # meaning
+    def run(m):
+        values = m.warps(m.regs[a].view(U32), 0)
+        distance = (m.warps(m.regs[b].view(U32), 0) & np.uint32(31)).astype(np.int64)
+        control = m.warps(m.regs[c].view(U32), 0)
+        clamp, segment = (control & np.uint32(31)).astype(np.int64), ((control >> np.uint32(8)) & np.uint32(31)).astype(np.int64)
+        highest, lowest = (LANE & segment) | (clamp & ~segment), LANE & segment
+        if mode == "up":
+            source = LANE - distance
+            inside = source >= highest
+        elif mode == "down":
+            source = LANE + distance
+            inside = source <= highest
+        elif mode == "bfly":
+            source = LANE ^ distance
+            inside = source <= highest
+        else:
+            source = lowest | (distance & ~segment)
+            inside = source <= highest
+        source = np.where(inside, source, LANE) & 31
+        # result
+        m.regs[d] = m.from_warps(np.take_along_axis(values, source, axis=2))
+        if p is not None:
+            m.regs[p] = m.from_warps(np.broadcast_to(inside, values.shape))
+
+    return run
+
+
+@instruction("vote")
+def vote(op):
+    """d = whether all, any, or all alike of the lanes have the predicate set; or their ballot."""
+    op.rendezvous = True
+    ballots = op.has("ballot")
+    d = op.result(0, "b32" if ballots else "pred")
+    p = op.predicate(1)
+    mask = op.source(2, "b32") if len(op.operands) > 2 else None
+    mode = op.one_of("all", "any", "uni", "ballot")
+
+    def run(m):
+        truth = m.warps(m.regs[p], False)
+        lanes = m.warps_active() if mask is None else members(m, mask)
+        some = (truth & lanes).any(axis=2, keepdims=True)
+        none = ~(truth & lanes).any(axis=2, keepdims=True)
+        every = ~(~truth & lanes).any(axis=2, keepdims=True)
+        answer = {"all": every, "any": some, "uni": every | none, "ballot": None}[mode]
+        if ballots:
+            answer = ballot(truth & lanes)
+        m.regs[d] = m.from_warps(np.broadcast_to(answer, truth.shape))
+
+    return run
+
+
+@instruction("match")
+def match(op):
+    """d = mask of the lanes with the same value (any), or of all lanes if all have it, with p (all)."""
+    op.rendezvous = True
+    t = op.type
+    a, mask = op.source(1, t), op.source(2, "b32")
+    d, p = op.pair(0, "b32", "pred")
+    every = op.has("all")
+
+    def run(m):
+        values = m.warps(m.regs[a].view(DTYPES[t]), 0)
+        lanes = members(m, mask)
+        same = (values[..., :, None] == values[..., None, :]) & lanes[..., None, :]
+        found = ballot(same)[..., 0]
+        if every:
+            whole = ballot(lanes)
+            alike = found == whole
+            everyone = ~(~alike & lanes).any(axis=2, keepdims=True)
+            found = np.where(everyone, np.broadcast_to(whole, found.shape), np.uint32(0))
+            if p is not None:
+                m.regs[p] = m.from_warps(np.broadcast_to(everyone, found.shape))
+        m.regs[d] = m.from_warps(found)
+
+    return run
+
+
+_REDUCTIONS = {
+    "add": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
+    "and": (np.bitwise_and, -1), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
+}  # fmt: skip
+
+
+@instruction("redux")
+def redux(op):
+    """d = the sum, minimum, maximum, and, or, xor of a over the lanes."""
+    op.rendezvous = True
+    t = op.type
+    a, mask = op.source(1, t), op.source(2, "b32")
+    d = op.result(0, t)
+    name = op.one_of(*_REDUCTIONS)
+    reduce, neutral = _REDUCTIONS[name]
+    dtype = DTYPES[t]
+    if neutral is None:
+        info = np.finfo(dtype) if t == "f32" else np.iinfo(dtype)
+        neutral = (np.inf if t == "f32" else info.max) if name == "min" else (-np.inf if t == "f32" else info.min)
+    filler = np.array(neutral).astype(dtype) if t == "f32" or neutral != -1 else np.array(-1).astype(dtype)
+    magnitude, nan = op.has("abs"), op.has("NaN")
+
+    def run(m):
+        values = m.warps(m.regs[a].view(dtype), 0)
+        lanes = members(m, mask)
+        if t == "f32":
+            values = np.abs(values) if magnitude else values
+            bad = (np.isnan(values) & lanes).any(axis=2, keepdims=True)
+            values = np.where(np.isnan(values), filler, values)
+        total = reduce.reduce(np.where(lanes, values, filler), axis=2, keepdims=True, dtype=dtype)
+        if t == "f32" and nan:
+            total = np.where(bad, np.uint32(0x7FFFFFFF).view(np.float32), total)
+        m.regs[d] = m.from_warps(np.broadcast_to(total, values.shape))
+
+    return run
+
+
+@instruction("activemask")
+def activemask(op):
+    """d = mask of the lanes that run this instruction together."""
+    d = op.result(0, "b32")
+
+    def run(m):
+        lanes = m.warps_active()
+        m.regs[d] = m.from_warps(np.broadcast_to(ballot(lanes), lanes.shape))
+
+    return run
+
+
+@instruction("elect")
+def elect(op):
+    """d|p: p is set in one of the lanes (here the lowest), and d is its number."""
+    op.rendezvous = True
+    mask = op.source(1, "b32")
+    d, p = op.pair(0, "b32", "pred")
+
+    def run(m):
+        lanes = members(m, mask)
+        leader = lanes.argmax(axis=2)[..., None]
+        m.regs[d] = m.from_warps(np.broadcast_to(leader.astype(U32), lanes.shape))
+        if p is not None:
+            m.regs[p] = m.from_warps((leader == LANE) & lanes)
+
+    return run
