@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import html
 import math
+import numbers
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,7 @@ class Exercise:
 
     def _check_kernel(self, answer: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):
+            getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {type(answer).__name__}.")
         report = gemm.check(answer)
         expectations = ()
@@ -125,7 +127,7 @@ class Exercise:
             call, expected = f"{self.slug}{case if len(case) > 1 else f'({case[0]!r})'}", reference(*case)
             try:
                 yours = answer(*case)
-                good = isinstance(yours, (int, float)) and math.isclose(yours, expected, rel_tol=1e-6)
+                good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
                 rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
             except Exception as error:  # noqa: BLE001 - the reader's own function may raise anything; it is reported
                 rows.append((False, f"{call} raised {type(error).__name__}: {error}"))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import helpers
 from helpers import exercises as module
 from helpers import notebooks
-from helpers.errors import CourseError
+from helpers.errors import CompileError, CourseError
 from helpers.exercises import exercise, exercises, parse
 from helpers.ladder import Store
+from helpers.magics import NotCompiled
 from helpers.steps import ROOT, STEPS
 
 ALL = list(exercises().values())
@@ -129,6 +131,15 @@ def test_a_solved_exercise_is_remembered(tmp_path):
         item.check(function(item, item.solution), Store(tmp_path))
     assert item.solved(Store(tmp_path))
     assert len(Store(tmp_path).answers(step=0)) == 1
+
+
+def test_a_cell_that_did_not_compile_says_so():
+    with pytest.raises(CourseError, match="did not compile(.|\n)*expected a"):
+        exercise("flat_block").check(NotCompiled("flat_block", CompileError("line 3: error: expected a ;")))
+
+
+def test_numpy_numbers_are_numbers():
+    assert exercise("smallest_n").check(lambda peak, bandwidth: np.int64(np.ceil(6 * peak / bandwidth))).passed
 
 
 def test_a_function_that_raises_is_reported():
