@@ -162,8 +162,10 @@ def _product(a, b):
 
 
 def _fused(a, b, c):
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return a * b + c if math.isfinite(a) and math.isfinite(b) or math.isnan(a * b) or not math.isfinite(a * b) else c
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return a * b + c
+    if not math.isfinite(c):
+        return c
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact:
         return exact
