@@ -54,12 +54,17 @@ def speedup(
         pairs = []
         for one in rungs:
             for other in rungs:
-                same = (one.kind, one.device, one.source, one.mine) == (other.kind, other.device, other.source, other.mine)
-                if same and one.kind == kind and (one.step, other.step) == (fast.number, slow.number):
+                wanted = (one.step, other.step) == (fast.number, slow.number) and one.kind == kind
+                if wanted and _origin(one) == _origin(other):
                     pairs.append(Speedup(one, other))
         if pairs:
             return min(pairs, key=lambda pair: pair.fast.device != device)
-    raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both, then ask again.")
+    raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
+
+
+def _origin(rung: Rung) -> tuple:
+    """Rungs of one origin may be compared."""
+    return rung.kind, rung.device, rung.source, rung.mine
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,9 @@ class Elsewhere:
     def _repr_html_(self) -> str:
         header, cells = self.table()
         head = "".join(f"<th style='text-align:left'>{html.escape(text)}</th>" for text in header)
-        body = "".join(
-            "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
-        )
+        body = ""
+        for row in cells:
+            body += "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(text)}</td>" for text in row) + "</tr>"
         return f"<table style='font-size:1em'><caption>published</caption><tr>{head}</tr>{body}</table>"
 
 

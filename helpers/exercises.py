@@ -36,7 +36,6 @@ from .measures import Expectation, expect
 from .steps import Step
 
 FOLDER = Path(__file__).parent / "exercise_sources"
-COUNTED_SIZE = 64  # M = N = K of the traced run whose counters are judged: a multiple of every tile, and quick
 _LEADERS = {".cu": "//", ".py": "#"}
 
 
@@ -104,12 +103,13 @@ class Exercise:
     def _check_kernel(self, answer: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
-            raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {type(answer).__name__}.")
+            kind = type(answer).__name__
+            raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         report = gemm.check(answer)
         expectations = ()
         if self.expect:
             try:
-                run = gemm.run(answer, gemm.Problem(*[COUNTED_SIZE] * 3), on="cpu", trace=True)
+                run = gemm.run(answer, gemm.Problem(*[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
                 verdicts = [expectation.judge(run) for expectation in self.expect]
                 expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
             except CourseError as error:

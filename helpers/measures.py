@@ -50,7 +50,7 @@ def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
 
 
 def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYTES) -> float:
-    """Distinct aligned pieces of `nbytes` (32: sectors, 128: cache lines) that one access to `array` touches, on average.
+    """Distinct aligned pieces of `nbytes` (32: sectors, 128: lines) that one access to `array` touches, on average.
 
     Raises CourseError if there was no such access, or if the run's trace is missing or was cut short.
     """
@@ -118,7 +118,7 @@ def shared_load_conflicts(run) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to one expectation: the sentence, the number this run gave, the number asked for, and whether it fits."""
+    """The answer to one expectation: what was measured, the number this run gave, what was asked, and whether it fits."""
 
     text: str
     yours: float
@@ -181,7 +181,9 @@ def expect(sentence: str) -> Expectation:
                 bounds = {"exactly": bound} if relation == "==" else {"at_most": bound}
                 return Expectation(what, _bound(measure, found.groups()), **bounds)
     known = "; ".join(pattern.replace(r"(\w+)", "A") for pattern, _ in _SENTENCES)
-    raise ValueError(f"{sentence!r} is not an expectation. Write one of [{known}], then <= or ==, then a number or a multiple of K.")
+    raise ValueError(
+        f"{sentence!r} is not an expectation. Write one of [{known}], then <= or ==, then a number or a multiple of K."
+    )
 
 
 def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:

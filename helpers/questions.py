@@ -29,7 +29,7 @@ CLOSE = 2.0   # a factor within which a prediction counts as close
 
 @dataclass(frozen=True)
 class Question:
-    """id: the step's slug and a name, "naive.sectors_a". A number is asked for, in `unit`, unless there are `choices`."""
+    """id: the step's slug and a name, "naive.sectors_a". It asks for a number in `unit`, unless there are `choices`."""
 
     id: str
     text: str
@@ -92,10 +92,11 @@ class Revealed:
     rows: tuple[tuple[Question, Any, Any], ...]
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{question.text}\n  you: {'–' if yours is None else question.show(yours)}   truth: {question.show(truth)}   {judge(yours, truth)}"
-            for question, yours, truth in self.rows
-        )
+        lines = []
+        for question, yours, truth in self.rows:
+            said = "–" if yours is None else question.show(yours)
+            lines.append(f"{question.text}\n  you: {said}   truth: {question.show(truth)}   {judge(yours, truth)}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         body = ""
@@ -146,10 +147,10 @@ def judge(yours: float | str | None, truth: float | str) -> str:
 
 
 def _number(value: float) -> str:
-    """At most four significant digits, thousands apart, no exponent up to a million million."""
-    if value == int(value) and abs(value) < 1e12:
-        return f"{int(value):,}".replace(",", "\N{THIN SPACE}")
-    return f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e12 else f"{round(value):,}".replace(",", "\N{THIN SPACE}")
+    """Three significant digits, or all of a whole number, thousands apart; exponents from a million million on."""
+    if abs(value) >= 1e12 or (value != int(value) and abs(value) < 1000):
+        return f"{value:.3g}"
+    return f"{round(value):,}".replace(",", "\N{THIN SPACE}")
 
 
 # ------------------------------------------------------------------------------------------------------------ widgets
@@ -189,7 +190,8 @@ def question_card(question: Question, store: Store):
         settle(before)
     unit = widgets.Label(question.unit)
     row = widgets.HBox([field, unit, button, said], layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
-    return widgets.VBox([prompt, row], layout=widgets.Layout(border_left="4px solid #0072b2", padding="0 0 0 0.8em", margin="0.4em 0"))
+    frame = widgets.Layout(border_left="4px solid #0072b2", padding="0 0 0 0.8em", margin="0.4em 0")
+    return widgets.VBox([prompt, row], layout=frame)
 
 
 def exercise_card(exercise: Exercise):
@@ -198,7 +200,8 @@ def exercise_card(exercise: Exercise):
 
     solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(
-        f"<div style='max-width:60em;line-height:1.4'>{solved}<b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}</div>"
+        f"<div style='max-width:60em;line-height:1.4'>{solved}<b>{html.escape(exercise.title)}.</b> "
+        f"{html.escape(exercise.task)}</div>"
     )
     shown = widgets.HTML()
     hint = widgets.Button(layout=widgets.Layout(width="12em"))
@@ -212,7 +215,8 @@ def exercise_card(exercise: Exercise):
 
     def next_hint(_) -> None:
         given.append(exercise.hints[len(given)])
-        shown.value = "<ol style='max-width:60em'>" + "".join(f"<li>{html.escape(text)}</li>" for text in given) + "</ol>"
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in given)
+        shown.value = f"<ol style='max-width:60em'>{items}</ol>"
         label()
 
     def show_solution(_) -> None:

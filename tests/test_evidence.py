@@ -14,7 +14,10 @@ def home(tmp_path, monkeypatch):
 
 
 def row(kind, step, tflops, device="H200 SXM", size=4096):
-    ladder.climb(label=f"k{step}", kind=kind, device=device, step=step, m=size, n=size, k=size, milliseconds=2 * size**3 / tflops / 1e9)
+    milliseconds = 2 * size**3 / tflops / 1e9
+    ladder.climb(
+        label=f"k{step}", kind=kind, device=device, step=step, m=size, n=size, k=size, milliseconds=milliseconds
+    )
 
 
 def test_without_runs_of_its_own_it_names_whose_figures_they_are(monkeypatch):
@@ -54,3 +57,18 @@ def test_elsewhere_has_a_row_per_source_with_all_steps():
 
 def test_steps_nobody_published_give_no_rows():
     assert evidence.elsewhere("start_here").rows == ()
+
+
+def test_recorded_times_name_their_device_and_day():
+    found = evidence.recorded("naive", 4095, 4096)
+    assert [rung.m for rung in found.rows] == [4095, 4096]
+    assert "recorded, H200 SXM, 20" in str(found)
+    with pytest.raises(CourseError, match="not recorded at 77"):
+        evidence.recorded("naive", 77)
+
+
+def test_other_kinds_can_be_left_out():
+    row("measured", 1, 1.0)
+    row("measured", 2, 5.0)
+    assert evidence.speedup(2, 1).fast.kind == "measured"
+    assert evidence.speedup(2, 1, kinds=["recorded"]).fast.kind == "recorded"

@@ -38,7 +38,8 @@ def test_the_array_measures_add_up_to_the_counters():
 
 
 def test_sectors_depend_on_the_length_of_a_row():
-    assert [measures.sectors_per_request(run_of("naive", 32, 32, k), "A") for k in (1, 2, 4, 8, 16)] == [4, 8, 16, 32, 32]
+    found = [measures.sectors_per_request(run_of("naive", 32, 32, k), "A") for k in (1, 2, 4, 8, 16)]
+    assert found == [4, 8, 16, 32, 32]
 
 
 def test_lines_are_coarser_than_sectors():
@@ -86,7 +87,9 @@ def test_sentences():
     assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
 
 
-@pytest.mark.parametrize("sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", ""])
+@pytest.mark.parametrize(
+    "sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", ""]
+)
 def test_a_sentence_it_does_not_know_is_refused(sentence):
     with pytest.raises(ValueError, match="not an expectation"):
         measures.expect(sentence)

@@ -22,7 +22,8 @@ def store(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("32", 32), (" 0.5 ", 0.5), ("1/8", 0.125), ("2.5e9", 2.5e9), ("1 000", 1000), ("12x", 12), ("50%", 50)]
+    ("text", "value"),
+    [("32", 32), (" 0.5 ", 0.5), ("1/8", 0.125), ("2.5e9", 2.5e9), ("1 000", 1000), ("12x", 12), ("50%", 50)],
 )
 def test_numbers_as_people_write_them(text, value):
     assert NUMBER.parse(text) == value
@@ -83,8 +84,9 @@ def test_the_truth_of_a_question_that_was_not_asked(store):
 @pytest.mark.parametrize(
     ("yours", "truth", "words"),
     [
-        (32, 32, "exactly"), (30, 32, "close"), (64, 32, "close"), (4, 32, "8 times too small"), (96, 32, "3 times too large"),
-        (0, 32, "think again"), (0, 0, "exactly"), ("more", "more", "right"), ("fewer", "more", "think again"), (None, 3, "no prediction"),
+        (32, 32, "exactly"), (30, 32, "close"), (64, 32, "close"), (4, 32, "8 times too small"),
+        (96, 32, "3 times too large"), (0, 32, "think again"), (0, 0, "exactly"), ("more", "more", "right"),
+        ("fewer", "more", "think again"), (None, 3, "no prediction"),
     ],
 )  # fmt: skip
 def test_judgements(yours, truth, words):
