@@ -133,12 +133,18 @@ def simulate(
     if chosen is not None and any(not 0 <= b < total for b in chosen):
         raise LaunchError(f"collect.blocks names blocks that the grid of {total} blocks does not have.")
     wanted = total if chosen is None else len(chosen)
-    refusal = "numpy" if engine == "numpy" else native.attempt(launch, range(total) if chosen is None else chosen, progress)
-    if refusal and engine == "native":
-        raise RunError(f"The native engine cannot run this launch: {refusal}.")
-    if refusal:
+
+    def alone():
         with np.errstate(all="ignore"):
             _run_chunks(launch, chosen, wanted, progress)
+
+    if engine == "numpy":
+        alone()
+    else:
+        try:
+            engine = native.execute(launch, range(total) if chosen is None else chosen, progress, alone, engine == "native")
+        except ValueError as reason:
+            raise RunError(f"The native engine cannot run this launch: {reason}.") from None
     with interrupts.delayed():
         launch.memory.copy_back()
     scale = total / wanted if wanted else 1.0
@@ -151,11 +157,11 @@ def simulate(
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
-        trace = launch.recorder.trace(program.sites, allocations, grid, block)
+        trace = launch.recorder.trace(program.sites, allocations, grid, block, program)
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
-        engine="numpy" if refusal else "native", uncounted=uncounted,
+        engine=engine, uncounted=uncounted,
     )  # fmt: skip
 
 

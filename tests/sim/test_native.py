@@ -348,24 +348,53 @@ def test_sampled_blocks():
 
 def test_damaged_object_code_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
-    ir = "define i32 @f() {\n  ret i32 7\n}\n"
-    good = engine.object_code(ir, engine.QUICK)
+    engine.store("a kernel", engine.QUICK, {"counts": 3}, b"code")
     (file,) = (tmp_path / "cache" / "native").iterdir()
-    assert engine.stored(ir, engine.QUICK) == good
-    for damage in (b"", file.read_bytes()[:-5], b"x" * len(file.read_bytes())):
+    assert engine.stored("a kernel", engine.QUICK) == ({"counts": 3}, b"code")
+    assert engine.stored("a kernel", engine.GOOD) is None and engine.stored("another", engine.QUICK) is None
+    for damage in (b"", file.read_bytes()[:-2], b"x" * len(file.read_bytes())):
         file.write_bytes(damage)
-        assert engine.stored(ir, engine.QUICK) is None
-        assert engine.object_code(ir, engine.QUICK) == good
+        assert engine.stored("a kernel", engine.QUICK) is None
+    engine.store("a kernel", engine.QUICK, {}, b"code")
+    assert engine.stored("a kernel", engine.QUICK) == ({}, b"code")
+
+
+def test_code_kept_on_disk_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+    compiled = compile_source(CALIBRATION.replace("coalesced(", "kept("), "kept")
+    a = np.ones((64, 64), np.float32)
+    args = [a, a, np.zeros((64, 64), np.float32), 64, 64, 64]
+    first = both(compiled, (2, 2, 1), (32, 32, 1), args)
+    load(compiled.ptx, compiled.symbol, compiled.filename).__dict__.pop("_native")
+    monkeypatch.setattr(engine, "machine_code", lambda *_: pytest.fail("compiled again"))
+    assert both(compiled, (2, 2, 1), (32, 32, 1), args).counters == first.counters
 
 
 def test_good_code_gives_the_same_results():
     compiled = compile_source(CALIBRATION, "tile2d")
     program = load(compiled.ptx, compiled.symbol, compiled.filename)
-    prepared = native.prepare(program, (256, 1, 1), None, True)
+    prepared = native.prepare(program, native.options_for(program, (256, 1, 1), None, True))
     prepared.improve()
     assert prepared.good
     a, b = np.random.default_rng(4).standard_normal((2, 128, 128)).astype(np.float32)
     both(compiled, (1, 1, 1), (256, 1, 1), [a, b, np.zeros((128, 128), np.float32), 128, 128, 128], counters=False)
+
+
+@pytest.mark.parametrize(("k", "winner"), [(8, "numpy"), (40000, "native")])
+def test_a_large_kernel_is_compiled_while_the_numpy_machine_works(k, winner, tmp_path, monkeypatch):
+    """A short run is over before it is compiled; a long one is overtaken. The results are the same."""
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))  # nothing is kept there
+    monkeypatch.setattr(native, "seconds_to_make", lambda program: 0.2)
+    name = f"race{k}"
+    compiled = compile_source(CALIBRATION.replace("naive(", f"{name}("), name)
+    a, b = np.random.default_rng(4).standard_normal((2, 32, k)).astype(np.float32)
+    args = [a, b, np.zeros((32, 32), np.float32), 32, 32, k]
+    outcome = simulate(compiled, (1, 1, 1), (32, 32, 1), args)
+    assert outcome.engine == winner
+    again = [a, b, np.zeros((32, 32), np.float32), 32, 32, k]
+    expected = simulate(compiled, (1, 1, 1), (32, 32, 1), again, engine="native")
+    assert args[2].tobytes() == again[2].tobytes()
+    assert outcome.counters == expected.counters and outcome.by_line == expected.by_line
 
 
 def test_processors_without_wide_vectors(monkeypatch):

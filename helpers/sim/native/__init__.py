@@ -6,6 +6,8 @@ results, counters and findings, and gives it back as soon as something happens t
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..memory import DeviceMemory
@@ -13,43 +15,80 @@ from . import engine
 
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
+SHORT = 0.15  # seconds of compilation that are not worth running two engines
 
 
-def attempt(launch, blocks, progress) -> str:
-    """Run a launch (see `launch.Launch`) natively: '' if that worked, else why the NumPy machine has to.
+def execute(launch, blocks, progress, alone, required: bool = False) -> str:
+    """Run a launch (see `launch.Launch`) with the better of the two engines, and return its name.
 
-    blocks: linear indices. Counters and results are then in `launch`; the arguments' arrays are not touched. Raises
-    RunError if the time budget is used up.
+    blocks: linear indices. alone: function that runs the launch in the NumPy machine. required: raise ValueError rather
+    than use that. Results and counters are then in `launch`; the arguments' arrays are not touched.
     """
+    reason, rival = _attempt(launch, blocks, progress, required)
+    if not reason:
+        return "native"
+    if required:
+        raise ValueError(reason)
+    if rival is None:
+        alone()
+        return "numpy"
+    from .rival import Overtaken
+
+    try:
+        alone()
+    except Overtaken:
+        rival.adopt()
+        return "native"
+    finally:
+        rival.cancel()
+    return "numpy"
+
+
+def _attempt(launch, blocks, progress, required):
+    """('', None) if native code ran the launch; else why not, and a Rival if it may still do so."""
     if not engine.available():
-        return "llvmlite is not installed"
+        return "llvmlite is not installed", None
     from . import launch as native  # here, so that a missing llvmlite costs nothing but speed
     from ..machine import endless
 
     reason = _asks_too_much(launch)
     if reason:
-        return reason
+        return reason, None
     program, clock = launch.program, launch.clock
     if not len(blocks):
-        return ""
+        return "", None
     try:
-        prepared = native.prepare(
-            program, launch.block, None if launch.counting is None else _charges(program), launch.watch_shared and launch.shared_bytes > 0)
-        deadline = None if clock.seconds is None else clock.start + clock.seconds
-        totals = native.run(
-            prepared, launch.memory, _parameters(launch), launch.grid, launch.block, np.asarray(blocks, np.int64),
-            launch.shared_bytes, deadline, progress)
+        options = native.options_for(
+            program, launch.block, None if launch.counting is None else _charges(program),
+            launch.watch_shared and launch.shared_bytes > 0)
+        prepared = native.remembered(program, options)
+        seconds = native.seconds_to_make(program)
+        if prepared is None and not required and seconds > SHORT:
+            from .rival import Rival
+
+            run = functools.partial(_run, native, options, blocks, None)
+            return "it has to be compiled first", Rival(launch, run, seconds, (native.Declined, native.OutOfTime))
+        _run(native, options, blocks, progress, launch, None)
     except native.Declined as reason:
         # What the attempt has written must not be seen.
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
         launch.memory = DeviceMemory(program, arrays, launch.findings)
-        return str(reason)
+        return str(reason), None
     except native.OutOfTime as late:
         endless(program, launch.findings, f"{clock.seconds:g} seconds", program.code[late.position].line)
         raise
+    return "", None
+
+
+def _run(native, options, blocks, progress, launch, cancelled) -> None:
+    """Compile if need be, run, count. Raises Declined or OutOfTime."""
+    prepared = native.prepare(launch.program, options)
+    clock = launch.clock
+    totals = native.run(
+        prepared, launch.memory, _parameters(launch), launch.grid, launch.block, np.asarray(blocks, np.int64),
+        launch.shared_bytes, None if clock.seconds is None else clock.start + clock.seconds, progress, cancelled=cancelled)
     if launch.counting is not None:
         _count(launch, totals)
-    return ""
 
 
 def _asks_too_much(launch) -> str:
@@ -90,4 +129,4 @@ def _count(launch, totals) -> None:
             counting.totals[site.index][k] += value
 
 
-__all__ = ["attempt"]
+__all__ = ["execute"]

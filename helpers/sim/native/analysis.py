@@ -75,8 +75,15 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
     blocks = _blocks(function)
     body = function.body
     exits = _exits(blocks)
-    uniform_special = {"%tid.y": uniform_y, "%tid.z": uniform_z}
-    varying: set[str] = set()
+    writes = [written(instruction) for instruction in body]
+    special = {name: not uniform for name, uniform in (("%tid.y", uniform_y), ("%tid.z", uniform_z))}
+    reads = [[name for name in read(instruction)] for instruction in body]
+    always = [
+        instruction.name in ("shfl", "match", "elect") or instruction.opcode.startswith("ld.local")
+        or any(special.get(name, name.startswith(("%tid.x", "%laneid", "%lanemask"))) for name in names)
+        for instruction, names in zip(body, reads, strict=True)
+    ]
+    varying: set[str] = {name for names, one in zip(writes, always, strict=True) if one for name in names}
     regions: dict[int, Region] = {}
     branches: set[int] = set()
     while True:
@@ -84,9 +91,9 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
         changed = True
         while changed:
             size = len(varying)
-            for instruction in body:
-                if _is_varying(instruction, varying, uniform_special):
-                    varying.update(written(instruction))
+            for names, sources in zip(writes, reads, strict=True):
+                if names and not varying.isdisjoint(sources):
+                    varying.update(names)
             changed = len(varying) != size
         branches = {
             b.index for b in blocks if b.end == "branch" and b.predicate[0] in varying and b.target != b.next
@@ -97,10 +104,10 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
         for region in regions.values():
             for index in region.blocks:
                 for position in blocks[index].positions:
-                    varying.update(written(body[position]))
+                    varying.update(writes[position])
         if (len(varying), len(branches)) == before:
             break
-    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, body), exits)
+    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, reads, writes), exits)
 
 
 def written(instruction: Instruction) -> list[str]:
@@ -141,19 +148,6 @@ def _registers(operand):
         yield from _registers(operand.second)
     elif isinstance(operand, Address):
         yield from _registers(operand.base)
-
-
-def _is_varying(instruction, varying, uniform_special) -> bool:
-    if instruction.name in ("shfl", "match", "elect") or instruction.opcode.startswith("ld.local"):
-        return True
-    for name in read(instruction):
-        if name in varying:
-            return True
-        if name.startswith("%tid.x") or name.startswith("%laneid") or name.startswith("%lanemask"):
-            return True
-        if name in uniform_special and not uniform_special[name]:
-            return True
-    return False
 
 
 def _blocks(function: Function) -> list[Block]:
@@ -257,23 +251,29 @@ def _exits(blocks: list[Block]) -> set[int]:
 
 def _meeting_points(blocks: list[Block], dying) -> list[int | None]:
     """Immediate post-dominators; None where lanes meet only at their end. Edges on which lanes die do not count."""
-    n = len(blocks)
-    end = n
+    end = len(blocks)
     successors = [[s for s in b.successors if (b.index, s) not in dying] or [end] for b in blocks]
-    everything = set(range(n + 1))
-    post = [set(everything) for _ in range(n)] + [{end}]
+    everything = (1 << end + 1) - 1
+    post = [everything] * end + [1 << end]  # bit sets
     changed = True
     while changed:
         changed = False
-        for i in reversed(range(n)):
-            new = set.intersection(*(post[s] for s in successors[i])) | {i}
+        for i in reversed(range(end)):
+            new = everything
+            for s in successors[i]:
+                new &= post[s]
+            new |= 1 << i
             if new != post[i]:
                 post[i], changed = new, True
     meets: list[int | None] = []
-    for i in range(n):
-        strict = post[i] - {i}
-        # The nearest one is post-dominated by all the others.
-        nearest = next((d for d in strict if all(d == e or e in post[d] for e in strict)), end)
+    sizes = [p.bit_count() for p in post]
+    by_size = {}
+    for i in range(end):
+        # Post-dominators of a block form a chain: the nearest one has one fewer of them than the block itself.
+        by_size.setdefault(sizes[i], []).append(i)
+    for i in range(end):
+        strict = post[i] & ~(1 << i)
+        nearest = next((d for d in by_size.get(sizes[i] - 1, ()) if strict >> d & 1), end)
         meets.append(None if nearest == end else nearest)
     return meets
 
@@ -307,15 +307,14 @@ def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
     return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}
 
 
-def _live_in(blocks: list[Block], body: list[Instruction]) -> list[set[str]]:
+def _live_in(blocks: list[Block], reads: list[list[str]], writes: list[list[str]]) -> list[set[str]]:
     uses, kills = [], []
     for block in blocks:
         use: set[str] = set()
         kill: set[str] = set()
         for position in block.positions:
-            instruction = body[position]
-            use.update(r for r in read(instruction) if r not in kill)
-            kill.update(written(instruction))
+            use.update(r for r in reads[position] if r not in kill)
+            kill.update(writes[position])
         if block.predicate and block.predicate[0] not in kill:
             use.add(block.predicate[0])
         uses.append(use)

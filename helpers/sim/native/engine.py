@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ try:
 except ImportError:  # the NumPy machine runs everything then
     llvm = None
 
-ENGINE = 3  # raise it when generated code changes
+ENGINE = 4  # raise it when generated code changes
 _ENTRIES = 300  # object files kept on disk
 
 
@@ -72,51 +73,47 @@ def _optimise(module) -> None:
     manager.run(module, builder)
 
 
-def _place(ir: str, level: int) -> Path | None:
-    key = hashlib.sha256(f"{ENGINE} {level} {host_identity()}\n{ir}".encode()).hexdigest()[:40]
-    folder = cache_folder("native")
-    return folder / f"{key}.o" if folder else None
-
-
-def stored(ir: str, level: int) -> bytes | None:
-    """Machine code of a module if it was made before."""
-    place = _place(ir, level)
-    return _read(place) if place is not None else None
-
-
-def object_code(ir: str, level: int) -> bytes:
-    """Machine code of a module, from the disk if it was made before."""
-    data = stored(ir, level)
-    if data is not None:
-        return data
+def machine_code(ir: str, level: int) -> bytes:
+    """Object code of a module."""
     _initialise()
     module = llvm.parse_assembly(ir)
     module.triple = llvm.get_default_triple()
     module.verify()
     _optimise(module)
-    data = _target(level).emit_object(module)
-    place = _place(ir, level)
-    if place is not None:
-        _write(place, data)
-    return data
+    return _target(level).emit_object(module)
 
 
-def _read(path: Path) -> bytes | None:
-    """The object behind its checksum; None if it is missing or damaged."""
+def _place(identity: str, level: int) -> Path | None:
+    key = hashlib.sha256(f"{ENGINE} {level} {host_identity()}\n{identity}".encode()).hexdigest()[:40]
+    folder = cache_folder("native")
+    return folder / f"{key}.o" if folder else None
+
+
+def stored(identity: str, level: int) -> tuple[dict, bytes] | None:
+    """(facts, object code) that `store` kept; None if they are missing or damaged."""
+    place = _place(identity, level)
     try:
-        raw = path.read_bytes()
+        raw = place.read_bytes() if place is not None else b""
     except OSError:
         return None
-    return raw[32:] if hashlib.sha256(raw[32:]).digest() == raw[:32] else None
+    if len(raw) < 36 or hashlib.sha256(raw[32:]).digest() != raw[:32]:
+        return None
+    end = 36 + int.from_bytes(raw[32:36], "little")
+    return json.loads(raw[36:end]), raw[end:]
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Atomically. A full or read-only disk only costs the cache."""
+def store(identity: str, level: int, facts: dict, code: bytes) -> None:
+    """Keep object code on disk, atomically. A full or read-only disk only costs the cache."""
+    place = _place(identity, level)
+    if place is None:
+        return
+    text = json.dumps(facts).encode()
+    data = len(text).to_bytes(4, "little") + text + code
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
             file.write(hashlib.sha256(data).digest() + data)
-        os.replace(file.name, path)
-        entries = sorted(path.parent.iterdir(), key=lambda item: item.stat().st_mtime)
+        os.replace(file.name, place)
+        entries = sorted(place.parent.iterdir(), key=lambda item: item.stat().st_mtime)
         for old in entries[: max(0, len(entries) - _ENTRIES)]:
             old.unlink(missing_ok=True)
     except OSError:

@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The IR and what the launcher must know to use it.
+    """The IR ('' if the code was made before) and what the launcher must know to use it.
 
     records: one per access or group. memos: position of each counted access. count_of: for each instruction, the block
     of code that counts its executions, of `counts`.
