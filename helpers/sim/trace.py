@@ -10,6 +10,8 @@ import numpy as np
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
 BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U12")])
 MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U8")])
+STEP = np.dtype([("block", "i4"), ("warp", "i4"), ("order", "i8"), ("code", "i4"), ("active", "u4")])
+WRITE = np.dtype([("step", "i4"), ("register", "i4")])
 WARP = 32
 
 
@@ -19,7 +21,8 @@ class TraceFilter:
 
     lines: source lines. blocks: linear block indices. warps: warp indices within their block. iterations: how many times
     that warp had executed that instruction before. spaces: 'global', 'shared', 'local'. limit: most rows recorded.
-    math: also record arithmetic (timelines).
+    math: also record arithmetic (timelines). registers: also record every instruction and what it writes to registers; choose
+    a block or less, for it makes a run slow and large.
     """
 
     lines: Container[int] | None = None
@@ -60,8 +63,22 @@ class Allocation:
 
 
 @dataclass(frozen=True)
+class CodeLine:
+    """One PTX instruction of the program, with its source line and its 1-based line in the PTX."""
+
+    text: str
+    line: int | None
+    ptx_line: int
+
+
+@dataclass(frozen=True)
 class Trace:
-    """Recorded events. `addresses` is [n, 32] int64 beside `accesses`; -1 marks a lane that took no part."""
+    """Recorded events. `addresses` is [n, 32] int64 beside `accesses`; -1 marks a lane that took no part.
+
+    With `TraceFilter(registers=True)`: `steps` are the executed instructions (code: index into `code`; active: bit per lane)
+    and `writes` the registers they set, in order (step: index into `steps`; register: index into `registers`), with the
+    32 lanes' bits in the same row of `values`.
+    """
 
     accesses: np.ndarray
     addresses: np.ndarray
@@ -72,6 +89,11 @@ class Trace:
     truncated: bool
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+    steps: np.ndarray = field(default_factory=lambda: np.empty(0, STEP))
+    writes: np.ndarray = field(default_factory=lambda: np.empty(0, WRITE))
+    values: np.ndarray = field(default_factory=lambda: np.empty((0, WARP), np.uint64))
+    code: tuple[CodeLine, ...] = ()
+    registers: tuple[tuple[str, str], ...] = ()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
         """The events that match every given condition (a value, or a set or range of values)."""
@@ -115,8 +137,17 @@ class Recorder:
     barriers: list[np.ndarray] = field(default_factory=list)
     math: list[np.ndarray] = field(default_factory=list)
     rows: int = 0
+    steps: list[np.ndarray] = field(default_factory=list)
+    writes: list[np.ndarray] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
     events: int = 0
+    stepped: int = 0
     truncated: bool = False
+
+    @property
+    def stepping(self) -> bool:
+        """Whether instructions have to be run one by one."""
+        return self.filter.math or self.filter.registers
 
     def wants(self, line, space) -> bool:
         f = self.filter
@@ -156,9 +187,37 @@ class Recorder:
         """Record that the active warps passed a barrier."""
         self._event(m, line, kind, BARRIER, "kind", self.barriers)
 
-    def arithmetic(self, m, line, opclass: str) -> None:
-        """Record that the active warps executed an arithmetic instruction of a class."""
-        self._event(m, line, opclass, MATH, "opclass", self.math)
+    def instruction(self, m, mark) -> None:
+        """Record that the active warps executed an instruction, as far as it was asked for."""
+        if self.filter.math and mark.opclass:
+            self._event(m, mark.line, mark.opclass, MATH, "opclass", self.math)
+        if self.filter.registers:
+            self._step(m, mark)
+
+    def _step(self, m, mark) -> None:
+        order = m.next_order()
+        f = self.filter
+        if self.truncated or (f.lines is not None and mark.line not in f.lines):
+            return
+        active = m.warps_active()
+        chosen = active.any(axis=2) & m.traced_blocks(f)[:, None] & m.traced_warps(f)[None, :]
+        blocks, warps = np.nonzero(chosen)
+        count = len(blocks)
+        if self.stepped + count > f.limit:
+            self.truncated = True
+            return
+        if not count:
+            return
+        steps = np.empty(count, STEP)
+        steps["block"], steps["warp"], steps["order"], steps["code"] = m.block_numbers[blocks], warps, order, mark.position
+        steps["active"] = active[chosen] @ (1 << np.arange(WARP, dtype=np.uint64))
+        self.steps.append(steps)
+        for register in mark.writes:
+            writes = np.empty(count, WRITE)
+            writes["step"], writes["register"] = np.arange(self.stepped, self.stepped + count), register
+            self.writes.append(writes)
+            self.values.append(_bits(m.warps(m.regs[register], 0)[chosen]))
+        self.stepped += count
 
     def _event(self, m, line, text, dtype, name, into) -> None:
         order = m.next_order()
@@ -176,7 +235,7 @@ class Recorder:
         into.append(events)
         self.events += len(blocks)
 
-    def trace(self, sites, allocations, grid, block) -> Trace:
+    def trace(self, sites, allocations, grid, block, program=None) -> Trace:
         """The finished trace, each block's events in order."""
 
         def join(parts, empty):
@@ -188,5 +247,22 @@ class Recorder:
         shown = [Site(s.pc, s.line, s.space, s.op, s.charged, s.opcode, s.sass, s.ptx_line) for s in sites]
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
-            allocations, self.truncated, grid, block,
+            allocations, self.truncated, grid, block, **self._stepped(program),
         )  # fmt: skip
+
+    def _stepped(self, program) -> dict:
+        if not self.steps:
+            return {}
+        return {
+            "steps": np.concatenate(self.steps),
+            "writes": np.concatenate(self.writes) if self.writes else np.empty(0, WRITE),
+            "values": np.concatenate(self.values) if self.values else np.empty((0, WARP), np.uint64),
+            "code": tuple(CodeLine(item.text, item.line, item.ptx_line) for item in program.code),
+            "registers": tuple((program.register_names.get(i, ""), kind) for i, kind in enumerate(program.types)),
+        }
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """Values of any type as the bits of a 64-bit register."""
+    size = values.dtype.itemsize
+    return np.ascontiguousarray(values).view(f"u{size}").astype(np.uint64) if size <= 8 else np.zeros(values.shape, np.uint64)
