@@ -136,7 +136,7 @@ class Panel(ipywidgets.VBox):
     def _field(self, control: Control) -> ipywidgets.Widget:
         if isinstance(control, Span):
             field = ipywidgets.IntSlider(description=control.label, min=control.low, max=max(control.low, control.high), style=_WIDE,
-                                         layout=ipywidgets.Layout(width="20em"))  # fmt: skip
+                                         layout=ipywidgets.Layout(width=f"{14 + 0.55 * len(control.label):.0f}em"))  # fmt: skip
         else:
             field = ipywidgets.Dropdown(description=control.label, options=control.options, style=_WIDE,
                                         layout=ipywidgets.Layout(width="auto", max_width="34em"))  # fmt: skip

@@ -150,6 +150,45 @@ def test_unknown_names_are_course_errors(shared):
         widgets.tiles(shared).set(thread=3)
 
 
+def buttons(panel):
+    """The buttons beside the slider of the step: back, forward."""
+    box = next(child for child in panel._row.children if hasattr(child, "children"))
+    return [child for child in box.children if type(child).__name__ == "Button"]
+
+
+def test_buttons_step_back_and_forward_and_stop_at_the_ends(shared):
+    panel = widgets.tiles(shared)
+    back, forth = buttons(panel)
+    forth.click()
+    assert panel.values["step"] == 1 and "Step 2 of 2" in alt(panel)
+    forth.click()
+    assert panel.values["step"] == 1
+    back.click()
+    back.click()
+    assert panel.values["step"] == 0 and back.tooltip == "step along K: one back"
+
+
+def test_explore_runs_again_for_a_picture_that_needs_more(shared):
+    asked = []
+
+    def again(filter_):
+        asked.append(filter_)
+        return shared
+
+    explorer = widgets.explore(shared, again=again)
+    assert asked == []  # only when it is opened
+    explorer.choice.value = "stepper"
+    assert [(item.registers, item.blocks) for item in asked] == [(True, {0})]
+    assert "recorded no registers" in explorer.panel.shown
+
+    def cannot(filter_):
+        raise CourseError("line 5: this run does not end.")
+
+    explorer = widgets.explore(shared, state="other", again=cannot)
+    explorer.choice.value = "stepper"
+    assert "line 5: this run does not end." in explorer.panel.shown
+
+
 def test_a_new_picture_needs_no_line_in_widgets(shared):
     try:
 

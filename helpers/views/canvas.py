@@ -234,7 +234,7 @@ def to_svg(ax: Axes) -> str:
 THEME = """<style>
 .ladder-picture{margin:0;line-height:0}
 .ladder-picture img{max-width:100%;height:auto;border-radius:4px}
-[data-jp-theme-light="false"] .ladder-picture img{filter:invert(.93) hue-rotate(180deg)}
+[data-jp-theme-light="false"] .ladder-picture img{filter:invert(.93) hue-rotate(180deg) brightness(1.15)}
 </style>"""
 
 
