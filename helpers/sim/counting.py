@@ -20,6 +20,7 @@ SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 ALL_SHARED = "memory_l1_wavefronts_shared"
 ALL_SHARED_IDEAL = "memory_l1_wavefronts_shared_ideal"
+COPIED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
 PTX = "ptx_instructions"
 # Present even when nothing of the kind happened, because 0 is an answer.
 ALWAYS = tuple(
@@ -83,6 +84,21 @@ class Counting:
         totals[1] += counts[1]
         totals[2] += counts[2]
 
+    def copy(self, m, writes, addresses, offsets) -> None:
+        """The shared-memory side of a cp.async through the cache (.ca); `access` counts its global side."""
+        mask, bases = m.mask, (addresses.item(0), offsets.item(0))
+        known = m.memo[writes.index]
+        if known is None or known[0] is not mask or any(
+            old.shape != new.shape or np.not_equal(new - base, old).any() for old, new, base in zip(known[1], (addresses, offsets), bases, strict=True)
+        ):
+            known = m.memo[writes.index] = (mask, (addresses - bases[0], offsets - bases[1]), {})
+        place = tuple(base & 127 for base in bases)
+        if place not in known[2]:
+            active = None if mask is None else m.rows_of(mask)
+            known[2][place] = account.count_copy(m.rows_of(addresses), m.rows_of(offsets), active, writes.width, m.blocks, m.threads)
+        for i, value in enumerate(known[2][place]):
+            self.totals[writes.index][i] += value
+
     def matrix(self, m, site, addresses, matrices: int) -> None:
         """ldmatrix and stmatrix."""
         rows, rows_mask, blocks, threads, times = m.compact(addresses, m.mask)
@@ -125,12 +141,19 @@ class Counting:
         for site, space, (requests, second, ideal) in entries:
             if not requests:
                 continue
-            op = "ld" if site.op in ("ld", "ldmatrix") else "st" if site.op in ("st", "stmatrix") else site.op
+            op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(site.op, site.op)
+            if op == "atom" and site.sass.startswith("RED"):
+                op = "red"  # nobody uses the old value, and ptxas noticed
             if space in ("global", "local"):
                 name = GLOBAL if space == "global" else LOCAL
                 add(site.line, name.format(what="requests", op=op), requests)
                 add(site.line, name.format(what="sectors", op=op), second)
                 add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
+                if site.op == "cp.async" and "cp.async.ca" in site.opcode:
+                    add(site.line, COPIED_SECTORS, second)
+            elif site.op == "cp.async":
+                add(site.line, ALL_SHARED, second)
+                add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":
                 add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)
                 add(site.line, SHARED_WAVEFRONTS.format(op=op), second)

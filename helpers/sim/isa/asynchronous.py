@@ -42,6 +42,7 @@ def cp_async(op):
     reads = op.site("global", "cp.async", width)
     writes = op.site("shared", "cp.async", width)
     writes.charged = 0
+    through_cache = op.has("ca")
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece
@@ -68,6 +69,8 @@ def cp_async(op):
             places, good = m.memory.locate(m, reads, addresses, width)
             if m.watching:
                 watch(m, reads, addresses, good)
+                if m.counting is not None and through_cache:
+                    m.counting.copy(m, writes, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
             index = places >> shift
