@@ -39,10 +39,11 @@ class LessonKernel(Kernel):
 
     @property
     def step(self) -> steps.Step | None:
-        """The row of the step table this kernel belongs to (by its name or its entry), or None."""
-        for row in steps.STEPS:
-            if row.entry and row.entry in (self.lesson_name, self.name) or row.slug in (self.lesson_name, self.name):
-                return row
+        """The row of the step table this kernel belongs to, by the name it is bound to, else by its entry; or None."""
+        for name in (self.lesson_name, self.name):
+            for row in steps.STEPS:
+                if row.entry and name in (row.entry, row.slug):
+                    return row
         return None
 
     @property
@@ -74,7 +75,7 @@ class LessonKernel(Kernel):
         report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on)
         if self.step is None or not self.step.expect or not report.passed:
             return report
-        run = self.gemm(64, on="cpu", trace=True)
+        run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)
         verdicts = [expectation.judge(run) for expectation in self.step.expect]
         return replace(report, expectations=tuple((f"{v.text}: {v.yours:g} (expected {v.expected})", v.ok) for v in verdicts))
 
@@ -84,6 +85,7 @@ class LessonKernel(Kernel):
 
         with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
             run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
+
         def again(filter_: TraceFilter) -> Run:
             return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False)
 
@@ -103,7 +105,7 @@ class LessonKernel(Kernel):
     def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
         """Check the kernel, time it (or predict its time), put it on your ladder, and show the ladder."""
         report = self.check()
-        if not report.passed:
+        if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
         saved = ladder.climb(
@@ -234,11 +236,15 @@ class Climb:
     saved: ladder.Climb
 
     def __str__(self) -> str:
-        name = self.profile.kernel.lesson_name
+        profile = self.profile
+        name = profile.kernel.lesson_name
         kept = "" if self.saved.saved else " It is kept for this session only."
-        speed = f": {self.profile.tflops:.3g} TFLOPS" if self.profile.tflops else ""
-        return "\n".join([f"{name} is on your ladder{speed} ({self.profile.kind}).{kept}",
-                          *self.profile.sentences()])
+        if not profile.tflops:
+            return f"{name} is on your ladder, with its counters but without a time.{kept}"
+        how = f"{profile.kind} {'on' if profile.timed else 'for'} {profile.device}"
+        if profile.timed and profile.timed.cublas_ratio:
+            how += f", {profile.timed.cublas_ratio:.1%} of cuBLAS"
+        return f"{name} is on your ladder: {profile.tflops:.3g} TFLOPS ({how}).{kept}"
 
     __repr__ = __str__
 
