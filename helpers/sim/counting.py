@@ -16,6 +16,7 @@ from . import account
 GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
 LOCAL = "l1tex__t_{what}_pipe_lsu_mem_local_op_{op}.sum"
 SHARED_INSTRUCTIONS = "smsp__inst_executed_op_shared_{op}.sum"
+MATRIX_INSTRUCTIONS = "smsp__inst_executed_op_ldsm.sum"  # ldmatrix: shared_ld does not count it
 SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 ALL_SHARED = "memory_l1_wavefronts_shared"
@@ -155,7 +156,10 @@ class Counting:
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":
-                add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)
+                if site.op == "ldmatrix":
+                    add(site.line, MATRIX_INSTRUCTIONS, requests)
+                else:
+                    add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)
                 add(site.line, SHARED_WAVEFRONTS.format(op=op), second)
                 add(site.line, SHARED_CONFLICTS.format(op=op), second - ideal)
                 add(site.line, ALL_SHARED, second)

@@ -26,6 +26,7 @@ from .parser import SINK, Address, Immediate, Instruction, Negated, Pair, Regist
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
+READS = ("ld", "ldmatrix")  # what a site does that changes nothing
 
 
 @dataclass
@@ -549,7 +550,7 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             op = ops[position]
-            if op.lands or any(site.space in ("shared", "generic") and site.op != "ld" for site in op.sites):
+            if op.lands or any(site.space in ("shared", "generic") and site.op not in READS for site in op.sites):
                 writes[i] = True
             if op.full_barrier and op.instruction.guard is None:
                 clears[i] = True  # a barrier ends its block
@@ -570,5 +571,5 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             for site in ops[position].sites:
-                if site.op == "ld":
+                if site.op in READS:
                     site.may_race = before[i] or writes[i] or after[i]

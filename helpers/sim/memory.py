@@ -249,7 +249,7 @@ class SharedMemory:
         straight = (offsets & (width - 1)) == 0
         if not inside.all():
             block, thread, offset, count = m.example(~inside, offsets)
-            verb = "reads" if site.op == "ld" else "writes"
+            verb = "reads" if site.op in ("ld", "ldmatrix") else "writes"
             m.findings.add(
                 "out-of-bounds", site.line,
                 f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {self.size} bytes per block.",

@@ -65,7 +65,7 @@ def test_instructions_are_found_in_ptx():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", [Shape("m8n8k4", 8, 8, 4, "f64", "f64", "f64"), Shape("m16n8k10", 16, 8, 10, "f16", "f16", "f32")])
+@pytest.mark.parametrize("shape", [Shape("m8n8k4", 8, 8, 4, "f16", "f16", "f32"), Shape("m16n8k10", 16, 8, 10, "f16", "f16", "f32")])
 def test_layouts_that_are_not_tabulated_are_refused(shape):
     for operand in "ab":
         with pytest.raises(ValueError, match="not tabulated"):
