@@ -24,7 +24,10 @@ _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 
 @dataclass(frozen=True)
 class Problem:
-    """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by."""
+    """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
+
+    fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
+    """
 
     m: int
     n: int
@@ -36,6 +39,7 @@ class Problem:
     pad_c: int = 0
     dtype: str = "float32"
     seed: int = 0
+    fused: bool = False
 
     def __post_init__(self):
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
@@ -82,6 +86,10 @@ class Problem:
         dtype = np.dtype(self.dtype)
         return a.astype(dtype), b.astype(dtype), c.astype(dtype)
 
+    def bias(self) -> np.ndarray:
+        """The bias of a fused problem: [n], random in [-1, 1)."""
+        return np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(self.dtype)
+
     def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The specification in float64, and how far a correct kernel may be from it, element by element.
 
@@ -92,6 +100,9 @@ class Problem:
         old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((self.m, self.n))
         value = self.alpha * (left @ right) + self.beta * old
         scale = abs(self.alpha) * (np.abs(left) @ np.abs(right)) + abs(self.beta) * np.abs(old)
+        if self.fused:
+            bias = self.bias().astype(np.float64)
+            value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
         eps = 2.0**-24
         storage = 0.0 if self.dtype == "float32" else 2.0**-8 if "bfloat" in self.dtype else 2.0**-11
         return value, (self.k + 4) * eps * scale + storage * np.abs(value) + 1e-37
@@ -102,6 +113,8 @@ class Problem:
             text += f", alpha {self.alpha:g}, beta {self.beta:g}"
         if self.pad_a or self.pad_b or self.pad_c:
             text += f", leading dimensions +{self.pad_a} +{self.pad_b} +{self.pad_c}"
+        if self.fused:
+            text += ", bias and ReLU"
         return text
 
 
@@ -143,18 +156,23 @@ def counted_size(kernel: Kernel) -> int:
     return max(COUNTED_SIZE, *geometry(kernel).tile)
 
 
-def _check_signature(kernel: Kernel) -> None:
+def is_fused(kernel: Kernel) -> bool:
+    """Whether the kernel takes a bias after the arguments that all have. Raises LaunchError for any other signature."""
     kinds = [("pointer" if p.pointer_to is not None else p.ptx_type.lstrip("usbf")) for p in kernel.compiled.parameters]
-    if kinds[:11] != ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"] or len(kinds) != 11:
+    plain = ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"]
+    if kinds not in (plain, [*plain, "pointer"]):
         raise LaunchError(
             f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
+            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU). "
             "Change its parameters, or launch it yourself with .launch(grid, block, args)."
         )
+    return len(kinds) == 12
 
 
-def arguments(problem: Problem, a, b, c) -> list:
-    """The arguments of a GEMM kernel, in the order of PARAMETERS."""
-    return [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
+def arguments(problem: Problem, a, b, c, bias=None) -> list:
+    """The arguments of a GEMM kernel, in the order of PARAMETERS, and the bias (by default the problem's) if it is fused."""
+    plain = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
+    return [*plain, problem.bias() if bias is None else bias] if problem.fused else plain
 
 
 def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **options) -> Run:
@@ -164,7 +182,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
     """
     shape = geometry(kernel)
-    _check_signature(kernel)
+    problem = replace(problem, fused=is_fused(kernel))
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     a, b, c = arrays or problem.arrays()
@@ -330,6 +348,7 @@ def check(
 
 
 def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float) -> tuple[Case, list[Finding]]:
+    problem = replace(problem, fused=is_fused(kernel))
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     try:

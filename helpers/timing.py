@@ -81,16 +81,18 @@ def time_gemms(
     for name, kernel in kernels.items():
         native, c = kernel.for_arch(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
+        own = replace(problem, fused=gemm.is_fused(native))
+        bias = gpu.upload(own.bias()) if own.fused else None
         arguments = [
             _scalar(parameter, value)
-            for parameter, value in zip(native.compiled.parameters, gemm.arguments(problem, a, b, c), strict=True)
+            for parameter, value in zip(native.compiled.parameters, gemm.arguments(own, a, b, c, bias), strict=True)
         ]
         work[name] = gpu.launcher(
             native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared
         )
         gpu.run_once(work[name], name)
         got = gpu.download(c, host[2])
-        differences[name] = _checked(name, problem, host, got, reference)
+        differences[name] = _checked(name, own, host, got, reference)
         results[name] = c, got
     times = gpu.interleave(work, samples=samples, seconds=seconds)
     if not problem.beta:  # otherwise every launch adds to the one before
@@ -138,6 +140,8 @@ def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np
         )
     if reference is None:
         return None
+    if problem.fused:  # cuBLAS's own C has no epilogue
+        reference = np.maximum(reference[:, : problem.n] + problem.bias(), 0)
     mine, theirs = (array[:, : problem.n].astype(np.float32) for array in (got, reference))
     difference = float(np.linalg.norm(mine - theirs)) / max(float(np.linalg.norm(theirs)), 1e-30)
     if not difference <= _TOLERANCE[problem.dtype]:

@@ -133,3 +133,24 @@ def test_flops_and_compulsory_bytes():
     assert problem.flops == 60
     assert problem.compulsory_bytes == 4 * (10 + 15 + 6)
     assert Problem(2, 3, 5, beta=1.0).compulsory_bytes == 4 * (10 + 15 + 12)
+
+
+FUSED = PLAIN.replace("float* C, int ldc)", "float* C, int ldc, const float* bias)").replace(
+    "C[row * ldc + col] = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];",
+    "float v = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];\n    C[row * ldc + col] = fmaxf(v + bias[col], 0);")
+
+
+def test_a_fused_kernel_is_checked_with_its_bias_and_relu(plain):
+    fused = helpers.compile(FUSED)
+    assert gemm.is_fused(fused) and not gemm.is_fused(plain)
+    report = gemm.check(fused, on="cpu")
+    assert report.passed, str(report)
+    for old, new in [("fmaxf(v + bias[col], 0)", "v + bias[col]"), ("v + bias[col]", "v"), ("bias[col]", "bias[row]")]:
+        assert FUSED.count(old) == 1
+        assert not gemm.check(helpers.compile(FUSED.replace(old, new)), on="cpu").passed
+
+
+def test_fused_counting_by_block_class_equals_the_whole_launch():
+    fused = helpers.compile(FUSED)
+    problem = Problem(65, 63, 33)
+    assert dict(gemm.count(fused, problem).counters) == dict(gemm.run(fused, problem, on="cpu", findings=False).counters)
