@@ -478,13 +478,13 @@ class _Parser:
         if len(parts) > 1:
             coordinates = tuple(self._operand(item, resolve) for item in parts[1:])
             text = parts[0]
-        match = re.fullmatch(r"\s*([^+\-\s][^+]*?)\s*(?:\+\s*(-?\s*\w+))?\s*", text)
-        if not match:
-            match = re.fullmatch(r"\s*(-?\w+)\s*(?:\+\s*(-?\w+))?\s*", text)
+        match = re.fullmatch(r"\s*(-?[%\w$.]+)\s*(?:([+-])\s*(-?\s*\w+))?\s*", text)
         if not match:
             self._fail("this address cannot be read", text)
         base = self._operand(match[1], resolve)
-        offset = self._integer(match[2]) if match[2] else 0
+        offset = self._integer(match[3]) if match[3] else 0
+        if match[2] == "-":
+            offset = -offset
         if isinstance(base, Symbol):
             return Address(Symbol(base.name), base.offset + offset, coordinates)
         return Address(base, offset, coordinates)

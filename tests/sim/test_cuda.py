@@ -474,3 +474,26 @@ def test_counters_can_be_left_out():
     out = np.zeros(320, np.int32)
     outcome = run(SHUFFLE, 1, 64, [np.arange(64, dtype=np.int32), out], collect=Collect(counters=False, findings=False))
     assert outcome.counters == {} and outcome.findings == []
+
+
+def test_pairs_of_float_in_one_register():
+    source = """
+    extern "C" __global__ void f(const unsigned long long* a, unsigned long long* d) {
+        int i = threadIdx.x;
+        asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(d[i]) : "l"(a[i]), "l"(a[32 + i]), "l"(a[64 + i]));
+    }"""
+    x = np.random.default_rng(5).standard_normal((3, 64)).astype(np.float32)
+    out = np.zeros(64, np.float32)
+    run(source, 1, 32, [x.reshape(-1).view(np.uint64), out.view(np.uint64)], "sm_100")
+    exact = x[0].astype(np.longdouble) * x[1].astype(np.longdouble) + x[2].astype(np.longdouble)
+    assert np.array_equal(out, exact.astype(np.float32))
+
+
+def test_addresses_as_inline_assembly_writes_them():
+    source = """
+    extern "C" __global__ void f(float* x) {
+        asm volatile("{ .reg.f32 a; .reg .b64 p; add.u64 p, %0, 8; ld.global.f32 a, [ p + 4 ]; st.global.f32 [p+-8], a; st.global.f32 [%0 + 0x4], a; }" :: "l"(x) : "memory");
+    }"""
+    x = np.array([1, 2, 3, 4], np.float32)
+    run(source, 1, 1, [x])
+    assert x.tolist() == [4, 4, 3, 4]

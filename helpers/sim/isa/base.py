@@ -13,7 +13,7 @@ import numpy as np
 
 from helpers.errors import RunError
 
-from ..parser import SINK, TYPE_BYTES, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
+from ..parser import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 
 # How values of each PTX type are kept. bfloat16 and packed types are kept as bit patterns.
 DTYPES = {

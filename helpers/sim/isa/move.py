@@ -395,6 +395,79 @@ def _tf32(mode, relu):
     return meaning
 
 
+# --- 8-bit floats, always in pairs -----------------------------------------------------------------------------------
+
+
+def _eight_bit_values(exponent_bits: int, count: int) -> np.ndarray:
+    """The non-negative finite values of an 8-bit float, by code. e4m3 has no infinity: its codes go up to 0x7e."""
+    mantissa_bits = 7 - exponent_bits
+    bias = (1 << (exponent_bits - 1)) - 1
+    codes = np.arange(count)
+    exponent, mantissa = codes >> mantissa_bits, codes & ((1 << mantissa_bits) - 1)
+    fraction = mantissa / (1 << mantissa_bits)
+    return np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
+
+
+EIGHT_BITS = {"e4m3x2": _eight_bit_values(4, 0x7F), "e5m2x2": _eight_bit_values(5, 0x7C)}
+
+
+def _to_eight(kind: str, x: np.ndarray, relu: bool) -> np.ndarray:
+    """float64 to codes: nearest, ties to even, clamped to the largest finite value; NaN becomes 0x7f."""
+    values = EIGHT_BITS[kind]
+    if relu:
+        x = np.where(x > 0, x, np.where(np.isnan(x), x, 0.0))
+    size = np.minimum(np.abs(x), values[-1])
+    above = np.minimum(np.searchsorted(values, size), len(values) - 1)
+    below = np.maximum(above - 1, 0)
+    up, down = values[above] - size, size - values[below]
+    code = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
+    code = code | np.where(np.signbit(x), 0x80, 0)
+    return np.where(np.isnan(x), 0x7F, code).astype(U16)
+
+
+def _cvt_to_eight(op, d, s):
+    """cvt.e4m3x2.f32 d, a, b (a goes to the high byte), or cvt.e4m3x2.f16x2 d, a."""
+    relu = op.has("relu")
+    if s == "f16x2":
+
+        def narrow(a):
+            low, high = _halves(a, "f16x2")
+            return _to_eight(d, low.astype(F64), relu) | (_to_eight(d, high.astype(F64), relu) << np.uint16(8))
+
+        return op.lanewise(narrow, d, ("f16x2",))
+    return op.lanewise(
+        lambda a, b: (_to_eight(d, a.astype(F64), relu) << np.uint16(8)) | _to_eight(d, b.astype(F64), relu), d, ("f32", "f32"))
+
+
+def _eight_to_halves(kind, relu):
+    values = np.full(256, np.nan)
+    finite = EIGHT_BITS[kind]
+    values[: len(finite)], values[128 : 128 + len(finite)] = finite, -finite
+    if kind == "e5m2x2":
+        values[0x7C], values[0xFC] = np.inf, -np.inf
+    table = values.astype(F16)
+    bits = table.view(U16).copy()
+    bits[np.isnan(table)] = numerics.NAN16
+    if relu:
+        bits[128:] = np.where(np.isnan(table[128:]), numerics.NAN16, 0)
+    wide = bits.astype(np.uint32)
+    return lambda a: wide[a & np.uint16(255)] | (wide[a >> np.uint16(8)] << np.uint32(16))
+
+
+def _e4m3(value: float) -> int:
+    """Reference: the code of the nearest e4m3 value, by trying all of them."""
+    if math.isnan(value):
+        return 0x7F
+    best, best_distance = 0, None
+    for code in range(0x7F):
+        exponent, mantissa = code >> 3, code & 7
+        exact = Fraction(mantissa, 8) * Fraction(1, 64) if exponent == 0 else (1 + Fraction(mantissa, 8)) * Fraction(2) ** (exponent - 7)
+        distance = abs(min(Fraction(abs(value)) if math.isfinite(value) else Fraction(448), Fraction(448)) - exact)
+        if best_distance is None or distance < best_distance or (distance == best_distance and code % 2 == 0):
+            best, best_distance = code, distance
+    return best | (0x80 if math.copysign(1, value) < 0 else 0)
+
+
 def _trunc_fraction(a, mode):
     return {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](Fraction(a))
 
@@ -441,6 +514,10 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.rz.bf16.f32", reference=lambda a: a, result="bf16", rounding="rz")
 @example("cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32")
 @example("cvt.rna.tf32.f32", reference=lambda a: a, result="tf32", rounding="rna", values=[(1.0,), (1.00048828125,), (3.14159274,), (-0.1,)])
+@example("cvt.rn.satfinite.e4m3x2.f32", reference=lambda a, b: _e4m3(a) << 8 | _e4m3(b), sources=("f32", "f32"), result="b16",
+         values=[(1.0, -0.5), (3.3, 1000.0), (-0.01, 0.0009), (17.0, 19.0), (math.inf, math.nan), (0.0, -0.0), (1.0625, 1.1875)])
+@example("cvt.rn.f16x2.e4m3x2", reference=lambda a: 0x3C00B800, sources=("b16",), result="b32", values=[(0x38B0,)])
+@example("cvt.rn.f16x2.e5m2x2", reference=lambda a: 0x3C007C00, sources=("b16",), result="b32", values=[(0x3C7C,)])
 def cvt(op):
     """d = a in another type, with the rounding and saturation that the modifiers say."""
     d, s = op.types[0], op.types[-1]
@@ -449,8 +526,10 @@ def cvt(op):
         return _cvt_pair(op, d, mode)
     if d == "tf32":
         return op.lanewise(_tf32(mode, op.has("relu")), "tf32", ("f32",))
-    if d in ("e4m3x2", "e5m2x2") or s in ("e4m3x2", "e5m2x2"):
-        op.unknown()
+    if d in EIGHT_BITS:
+        return _cvt_to_eight(op, d, s)
+    if s in EIGHT_BITS:
+        return op.lanewise(_eight_to_halves(s, op.has("relu")), "f16x2", (s,))
     floats = ("f16", "bf16", "f32", "f64")
     if d in INTEGERS and s in INTEGERS:
         meaning = _int_to_int(d, s, op.has("sat"))
