@@ -15,7 +15,8 @@ from . import engine
 
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
-SHORT = 0.15  # seconds of compilation that are not worth running two engines
+PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
+SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
 def execute(launch, blocks, progress, alone, required: bool = False) -> str:
@@ -67,7 +68,7 @@ def _attempt(launch, blocks, progress, required):
             from .rival import Rival
 
             run = functools.partial(_run, native, options, blocks, None)
-            return "it has to be compiled first", Rival(launch, run, seconds, (native.Declined, native.OutOfTime))
+            return "it has to be compiled first", Rival(launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime))
         _run(native, options, blocks, progress, launch, None)
     except native.Declined as reason:
         # What the attempt has written must not be seen.

@@ -102,8 +102,9 @@ def remembered(program, options: Options) -> Prepared | None:
     found = memory.get(options)
     if isinstance(found, str):
         raise Declined(found)
-    if found is not None:
+    if found is not None or options in memory:
         return found
+    memory[options] = None  # looked for once: reading it as text takes a while
     identity = _identity(program, options)
     for level in (engine.GOOD, engine.QUICK):
         kept = engine.stored(identity, level)

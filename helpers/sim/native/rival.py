@@ -1,9 +1,9 @@
 """The two engines at once, for kernels that take long to compile.
 
 A small run is over in the NumPy machine before LLVM has read a large kernel; a long one is worth any compilation. Which
-it is shows only while it runs. So the NumPy machine begins, and once it has worked for as long as compiling would take,
-compilation begins beside it. The compiled code then runs the launch from the start on a copy of the arrays, and the
-first of the two to finish has done it: at worst a run takes about twice as long as with the better engine alone.
+it is shows only while it runs. So the NumPy machine begins, and when it has worked for a while, compilation begins beside
+it. The compiled code then runs the launch from the start on a copy of the arrays, and the first of the two to finish
+has done it.
 """
 
 from __future__ import annotations
