@@ -45,9 +45,15 @@ def launch(entry: str, grid, block, n: int, repeat: int, engine: str | None = No
         outcome = simulate(compiled, grid, block, [a, b, c, n, n, n], collect=Collect(**collect), engine=engine)
 
     first, fastest = best(once, repeat)
-    what = "sampled counters" if outcome.sampled else "+".join(k for k in ("counters", "findings") if collect.get(k, True)) or "result only"
+    what = (
+        "sampled counters"
+        if outcome.sampled
+        else "+".join(k for k in ("counters", "findings") if collect.get(k, True)) or "result only"
+    )
     rate = f"{n**3 / fastest / 1e9:8.3f}e9 FMA/s" if not outcome.sampled else ""
-    print(f"{entry:8} {n:5}  {outcome.engine:7} {what:20} first {first:7.3f} s  best {fastest:8.4f} s {rate}", flush=True)
+    print(
+        f"{entry:8} {n:5}  {outcome.engine:7} {what:20} first {first:7.3f} s  best {fastest:8.4f} s {rate}", flush=True
+    )
 
 
 def machine() -> None:
@@ -78,7 +84,13 @@ def compile_times() -> None:
         with tempfile.TemporaryDirectory() as home:
             environment = {**os.environ, "GEMM_LADDER_HOME": home}
             runs = [
-                subprocess.run([sys.executable, "-c", code, str(path)], env=environment, cwd=HERE.parent, capture_output=True, text=True)
+                subprocess.run(
+                    [sys.executable, "-c", code, str(path)],
+                    env=environment,
+                    cwd=HERE.parent,
+                    capture_output=True,
+                    text=True,
+                )
                 for _ in range(2)
             ]
         if any(run.returncode for run in runs):

@@ -62,7 +62,9 @@ def same(example, mine, theirs) -> bool:
     """Bit for bit; NaNs of float64 have no canonical form."""
     if example.result == "f64":
         mine, theirs = mine.view(np.float64), theirs.view(np.float64)
-        return np.array_equal(mine, theirs, equal_nan=True) and np.array_equal(np.signbit(mine[mine == 0]), np.signbit(theirs[theirs == 0]))
+        return np.array_equal(mine, theirs, equal_nan=True) and np.array_equal(
+            np.signbit(mine[mine == 0]), np.signbit(theirs[theirs == 0])
+        )
     return mine.tobytes() == theirs.tobytes()
 
 
@@ -86,7 +88,11 @@ def test_examples_of_instructions_are_equal():
             continue
         theirs, expected = outcome_of(example, "numpy")
         compared += 1
-        if not same(example, mine, theirs) or outcome.counters != expected.counters or outcome.by_line != expected.by_line:
+        if (
+            not same(example, mine, theirs)
+            or outcome.counters != expected.counters
+            or outcome.by_line != expected.by_line
+        ):
             different.append(example.opcode)
     assert different == []
     assert compared >= LEAST_NATIVE_EXAMPLES
@@ -110,7 +116,9 @@ def test_hardware_counters_of_a_tiled_kernel():
     n = 512
     a, b = np.random.default_rng(0).standard_normal((2, n, n)).astype(np.float32)
     c = np.zeros((n, n), np.float32)
-    outcome = simulate(compile_source(CALIBRATION, "tile2d"), (4, 4, 1), (256, 1, 1), [a, b, c, n, n, n], engine="native")
+    outcome = simulate(
+        compile_source(CALIBRATION, "tile2d"), (4, 4, 1), (256, 1, 1), [a, b, c, n, n, n], engine="native"
+    )
     counters = outcome.counters
     # Measured with Nsight Compute on an H200.
     assert counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 16384
@@ -127,12 +135,35 @@ def test_course_kernels(path):
     compiled = compile_source(path.read_text())
     block, (rows, columns) = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.constants.get("dynamic_shared", (0,))[0]
-    for problem in (Problem(rows, columns, 32), Problem(rows + 1, columns - 1, 33, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7)):
+    for problem in (
+        Problem(rows, columns, 32),
+        Problem(rows + 1, columns - 1, 33, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7),
+    ):
         a, b, c = problem.arrays()
         grid = (-(-problem.n // columns), -(-problem.m // rows), 1)
-        args = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
+        args = [
+            problem.m,
+            problem.n,
+            problem.k,
+            problem.alpha,
+            a,
+            problem.lda,
+            b,
+            problem.ldb,
+            problem.beta,
+            c,
+            problem.ldc,
+        ]
         try:
-            simulate(compiled, grid, block, [x.copy() if isinstance(x, np.ndarray) else x for x in args], shared, collect=QUIET, engine="native")
+            simulate(
+                compiled,
+                grid,
+                block,
+                [x.copy() if isinstance(x, np.ndarray) else x for x in args],
+                shared,
+                collect=QUIET,
+                engine="native",
+            )
         except RunError as refusal:
             pytest.skip(refusal.message)  # asynchronous copies and tensor cores run in the NumPy machine
         both(compiled, grid, block, args, shared)
@@ -179,7 +210,12 @@ def test_random_arithmetic():
             text = rng.choice(operations).format(n=rng.randrange(32), **names)
             if rng.random() < 0.2:
                 label += 1
-                body += [f"setp.ne.s32 %q, {names['b']}, {names['c']};", f"@{rng.choice(['', '!'])}%q bra J{label};", text, f"J{label}:"]
+                body += [
+                    f"setp.ne.s32 %q, {names['b']}, {names['c']};",
+                    f"@{rng.choice(['', '!'])}%q bra J{label};",
+                    text,
+                    f"J{label}:",
+                ]
             else:
                 body.append(text)
         start = [".reg .b32 %v<8>, %t, %w;", ".reg .b64 %g, %x;", ".reg .pred %p, %q;", "mov.u32 %t, %tid.x;", "setp.eq.s32 %p, %t, 3;",
@@ -198,10 +234,21 @@ def test_every_pattern_costs_the_same():
     body = [".reg .b32 %t, %a, %s, %r<4>;", ".reg .b64 %x, %y;", ".shared .align 16 .b8 tile[4096];", "mov.u32 %t, %tid.x;",
             "mov.u32 %s, tile;", "ld.param.u64 %x, [in];"]  # fmt: skip
     for k in range(16):
-        body += [f"mad.wide.u32 %y, %t, 64, %x;", f"ld.global.u32 %a, [%y+{4 * k}];", "and.b32 %r0, %a, 4080;", "add.u32 %r0, %r0, %s;"]
+        body += [
+            "mad.wide.u32 %y, %t, 64, %x;",
+            f"ld.global.u32 %a, [%y+{4 * k}];",
+            "and.b32 %r0, %a, 4080;",
+            "add.u32 %r0, %r0, %s;",
+        ]
         vector = {0: "ld.shared.b32 %r1, [%r0];", 1: "ld.shared.v2.b32 {%r1,%r2}, [%r0];", 2: "ld.shared.v4.b32 {%r0,%r1,%r2,%r3}, [%r0];",
                   3: "st.shared.v2.b32 [%r0], {%a,%t};"}[k % 4]  # fmt: skip
-        body += [vector, "cvt.u64.u32 %y, %r0;", "and.b64 %y, %y, 240;", "add.u64 %y, %y, %x;", "ld.global.u8 %r1, [%y+3];"]
+        body += [
+            vector,
+            "cvt.u64.u32 %y, %r0;",
+            "and.b64 %y, %y, 240;",
+            "add.u64 %y, %y, %x;",
+            "ld.global.u8 %r1, [%y+3];",
+        ]
     places = np.random.default_rng(2).integers(0, 2**31, 64 * 16).astype(np.uint32)
     both(kernel("\n".join([*body, "ret;"]), ".param .u64 in"), (2, 1, 1), (32, 1, 1), [places], findings=False)
 
@@ -337,7 +384,14 @@ def test_sampled_blocks():
     n = 128
     a = np.ones((n, n), np.float32)
     outcomes = [
-        simulate(compiled, (4, 4, 1), (32, 32, 1), [a, a, np.zeros((n, n), np.float32), n, n, n], collect=Collect(blocks=[3, 9]), engine=e)
+        simulate(
+            compiled,
+            (4, 4, 1),
+            (32, 32, 1),
+            [a, a, np.zeros((n, n), np.float32), n, n, n],
+            collect=Collect(blocks=[3, 9]),
+            engine=e,
+        )
         for e in ("native", "numpy")
     ]
     assert outcomes[0].sampled and outcomes[0].counters == outcomes[1].counters
@@ -401,10 +455,22 @@ def test_processors_without_wide_vectors(monkeypatch):
     """The code for them calls its gathers; it runs here as well."""
     monkeypatch.setattr(engine, "wide_vectors", lambda: False)
     a, b = np.random.default_rng(4).standard_normal((2, 64, 64)).astype(np.float32)
-    source = CALIBRATION.replace('tile2d(', 'tile2d_narrow(')
-    args = [np.ones((128, 128), np.float32), np.ones((128, 128), np.float32), np.zeros((128, 128), np.float32), 128, 128, 128]
+    source = CALIBRATION.replace("tile2d(", "tile2d_narrow(")
+    args = [
+        np.ones((128, 128), np.float32),
+        np.ones((128, 128), np.float32),
+        np.zeros((128, 128), np.float32),
+        128,
+        128,
+        128,
+    ]
     both(compile_source(source, "tile2d_narrow"), (1, 1, 1), (256, 1, 1), args)
-    both(compile_source(CALIBRATION.replace("naive(", "naive_narrow("), "naive_narrow"), (2, 2, 1), (32, 32, 1), [a, b, np.zeros((64, 64), np.float32), 64, 64, 64])
+    both(
+        compile_source(CALIBRATION.replace("naive(", "naive_narrow("), "naive_narrow"),
+        (2, 2, 1),
+        (32, 32, 1),
+        [a, b, np.zeros((64, 64), np.float32), 64, 64, 64],
+    )
 
 
 def test_without_llvmlite(monkeypatch):

@@ -60,15 +60,20 @@ def _attempt(launch, blocks, progress, required):
         return "", None
     try:
         options = native.options_for(
-            program, launch.block, None if launch.counting is None else _charges(program),
-            launch.watch_shared and launch.shared_bytes > 0)
+            program,
+            launch.block,
+            None if launch.counting is None else _charges(program),
+            launch.watch_shared and launch.shared_bytes > 0,
+        )
         prepared = native.remembered(program, options)
         seconds = native.seconds_to_make(program)
         if prepared is None and not required and seconds > SHORT:
             from .rival import Rival
 
             run = functools.partial(_run, native, options, blocks, None)
-            return "it has to be compiled first", Rival(launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime))
+            return "it has to be compiled first", Rival(
+                launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime)
+            )
         _run(native, options, blocks, progress, launch, None)
     except native.Declined as reason:
         # What the attempt has written must not be seen.
@@ -86,8 +91,17 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
     prepared = native.prepare(launch.program, options)
     clock = launch.clock
     totals = native.run(
-        prepared, launch.memory, _parameters(launch), launch.grid, launch.block, np.asarray(blocks, np.int64),
-        launch.shared_bytes, None if clock.seconds is None else clock.start + clock.seconds, progress, cancelled=cancelled)
+        prepared,
+        launch.memory,
+        _parameters(launch),
+        launch.grid,
+        launch.block,
+        np.asarray(blocks, np.int64),
+        launch.shared_bytes,
+        None if clock.seconds is None else clock.start + clock.seconds,
+        progress,
+        cancelled=cancelled,
+    )
     if launch.counting is not None:
         _count(launch, totals)
 

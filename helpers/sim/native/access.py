@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ..parser import TYPE_BYTES, Address, Immediate, Register, Vector
 from .analysis import Unsupported, written
-from .layout import RECORD, RECORD_BYTES
-from .lower import BITS, FULL, Record, Value
+from .layout import RECORD
+from .lower import BITS, FULL, Value
 from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
@@ -39,7 +39,9 @@ def _shape(instruction):
     """(space, element type, elements, bytes per element)."""
     parts = instruction.modifiers
     kind = parts[-1]
-    space = next((p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None)
+    space = next(
+        (p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None
+    )
     space = {"const": "global"}.get(space, space)
     if space not in ("global", "shared", "param") or kind not in TYPE_BYTES or kind == "b128":
         raise Unsupported(f"`{instruction.opcode}`")
@@ -87,8 +89,14 @@ def _by_call(low, instruction, position, space, address: Address, kind, count, n
     granule, may_race = low.watching or (0, ())
     watched = granule and space == "shared"
     record = low.record(
-        position, space == "shared", low.charges.get(position), _account(instruction, space),
-        max(1, nbytes * count // granule) if watched else 0, granule.bit_length() - 1, position in may_race)
+        position,
+        space == "shared",
+        low.charges.get(position),
+        _account(instruction, space),
+        max(1, nbytes * count // granule) if watched else 0,
+        granule.bit_length() - 1,
+        position in may_race,
+    )
     scalar = value.s or "0"
     if address.offset:
         scalar = low.new(f"add i64 {scalar}, {address.offset}")
@@ -136,7 +144,9 @@ def _parameter(low, instruction, address, kind, count):
     offset = address.base.value + address.offset
     if offset + count * TYPE_BYTES[kind] > low.param_bytes:
         raise Unsupported("an argument of a device function")
-    targets = instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
+    targets = (
+        instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
+    )
     for k, target in enumerate(targets):
         memory = _memory_type(kind)
         value = Value(memory, s=low._field(low.params, offset + k * TYPE_BYTES[kind], memory, 1))
@@ -167,7 +177,9 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
         key = ("access", space, value, low.active)
         if key in low.cache and _covered(low.cache[key], address.offset, nbytes):
             ready = low.cache[key][0]
-            return Access(ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset)
+            return Access(
+                ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset
+            )
         group = [(address.offset, nbytes)]
         for later in block.positions[i + 1 :]:
             other = low.function.body[later]
@@ -175,7 +187,11 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
                 where = _address(other)
                 if where.base == address.base:
                     other_space, _, count, size = _shape(other)
-                    if other_space == space and size * count <= nbytes and (where.offset - address.offset) % (size * count) == 0:
+                    if (
+                        other_space == space
+                        and size * count <= nbytes
+                        and (where.offset - address.offset) % (size * count) == 0
+                    ):
                         group.append((where.offset, size * count))
             if address.base.name in written(other):
                 break
@@ -184,7 +200,9 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
         ready = _checked(low, space, value, position, first, end, address.offset, nbytes)
         low.cache[key] = (ready, first, end, address.offset, nbytes)
         return ready
-    return _checked(low, space, _value_of(low, address), position, address.offset, address.offset + nbytes, address.offset, nbytes)
+    return _checked(
+        low, space, _value_of(low, address), position, address.offset, address.offset + nbytes, address.offset, nbytes
+    )
 
 
 def _covered(entry, offset, nbytes) -> bool:
@@ -252,7 +270,8 @@ def _pattern(low, value: Value):
             same = low.new(f"bitcast <32 x i1> {low.new(f'icmp eq <32 x i64> {again}, {far}')} to i32")
             fits = low.new(f"icmp eq i32 {same}, -1")
         least, most, bits = (
-            low.call("i32", f"llvm.vector.reduce.{op}.v32i32", ("<32 x i32>", near)) for op in ("smin", "smax", "or"))
+            low.call("i32", f"llvm.vector.reduce.{op}.v32i32", ("<32 x i32>", near)) for op in ("smin", "smax", "or")
+        )
         least, most, bits = (low.new(f"sext i32 {x} to i64") for x in (least, most, bits))
         low.cache[key] = (origin, near, least, most, bits, fits)
     origin, distance, least, most, bits, fits = low.cache[key]
@@ -311,13 +330,17 @@ def _gather(low, memory, nbytes, pointer, pattern) -> str:
     vector = f"<32 x {memory}>"
     if not low.wide:
         bits = f"i{8 * nbytes}"
-        got = low.call(f"<32 x {bits}>", f"gather_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), ("i32", low.active))
+        got = low.call(
+            f"<32 x {bits}>", f"gather_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), ("i32", low.active)
+        )
         return got if memory == bits else low.new(f"bitcast <32 x {bits}> {got} to {vector}")
     name = f"llvm.masked.gather.v32{_suffix(memory)}.v32p0"
     low.intrinsics.add(f"declare {vector} @{name}(<32 x ptr>, <32 x i1>, {vector})")
     lanes = low.new(f"getelementptr i8, ptr {pointer}, <32 x i32> {pattern}")
     active = low.new(f"bitcast i32 {low.active} to <32 x i1>")
-    return low.new(f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)")
+    return low.new(
+        f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)"
+    )
 
 
 def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> list[str]:
@@ -337,8 +360,11 @@ def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> li
         wholes = []
         for k in range(count):
             picks = ", ".join(f"i32 {lane * count + k}" for lane in range(32))
-            wholes.append(low.new(
-                f"shufflevector <{32 * count} x {memory}> {total}, <{32 * count} x {memory}> poison, <32 x i32> <{picks}>"))
+            wholes.append(
+                low.new(
+                    f"shufflevector <{32 * count} x {memory}> {total}, <{32 * count} x {memory}> poison, <32 x i32> <{picks}>"
+                )
+            )
     low.emit(f"br label %{join}")
     low.start(l_other)
     low.emit(f"br i1 {low.cache[uniform_key]}, label %{l_uniform}, label %{l_gather}")
@@ -354,7 +380,9 @@ def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> li
     low.emit(f"br label %{join}")
     low.start(join)
     return [
-        low.new(f"phi {vector} [ {wholes[k]}, %{l_whole} ], [ {uniforms[k]}, %{l_uniform} ], [ {gathers[k]}, %{l_gather} ]")
+        low.new(
+            f"phi {vector} [ {wholes[k]}, %{l_whole} ], [ {uniforms[k]}, %{l_uniform} ], [ {gathers[k]}, %{l_gather} ]"
+        )
         for k in range(count)
     ]
 
@@ -393,7 +421,9 @@ def _store(low, instruction, access: Access, space, kind, count, nbytes):
     if count == 1:
         low.emit(f"store {vector} {full[0]}, ptr {pointers[0]}, align {nbytes}")
     else:
-        low.emit(f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}")
+        low.emit(
+            f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}"
+        )
     low.emit(f"br label %{join}")
     low.start(l_scatter)
     for pointer, value in zip(pointers, full):
@@ -406,7 +436,14 @@ def _scatter(low, memory, nbytes, pointer, pattern, value) -> None:
     bits = f"i{8 * nbytes}"
     if memory != bits:
         value = low.new(f"bitcast <32 x {memory}> {value} to <32 x {bits}>")
-    low.call("void", f"scatter_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), (f"<32 x {bits}>", value), ("i32", low.active))
+    low.call(
+        "void",
+        f"scatter_{bits}",
+        ("ptr", pointer),
+        ("<32 x i32>", pattern),
+        (f"<32 x {bits}>", value),
+        ("i32", low.active),
+    )
 
 
 def _interleaved(low, parts, memory):
@@ -465,6 +502,3 @@ def _charge(low, instruction, position, space, access: Access):
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
         ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),
     )  # fmt: skip
-
-
-__all__ = ["ACCOUNTS", "RECORD_BYTES", "Record"]

@@ -67,7 +67,14 @@ class Analysis:
 
 
 MEMORY = ("ld", "ldu", "st")
-BARRIERS = ("bar.sync", "barrier.sync", "bar.cta.sync", "barrier.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned")
+BARRIERS = (
+    "bar.sync",
+    "barrier.sync",
+    "bar.cta.sync",
+    "barrier.cta.sync",
+    "barrier.sync.aligned",
+    "barrier.cta.sync.aligned",
+)
 
 
 def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool) -> Analysis:
@@ -79,7 +86,8 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
     special = {name: not uniform for name, uniform in (("%tid.y", uniform_y), ("%tid.z", uniform_z))}
     reads = [[name for name in read(instruction)] for instruction in body]
     always = [
-        instruction.name in ("shfl", "match", "elect") or instruction.opcode.startswith("ld.local")
+        instruction.name in ("shfl", "match", "elect")
+        or instruction.opcode.startswith("ld.local")
         or any(special.get(name, name.startswith(("%tid.x", "%laneid", "%lanemask"))) for name in names)
         for instruction, names in zip(body, reads, strict=True)
     ]
@@ -95,9 +103,7 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
                 if names and not varying.isdisjoint(sources):
                     varying.update(names)
             changed = len(varying) != size
-        branches = {
-            b.index for b in blocks if b.end == "branch" and b.predicate[0] in varying and b.target != b.next
-        }
+        branches = {b.index for b in blocks if b.end == "branch" and b.predicate[0] in varying and b.target != b.next}
         dying = {(b, s) for b in branches for s in blocks[b].successors if s in exits}
         meet = _meeting_points(blocks, dying)
         regions = _regions(blocks, body, branches, dying, meet, exits)
@@ -301,7 +307,11 @@ def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
         barrier = any(blocks[i].end == "barrier" for i in inside)
         above = stop is not None and any(i > stop for i in inside)
         forward = all(s > i for i in inside for s in blocks[i].successors if s in members[stop])
-        barrier |= any("warp" in body[p].modifiers and body[p].name in ("bar", "barrier") for i in inside for p in blocks[i].positions)
+        barrier |= any(
+            "warp" in body[p].modifiers and body[p].name in ("bar", "barrier")
+            for i in inside
+            for p in blocks[i].positions
+        )
         regions[b] = Region(stop, inside, not barrier and not above, forward)
     shared: dict[int | None, Region] = {}
     return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}

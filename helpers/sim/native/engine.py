@@ -36,7 +36,11 @@ def _initialise() -> None:
 def _machine(level: int):
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, codemodel="jitdefault", jit=True
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=level,
+        codemodel="jitdefault",
+        jit=True,
     )
 
 

@@ -93,7 +93,9 @@ def options_for(program, block: Sequence[int], charges: dict[int, tuple[int, int
             raise Declined("warp barriers matter to findings")
         races = frozenset(site.pc for site in program.sites if site.may_race)
         watching = (min(4, program.shared_granule), races)
-    return Options(_flags(block), None if charges is None else tuple(sorted(charges.items())), watching, engine.wide_vectors())
+    return Options(
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, engine.wide_vectors()
+    )
 
 
 def remembered(program, options: Options) -> Prepared | None:
@@ -140,7 +142,8 @@ def seconds_to_make(program) -> float:
 
 def _lower(program, options: Options) -> Lowered:
     function = parser.Function(
-        program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels)
+        program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels
+    )
     entry_bytes = max((at + variable.nbytes for variable, at in program.parameters), default=0)
     return lower(function, entry_bytes, options)
 
@@ -161,8 +164,13 @@ def _facts(lowered: Lowered) -> dict:
 
 def _lowered(facts: dict) -> Lowered:
     return Lowered(
-        "", facts["state_bytes"], tuple(Record(**record) for record in facts["records"]), tuple(facts["memos"]),
-        tuple(facts["count_of"]), facts["counts"])
+        "",
+        facts["state_bytes"],
+        tuple(Record(**record) for record in facts["records"]),
+        tuple(facts["memos"]),
+        tuple(facts["count_of"]),
+        facts["counts"],
+    )
 
 
 @functools.cache
@@ -230,7 +238,9 @@ class _Worker:
         self.shared = _aligned(max(64, shared_bytes))
         self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
         self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
-        shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
+        shadow_bytes = (
+            -(-shared_bytes // 4) * 16 if prepared.options.watching else 0
+        )  # a word per granule, granules >= 1 byte
         self.shadow = [_aligned(shadow_bytes), _aligned(shadow_bytes)]
         self.params, self.arenas = params, arenas
         self.records = self._records(lowered, shared_bytes)
@@ -248,7 +258,9 @@ class _Worker:
         self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
         memos = self.memos.reshape(-1, MEMO_BYTES)
         for slot in range(SLOTS):
-            memos[:, MEMO["slots"] + slot * SLOT_BYTES + SLOT["shift"]] = 255  # no access lies there: nothing is known yet
+            memos[:, MEMO["slots"] + slot * SLOT_BYTES + SLOT["shift"]] = (
+                255  # no access lies there: nothing is known yet
+            )
         for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
             at = CONTEXT[name] // 4
             self.halves[at : at + len(values)] = values
@@ -329,7 +341,8 @@ def run(
     """
     base = memory.bytes.ctypes.data - DEVICE_BASE
     arenas = np.array(
-        [(DEVICE_BASE + start, DEVICE_BASE + end, base) for start, end in zip(memory.starts, memory.ends, strict=True)], np.int64
+        [(DEVICE_BASE + start, DEVICE_BASE + end, base) for start, end in zip(memory.starts, memory.ends, strict=True)],
+        np.int64,
     ).reshape(-1, 3)
     count = min(threads or workers_wanted(), max(1, len(blocks)))
     workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes) for _ in range(count)]
@@ -433,7 +446,9 @@ def _totals(lowered: Lowered, workers) -> Totals:
     counts = sum(worker.counts for worker in workers)
     memos = sum(worker.memos.view(np.int64).reshape(-1, MEMO_BYTES // 8)[:, :3] for worker in workers)
     of = np.array(lowered.count_of, np.int64)
-    return Totals(counts[of, 0], counts[of, 1], {position: tuple(map(int, memos[i])) for i, position in enumerate(lowered.memos)})
+    return Totals(
+        counts[of, 0], counts[of, 1], {position: tuple(map(int, memos[i])) for i, position in enumerate(lowered.memos)}
+    )
 
 
 __all__ = ["Declined", "OutOfTime", "Prepared", "Totals", "prepare", "run"]

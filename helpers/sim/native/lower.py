@@ -158,7 +158,9 @@ class _Lowering:
         key = ("splat", type_, scalar)
         if key not in self.cache:
             one = self.new(f"insertelement <32 x {type_}> poison, {type_} {scalar}, i32 0")
-            self.cache[key] = self.new(f"shufflevector <32 x {type_}> {one}, <32 x {type_}> poison, <32 x i32> zeroinitializer")
+            self.cache[key] = self.new(
+                f"shufflevector <32 x {type_}> {one}, <32 x {type_}> poison, <32 x i32> zeroinitializer"
+            )
         return self.cache[key]
 
     def full(self, value: Value) -> str:
@@ -201,7 +203,9 @@ class _Lowering:
             old = self.get(name)
             kind, condition = self.condition
             if kind == "scalar" and value.uniform and old.uniform:
-                value = Value(value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}"))
+                value = Value(
+                    value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}")
+                )
             else:
                 type_ = f"<32 x {value.type}>"
                 test = f"i1 {condition}" if kind == "scalar" else f"<32 x i1> {condition}"
@@ -239,7 +243,7 @@ class _Lowering:
     def intrinsic(self, name: str, type_: str, values: list[Value], extra: str = "") -> Value:
         vector = not all(value.uniform for value in values)
         kind = f"<32 x {type_}>" if vector else type_
-        full = f"llvm.{name}.{'v32' if vector else ''}{ {'float': 'f32', 'double': 'f64', 'half': 'f16'}.get(type_, type_)}"
+        full = f"llvm.{name}.{'v32' if vector else ''}{ {'float': 'f32', 'double': 'f64', 'half': 'f16'}.get(type_, type_) }"
         operands = [(kind, self.full(value) if vector else value.s) for value in values]
         if extra:
             self.intrinsics.add(f"declare {kind} @{full}({', '.join([kind] * len(values))}, i1)")
@@ -264,7 +268,9 @@ class _Lowering:
             return self.constant(type_, immediate_bits(operand, kind))
         if isinstance(operand, Negated):
             value = self.operand(operand.operand, kind)
-            return self.apply("i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}")
+            return self.apply(
+                "i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}"
+            )
         if not isinstance(operand, Register):
             raise Unsupported("an operand of this form")
         if operand.name.startswith("%") and operand.name not in self.types:
@@ -366,7 +372,14 @@ class _Lowering:
             *slots,
         ]
         text = "\n".join([*sorted(self.intrinsics), ATTRIBUTES, *head, *self.out, ""])
-        return Lowered(text, self._state_bytes(), tuple(self.records), tuple(self.memos), tuple(self._count_of()), len(self.a.blocks))
+        return Lowered(
+            text,
+            self._state_bytes(),
+            tuple(self.records),
+            tuple(self.memos),
+            tuple(self._count_of()),
+            len(self.a.blocks),
+        )
 
     def _count_of(self) -> list[int]:
         counts = [0] * len(self.function.body)
@@ -403,7 +416,9 @@ class _Lowering:
         for kind in ("ctaid", "nctaid", "ntid"):
             for axis, letter in enumerate("xyz"):
                 if f"%{kind}.{letter}" in used:
-                    self.specials[f"%{kind}.{letter}"] = Value("i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32"))
+                    self.specials[f"%{kind}.{letter}"] = Value(
+                        "i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32")
+                    )
         for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z))):
             name = f"%tid.{letter}"
             if name not in used:
@@ -414,7 +429,9 @@ class _Lowering:
             elif uniform:
                 self.specials[name] = Value("i32", s=first)
             else:
-                self.specials[name] = Value("i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64))
+                self.specials[name] = Value(
+                    "i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64)
+                )
         self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
         if "%warpid" in used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
@@ -679,7 +696,9 @@ class _Lowering:
         self.start(ended)
         self.emit("ret i32 0")
         self.start(on)
-        self.emit(f"br label %{self.together(region.meet)}" if region.meet is not None else f"br label %{self._fail(0)}")
+        self.emit(
+            f"br label %{self.together(region.meet)}" if region.meet is not None else f"br label %{self._fail(0)}"
+        )
 
     # ------------------------------------------------------------------------------------------------ instructions
 
@@ -722,7 +741,6 @@ ATTRIBUTES = (
 )
 
 
-
 def _tight_loops(blocks) -> set[int]:
     """Blocks that can reach themselves without a barrier."""
     reach = [0] * len(blocks)
@@ -756,7 +774,13 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
                     source = _CLEAN
             elif instruction.name == "mov" and len(instruction.operands) == 2:
                 operand = instruction.operands[1]
-                source = operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
+                source = (
+                    operand.name
+                    if isinstance(operand, Register)
+                    else _NEUTRAL
+                    if isinstance(operand, Immediate)
+                    else _CLEAN
+                )
             defs.setdefault(name, []).append(source)
             if instruction.guard:
                 defs[name].append(_NEUTRAL)
@@ -766,7 +790,15 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
         for name, sources in defs.items():
             seen = {state.get(s, _CLEAN) if isinstance(s, str) else s for s in sources}
             seen = {_CLEAN if s == _EAGER else s for s in seen}
-            new = _EAGER if {_CLEAN, _DIRTY} <= seen else _DIRTY if _DIRTY in seen else _CLEAN if _CLEAN in seen else _NEUTRAL
+            new = (
+                _EAGER
+                if {_CLEAN, _DIRTY} <= seen
+                else _DIRTY
+                if _DIRTY in seen
+                else _CLEAN
+                if _CLEAN in seen
+                else _NEUTRAL
+            )
             if new > state[name]:
                 state[name], changed = new, True
         if not changed:

@@ -5,7 +5,7 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
-from ..parser import TYPE_BYTES, Immediate, Instruction, Register, Symbol, Vector
+from ..parser import TYPE_BYTES, Immediate, Instruction, Register, Vector
 from .analysis import Unsupported
 from .lower import BITS, HANDLERS, Value
 
@@ -146,7 +146,9 @@ def _product(low, i, a: Value, b: Value, kind: str) -> Value:
         return multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
     if "hi" in i.modifiers:
         wide = multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
-        shifted = low.unary(wide, lambda t, x: f"lshr {t(wide.type)} {x}, {_constant(t(wide.type), BITS[a.type])}", wide.type)
+        shifted = low.unary(
+            wide, lambda t, x: f"lshr {t(wide.type)} {x}, {_constant(t(wide.type), BITS[a.type])}", wide.type
+        )
         return low.cast(shifted, a.type)
     return multiply_integers(low, a, b)
 
@@ -198,7 +200,9 @@ def _divide(low, i):
         return
     allow(i, INTEGERS)
     a, b = _sources(low, i, kind)
-    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: _quotient(low, t(a.type), t("i1"), x, y, kind, i.name)))
+    low.put(
+        i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: _quotient(low, t(a.type), t("i1"), x, y, kind, i.name))
+    )
 
 
 def _quotient(low, type_: str, bit: str, x: str, y: str, kind: str, name: str) -> str:
@@ -283,7 +287,7 @@ def _not(low, i):
     (a,) = _sources(low, i, _kind(i))
 
     def text(t, x):
-        ones = ("true" if a.type == "i1" else "-1")
+        ones = "true" if a.type == "i1" else "-1"
         return f"xor {t(a.type)} {x}, {ones if t(a.type) == a.type else f'splat ({a.type} {ones})'}"
 
     low.put(i.operands[0], low.unary(a, text, a.type))
@@ -305,9 +309,14 @@ def _shift(low, i):
             low.put(i.operands[0], Value(a.type, s="0"))
         elif op == "shl" and _linear(a):
             scalar = None if a.s in (None, "0") else low.new(f"shl {a.type} {a.s}, {count}")
-            low.put(i.operands[0], Value(a.type, s=scalar, v=low.new(f"shl <32 x {a.type}> {a.v}, splat ({a.type} {count})")))
+            low.put(
+                i.operands[0],
+                Value(a.type, s=scalar, v=low.new(f"shl <32 x {a.type}> {a.v}, splat ({a.type} {count})")),
+            )
         else:
-            low.put(i.operands[0], low.unary(a, lambda t, x: f"{op} {t(a.type)} {x}, {_constant(t(a.type), count)}", a.type))
+            low.put(
+                i.operands[0], low.unary(a, lambda t, x: f"{op} {t(a.type)} {x}, {_constant(t(a.type), count)}", a.type)
+            )
         return
     count = low.operand(amount, "u32")
 
@@ -379,8 +388,11 @@ def _setp(low, i):
     if not isinstance(i.operands[0], Register):
         raise Unsupported("setp with two results")
     if _is_float(kind):
-        a, b = _float_sources(low, i, kind)[:2] if combine is None else [
-            flush(low, v) if "ftz" in i.modifiers else v for v in (low.operand(o, kind) for o in i.operands[1:3])]
+        a, b = (
+            _float_sources(low, i, kind)[:2]
+            if combine is None
+            else [flush(low, v) if "ftz" in i.modifiers else v for v in (low.operand(o, kind) for o in i.operands[1:3])]
+        )
         test = low.apply("i1", [a, b], lambda t, x, y: f"fcmp {_COMPARE[compare][2]} {t(a.type)} {x}, {y}")
     else:
         a, b = (low.operand(o, kind) for o in i.operands[1:3])
@@ -400,7 +412,10 @@ def _selp(low, i):
     kind = _kind(i)
     a, b = (low.observed(o, kind) for o in i.operands[1:3])
     c = low.operand(i.operands[3], "pred")
-    low.put(i.operands[0], low.apply(a.type, [a, b, c], lambda t, x, y, p: f"select {t('i1')} {p}, {t(a.type)} {x}, {t(a.type)} {y}"))
+    low.put(
+        i.operands[0],
+        low.apply(a.type, [a, b, c], lambda t, x, y, p: f"select {t('i1')} {p}, {t(a.type)} {x}, {t(a.type)} {y}"),
+    )
 
 
 @operation("mov")
@@ -427,12 +442,20 @@ def _mov(low, i):
         for k, item in enumerate(target.items):
             part = value
             if k:
-                part = low.unary(value, lambda t, x, n=k * width: f"lshr {t(value.type)} {x}, {_constant(t(value.type), n)}", value.type)
+                part = low.unary(
+                    value,
+                    lambda t, x, n=k * width: f"lshr {t(value.type)} {x}, {_constant(t(value.type), n)}",
+                    value.type,
+                )
             low.put(item, low.cast(part, f"i{width}"))
         return
     if isinstance(source, Register) and isinstance(target, Register) and source.name in low.types:
         same = low.types[source.name] == low.types[target.name]
-        value = low.get(source.name) if same and (source.name in low.dirty) == (target.name in low.dirty) else low.operand(source, kind)
+        value = (
+            low.get(source.name)
+            if same and (source.name in low.dirty) == (target.name in low.dirty)
+            else low.operand(source, kind)
+        )
         if target.name not in low.dirty and source.name in low.dirty and value.type == "float":
             value = low.canonical(value)
         low.put(target, value)
@@ -490,7 +513,9 @@ def _cvt(low, i):
             value = low.unary(half, lambda t, x: f"fpext {t('half')} {x} to {t('float')}", "float")
         else:
             wide = low.unary(bits, lambda t, x: f"zext {t('i16')} {x} to {t('i32')}", "i32")
-            value = low.cast(low.unary(wide, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 16)}", "i32"), "float")
+            value = low.cast(
+                low.unary(wide, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 16)}", "i32"), "float"
+            )
         low.put(i.operands[0], low.canonical(value))
         return
     if (target, source) == ("f16", "f32"):
@@ -581,7 +606,6 @@ def _bfe(low, i):
     a = low.operand(i.operands[1], "u32")
     up = low.unary(a, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 32 - position - length)}", "i32")
     op = "ashr" if _kind(i) == "s32" else "lshr"
-    low.put(i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32"))
-
-
-__all__ = ["Symbol", "operation"]
+    low.put(
+        i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32")
+    )

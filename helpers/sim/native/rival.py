@@ -40,8 +40,11 @@ class Rival:
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
         findings = Findings(False)
         self.own = dataclasses.replace(
-            launch, memory=DeviceMemory(launch.program, arrays, findings), findings=findings,
-            counting=None if launch.counting is None else Counting(launch.program))
+            launch,
+            memory=DeviceMemory(launch.program, arrays, findings),
+            findings=findings,
+            counting=None if launch.counting is None else Counting(launch.program),
+        )
         try:
             self.run(self.own, self.cancelled)
         except self.failures:

@@ -12,8 +12,9 @@ _LANES = "<32 x i32>"
 
 def runtime_ir() -> str:
     """The module's text."""
-    return (_TEXT + "".join(_moves(bits) + _access(bits, "load") + _access(bits, "store") for bits in (8, 16, 32, 64))).replace(
-        "$ATTR", _ATTRIBUTES)
+    return (
+        _TEXT + "".join(_moves(bits) + _access(bits, "load") + _access(bits, "store") for bits in (8, 16, 32, 64))
+    ).replace("$ATTR", _ATTRIBUTES)
 
 
 def _moves(bits: int) -> str:
@@ -51,11 +52,15 @@ def _access(bits: int, what: str) -> str:
     far = "<32 x i64>"
     watch = "shadow_load" if what == "load" else "shadow_store"
     race = ", i32 %race" if what == "load" else ""
-    move = f"""
+    move = (
+        f"""
   %value = call {vector} @llvm.masked.gather.v32{kind}.v32p0(<32 x ptr> align {nbytes} %lanes, <32 x i1> %mask, {vector} zeroinitializer)
-  store {vector} %value, ptr %slot, align 64""" if what == "load" else f"""
+  store {vector} %value, ptr %slot, align 64"""
+        if what == "load"
+        else f"""
   %value = load {vector}, ptr %slot, align 64
   call void @llvm.masked.scatter.v32{kind}.v32p0({vector} %value, <32 x ptr> align {nbytes} %lanes, <32 x i1> %mask)"""
+    )
     return f"""
 define void @{what}_{kind}(ptr %ctx, ptr %record, i64 %scalar, {far} %places, i32 %active, i32 %first, i32 %count, ptr %buffer) #0 {{
 entry:
