@@ -7,6 +7,7 @@ is about one array, from its trace; nothing is looked up.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from .errors import CourseError
 from .metrics import (
-    FFMA_THREADS, GLOBAL_REQUESTS, GLOBAL_SECTORS, SHARED_CONFLICTS, SHARED_INSTRUCTIONS, SHARED_WAVEFRONTS,
+    FFMA_THREADS, GLOBAL_REQUESTS, GLOBAL_SECTORS, INSTRUCTIONS, OPCODE, SHARED_CONFLICTS, SHARED_INSTRUCTIONS,
+    SHARED_WAVEFRONTS,
 )  # fmt: skip
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
@@ -111,6 +113,32 @@ def shared_passes_per_multiply_add(run) -> float:
     return sum(count(run, SHARED_WAVEFRONTS.format(op=op)) for op in ("ld", "st")) / multiply_adds
 
 
+def wavefronts_per_shared_load(run) -> float:
+    """Passes through shared memory that one warp-wide load of it takes, on average: 1 at best, for 128-bit loads 2.
+
+    Raises CourseError for a kernel that loads nothing from shared memory.
+    """
+    loads = count(run, SHARED_INSTRUCTIONS.format(op="ld"))
+    if not loads:
+        raise CourseError("The kernel made no shared loads.")
+    return count(run, SHARED_WAVEFRONTS.format(op="ld")) / loads
+
+
+def shared_stores_per_result(run) -> float:
+    """Shared-memory store instructions per element of C (a full warp counts 32). Asynchronous copies are not stores."""
+    shape = shape_of(run)
+    return WARP * count(run, SHARED_INSTRUCTIONS.format(op="st")) / (shape.m * shape.n)
+
+
+def barriers_per_warp(run) -> float:
+    """Barriers of the whole block that each warp passes. Raises CourseError where instructions were not counted."""
+    name = OPCODE.format(opcode="BAR")
+    if INSTRUCTIONS not in run.counters:
+        raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
+    warps = math.prod(run.grid) * -(-math.prod(run.block) // WARP)
+    return count(run, name) / warps
+
+
 def shared_load_conflicts(run) -> int:
     """Extra trips to shared memory that loads made because several lanes wanted different words of one bank."""
     return count(run, SHARED_CONFLICTS.format(op="ld"))
@@ -162,6 +190,9 @@ _SENTENCES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"sectors per store of (\w+)", lambda run, array: sectors_per_request(run, array, "st")),
     (r"global loads per result", global_loads_per_result),
     (r"shared loads per result", shared_loads_per_result),
+    (r"shared stores per result", shared_stores_per_result),
+    (r"wavefronts per shared load", wavefronts_per_shared_load),
+    (r"barriers per warp", barriers_per_warp),
     (r"bank conflicts of shared loads", shared_load_conflicts),
 )
 

@@ -13,6 +13,7 @@ SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 FFMA_THREADS = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
+OPCODE = "sass__inst_executed_per_opcode.{opcode}"
 
 _VERBS = {"ld": "loads", "st": "stores"}
 

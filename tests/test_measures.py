@@ -12,9 +12,11 @@ from helpers.steps import STEPS, get
 KERNELS = [step for step in STEPS if step.kernel_path]
 
 
-def run_of(slug: str, m: int = 64, n: int = 64, k: int = 64, trace: bool = True):
+def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
     kernel = helpers.compile(get(slug).kernel_path.read_text(encoding="utf-8"))
-    return gemm.run(kernel, helpers.Problem(m, n, k), on="cpu", trace=trace or None)
+    size = gemm.counted_size(kernel)
+    problem = helpers.Problem(*(size if extent is None else extent for extent in (m, n, k)))
+    return gemm.run(kernel, problem, on="cpu", trace=trace or None)
 
 
 @pytest.mark.parametrize("step", KERNELS, ids=lambda step: step.name)
@@ -62,6 +64,17 @@ def test_passes_through_shared_memory():
     assert measures.shared_passes_per_multiply_add(run_of("naive")) == 0
     with pytest.raises(CourseError, match="no float32 multiply-add"):
         measures.shared_passes_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
+
+
+def test_barriers_stores_and_passes_for_each_load():
+    run = run_of("shared_tile")  # K = 64: two tiles, two barriers and two stores for each; 64 loads of b and 16 of four a
+    assert measures.barriers_per_warp(run) == 2 * 2
+    assert measures.shared_stores_per_result(run) == 2 * 2
+    assert measures.wavefronts_per_shared_load(run) == (64 + 32) / (64 + 16)
+    none = run_of("naive", 32, 32, 32, trace=False)
+    assert measures.barriers_per_warp(none) == measures.shared_stores_per_result(none) == 0
+    with pytest.raises(CourseError, match="no shared loads"):
+        measures.wavefronts_per_shared_load(none)
 
 
 def test_bytes_requested():
