@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(eq=False)
 class Copy:
-    """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast to the lanes)."""
+    """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast)."""
 
     site: object
     offsets: np.ndarray

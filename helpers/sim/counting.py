@@ -1,8 +1,8 @@
 """Counters of a run under Nsight Compute's names, per kernel and per source line.
 
-Instructions are counted per basic block, so counting them costs nothing per instruction. Memory accesses are counted one
-by one, at the width of the instruction that ptxas made; an access that repeats its last pattern at another place is
-recognised and costs a comparison.
+Instructions are counted per basic block, so counting them costs nothing per instruction. Memory accesses are counted
+one by one, at the width of the instruction that ptxas made; an access that repeats its last pattern at another place
+is recognised and costs a comparison.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 ALL_SHARED = "memory_l1_wavefronts_shared"
 ALL_SHARED_IDEAL = "memory_l1_wavefronts_shared_ideal"
-COPIED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
+COPIED_SECTORS = (
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
+)
 PTX = "ptx_instructions"
 # Present even when nothing of the kind happened, because 0 is an answer.
 ALWAYS = tuple(
     name.format(op=op, what=what)
     for op in ("ld", "st")
-    for name, what in ((GLOBAL, "requests"), (GLOBAL, "sectors"), (SHARED_INSTRUCTIONS, ""), (SHARED_WAVEFRONTS, ""), (SHARED_CONFLICTS, ""))
+    for name, what in (
+        (GLOBAL, "requests"),
+        (GLOBAL, "sectors"),
+        (SHARED_INSTRUCTIONS, ""),
+        (SHARED_WAVEFRONTS, ""),
+        (SHARED_CONFLICTS, ""),
+    )
 ) + ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", ALL_SHARED, ALL_SHARED_IDEAL)
 
 
@@ -62,8 +70,12 @@ class Counting:
             addresses = addresses + site.shift
         base = addresses.item(0)
         known = m.memo[site.index]
-        if known is not None and known[1] is mask and known[4] is space and known[0].shape == addresses.shape and (
-            known[0] is addresses or not np.not_equal(addresses, known[0] + (base - known[2])).any()
+        if (
+            known is not None
+            and known[1] is mask
+            and known[4] is space
+            and known[0].shape == addresses.shape
+            and (known[0] is addresses or not np.not_equal(addresses, known[0] + (base - known[2])).any())
         ):
             counts = known[3].get(base & 127)
         else:
@@ -89,14 +101,21 @@ class Counting:
         """The shared-memory side of a cp.async through the cache (.ca); `access` counts its global side."""
         mask, bases = m.mask, (addresses.item(0), offsets.item(0))
         known = m.memo[writes.index]
-        if known is None or known[0] is not mask or any(
-            old.shape != new.shape or np.not_equal(new - base, old).any() for old, new, base in zip(known[1], (addresses, offsets), bases, strict=True)
+        if (
+            known is None
+            or known[0] is not mask
+            or any(
+                old.shape != new.shape or np.not_equal(new - base, old).any()
+                for old, new, base in zip(known[1], (addresses, offsets), bases, strict=True)
+            )
         ):
             known = m.memo[writes.index] = (mask, (addresses - bases[0], offsets - bases[1]), {})
         place = tuple(base & 127 for base in bases)
         if place not in known[2]:
             active = None if mask is None else m.rows_of(mask)
-            known[2][place] = account.count_copy(m.rows_of(addresses), m.rows_of(offsets), active, writes.width, m.blocks, m.threads)
+            known[2][place] = account.count_copy(
+                m.rows_of(addresses), m.rows_of(offsets), active, writes.width, m.blocks, m.threads
+            )
         for i, value in enumerate(known[2][place]):
             self.totals[writes.index][i] += value
 
@@ -166,5 +185,7 @@ class Counting:
                 add(site.line, ALL_SHARED_IDEAL, ideal)
         if scale != 1.0:
             counters = {name: round(value * scale) for name, value in counters.items()}
-            by_line = {line: {name: round(value * scale) for name, value in names.items()} for line, names in by_line.items()}
+            by_line = {
+                line: {name: round(value * scale) for name, value in names.items()} for line, names in by_line.items()
+            }
         return counters, {line: dict(names) for line, names in sorted(by_line.items())}

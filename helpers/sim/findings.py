@@ -14,11 +14,14 @@ MAX_FINDINGS = 100
 
 ADVICE = {
     "out-of-bounds": "Check the index against the matrix's size before the access, or fix the address.",
-    "misaligned": "A vector access of n bytes needs an address that is a multiple of n: check the pointer and the leading dimension.",
+    "misaligned": "A vector access of n bytes needs an address that is a multiple of n: "
+    "check the pointer and the leading dimension.",
     "uninitialized": "Write the tile before reading it, and put __syncthreads() between.",
     "race": "Put __syncthreads() between the two accesses.",
-    "divergent-barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if, or return later.",
-    "missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) and then call __syncthreads().",
+    "divergent-barrier": "Every thread of the block must reach the same __syncthreads(): "
+    "move it out of the if, or return later.",
+    "missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) "
+    "and then call __syncthreads().",
     "endless": "Check that the loop's condition becomes false for every thread.",
 }
 
@@ -30,9 +33,22 @@ class Findings:
         self.wanted = wanted
         self.found: dict[tuple, Finding] = {}
 
-    def add(self, kind: str, line: int | None, message: str, *, other_line=None, block=None, thread=None, advice=None, count=1) -> Finding:
+    def add(
+        self,
+        kind: str,
+        line: int | None,
+        message: str,
+        *,
+        other_line=None,
+        block=None,
+        thread=None,
+        advice=None,
+        count=1,
+    ) -> Finding:
         """Note a finding and return it."""
-        finding = Finding(kind, line, message, other_line, block, thread, ADVICE.get(kind, "") if advice is None else advice, count)
+        finding = Finding(
+            kind, line, message, other_line, block, thread, ADVICE.get(kind, "") if advice is None else advice, count
+        )
         key = (kind, line, other_line)
         known = self.found.get(key)
         if known is not None:

@@ -206,7 +206,9 @@ class Lanes:
         value = int(values[index])
         lane = tuple(i if n > 1 else 0 for i, n in zip(index, bad.shape, strict=True))
         block = int(self.block_index[tuple(min(i, n - 1) for i, n in zip(lane, self.block_index.shape, strict=True))])
-        thread = int(self.thread_index[tuple(min(i, n - 1) for i, n in zip(lane, self.thread_index.shape, strict=True))])
+        thread = int(
+            self.thread_index[tuple(min(i, n - 1) for i, n in zip(lane, self.thread_index.shape, strict=True))]
+        )
         repeat = self.lanes // max(1, math.prod(bad.shape))
         return self.block_position(block), self.thread_position(thread), value, int(np.count_nonzero(bad)) * repeat
 

@@ -58,15 +58,20 @@ class DeviceMemory:
                 name, array = arrays[i]
                 base = start + _bounds(array)[0] - low
                 self.arguments.append(Argument(name, array, base))
-                self.allocations.append(Allocation(
-                    name, "global", DEVICE_BASE + base, array.nbytes, array.shape, array.itemsize, array.dtype.name))
+                self.allocations.append(
+                    Allocation(
+                        name, "global", DEVICE_BASE + base, array.nbytes, array.shape, array.itemsize, array.dtype.name
+                    )
+                )
                 spans.append((base, array.nbytes, name))
             top = start + high - low
         self.size = -(-(top + LEAST_GUARD) // ALIGN) * ALIGN
         try:
             self.bytes = np.zeros(self.size, np.uint8)
         except MemoryError:
-            raise RunError(f"The arrays need {self.size >> 20} MB in the machine, more than this computer has free.") from None
+            raise RunError(
+                f"The arrays need {self.size >> 20} MB in the machine, more than this computer has free."
+            ) from None
         self.views = {dtype: self.bytes.view(dtype) for dtype in RAW.values()}
         for dtype in map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64)):
             self.views[dtype] = self.bytes.view(dtype)
@@ -74,7 +79,9 @@ class DeviceMemory:
         for position, width, address in program.image_addresses:
             self.bytes[position : position + width] = np.frombuffer(address.to_bytes(8, "little")[:width], np.uint8)
         for argument in self.arguments:
-            self.bytes[argument.base : argument.base + argument.array.nbytes] = argument.array.reshape(-1).view(np.uint8)
+            self.bytes[argument.base : argument.base + argument.array.nbytes] = argument.array.reshape(-1).view(
+                np.uint8
+            )
         merged = _merge(spans)
         self.starts = np.array([start for start, _ in merged] or [0], np.int64)
         self.ends = np.array([end for _, end in merged] or [0], np.int64)
@@ -149,7 +156,10 @@ class DeviceMemory:
         message = f"A thread {verb} {width} bytes {what}."
         finding = self.findings.add("out-of-bounds", site.line, message, block=block, thread=thread, count=count)
         if fatal:
-            self.findings.stop(f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}", site.line)
+            self.findings.stop(
+                f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}",
+                site.line,
+            )
 
     def _nearest(self, offset, width):
         best = (None, 0, "")
@@ -169,11 +179,18 @@ class DeviceMemory:
     def _misaligned(self, m, site, offsets, width, bad):
         block, thread, offset, count = m.example(bad, offsets)
         self.findings.add(
-            "misaligned", site.line, f"An access of {width} bytes at address {DEVICE_BASE + offset:#x}, which is not a multiple of {width}.",
-            block=block, thread=thread, count=count)
+            "misaligned",
+            site.line,
+            f"An access of {width} bytes at address {DEVICE_BASE + offset:#x}, which is not a multiple of {width}.",
+            block=block,
+            thread=thread,
+            count=count,
+        )
         self.findings.stop(
             f"{m.where(site.line)}: an access of {width} bytes at an address that is not a multiple of {width} "
-            f"(thread {thread} of block {block}). The hardware stops here.", site.line)
+            f"(thread {thread} of block {block}). The hardware stops here.",
+            site.line,
+        )
 
 
 def _bounds(array: np.ndarray) -> tuple[int, int]:
@@ -251,17 +268,30 @@ class SharedMemory:
             block, thread, offset, count = m.example(~inside, offsets)
             verb = "reads" if site.op in ("ld", "ldmatrix") else "writes"
             m.findings.add(
-                "out-of-bounds", site.line,
-                f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {self.size} bytes per block.",
-                block=block, thread=thread, count=count)
+                "out-of-bounds",
+                site.line,
+                f"A thread {verb} {width} bytes at offset {offset} of shared memory, "
+                f"which has {self.size} bytes per block.",
+                block=block,
+                thread=thread,
+                count=count,
+            )
         if not (straight | ~inside).all():
             block, thread, offset, count = m.example(inside & ~straight, offsets)
             m.findings.add(
-                "misaligned", site.line, f"A shared-memory access of {width} bytes at offset {offset}, which is not a multiple of {width}.",
-                block=block, thread=thread, count=count)
+                "misaligned",
+                site.line,
+                f"A shared-memory access of {width} bytes at offset {offset}, which is not a multiple of {width}.",
+                block=block,
+                thread=thread,
+                count=count,
+            )
             m.findings.stop(
-                f"{m.where(site.line)}: a shared-memory access of {width} bytes at offset {offset}, which is not a multiple of {width} "
-                f"(thread {thread} of block {block}). The hardware stops here.", site.line)
+                f"{m.where(site.line)}: a shared-memory access of {width} bytes at offset {offset}, "
+                f"which is not a multiple of {width} "
+                f"(thread {thread} of block {block}). The hardware stops here.",
+                site.line,
+            )
         good = inside & straight
         if good.all():
             return offsets, m.mask
@@ -357,7 +387,7 @@ class Shadow:
         self.turns += m.warps_active().any(axis=2)
 
     def _flatten(self, m, offsets, mask, width):
-        """Granules touched: (flat indices, thread + 1 of each, whether each is touched by several threads, position)."""
+        """Granules touched: (flat indices, thread + 1 of each, whether each is touched by several threads)."""
         g = self.granule
         span = max(1, width // g)
         if m.varies_by_block(offsets) or (mask is not None and m.varies_by_block(mask)):
@@ -426,7 +456,7 @@ class Shadow:
             self._stamp(m, "reader_turn", cells, who)
 
     def store(self, m, site, offsets, mask, width, conflicting=None) -> None:
-        """Check a write. conflicting: function of nothing, whether lanes of this access wrote different values to a place."""
+        """Check a write. conflicting(): did lanes of this access write different values to one place?"""
         if site.strong:
             self.mark_written(m, offsets, mask, width)
             self.atomic(m, site, offsets, mask, width)
@@ -439,7 +469,10 @@ class Shadow:
         self._written(cells)
         self.touched = True
         writer, reader = self.writer.reshape(-1), self.reader.reshape(-1)
-        for state, sites, verb, turn in ((writer, self.writer_site, "writes", "writer"), (reader, self.reader_site, "reads", "reader")):
+        for state, sites, verb, turn in (
+            (writer, self.writer_site, "writes", "writer"),
+            (reader, self.reader_site, "reads", "reader"),
+        ):
             last = state.take(cells)
             conflict = (last != 0) & ((last != who) | (last == self.SEVERAL))
             if conflict.any():
@@ -482,7 +515,9 @@ class Shadow:
             if conflict.any():
                 conflict = self._unordered(m, cells, who, last, conflict, name)
                 if conflict.any():
-                    self._race(m, site, getattr(self, f"{name}_site"), cells, who, last, conflict, "starts a copy to", verb)
+                    self._race(
+                        m, site, getattr(self, f"{name}_site"), cells, who, last, conflict, "starts a copy to", verb
+                    )
         self.under_way.reshape(-1)[cells] = site.index + 1
 
     def land(self, m, site, offsets, mask, width) -> None:
@@ -507,10 +542,15 @@ class Shadow:
         block, thread, offset = self._place(m, cells[i], who[i])
         other = self.sites[int(copy[i]) - 1]
         m.findings.add(
-            "missing-wait", site.line,
-            f"Thread {thread} {verb} shared memory at offset {offset}{self._name(m, offset)}, where the asynchronous copy of "
-            f"line {other.line} has not been waited for.",
-            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)))
+            "missing-wait",
+            site.line,
+            f"Thread {thread} {verb} shared memory at offset {offset}{self._name(m, offset)}, where the asynchronous "
+            f"copy of line {other.line} has not been waited for.",
+            other_line=other.line,
+            block=block,
+            thread=thread,
+            count=int(np.count_nonzero(bad)),
+        )
         return True
 
     def atomic(self, m, site, offsets, mask, width) -> None:
@@ -526,7 +566,10 @@ class Shadow:
         self.touched = True
         atomics = np.array([other.op in ("atom", "red") or other.strong for other in self.sites])
         writer, reader = self.writer.reshape(-1), self.reader.reshape(-1)
-        for state, sites, verb, name in ((writer, self.writer_site, "writes", "writer"), (reader, self.reader_site, "reads", "reader")):
+        for state, sites, verb, name in (
+            (writer, self.writer_site, "writes", "writer"),
+            (reader, self.reader_site, "reads", "reader"),
+        ):
             last = state.take(cells)
             conflict = (last != 0) & ((last != who) | (last == self.SEVERAL)) & ~atomics[sites.reshape(-1).take(cells)]
             if conflict.any():
@@ -569,20 +612,33 @@ class Shadow:
         i = int(np.flatnonzero(bad)[0])
         block, thread, offset = self._place(m, cells[i], who[i])
         m.findings.add(
-            "uninitialized", site.line, f"A thread reads shared memory at offset {offset}{self._name(m, offset)}, which no thread has written.",
-            block=block, thread=thread, count=int(np.count_nonzero(bad)))
+            "uninitialized",
+            site.line,
+            f"A thread reads shared memory at offset {offset}{self._name(m, offset)}, which no thread has written.",
+            block=block,
+            thread=thread,
+            count=int(np.count_nonzero(bad)),
+        )
 
     def _race(self, m, site, sites, cells, who, last, conflict, verb, other_verb):
         i = int(np.flatnonzero(conflict)[0])
         block, thread, offset = self._place(m, cells[i], who[i])
         other = self.sites[int(sites.reshape(-1)[cells[i]])]
-        rival = "another thread" if last[i] <= 0 or last[i] == who[i] else f"thread {m.thread_position(int(last[i]) - 1)}"
+        rival = (
+            "another thread" if last[i] <= 0 or last[i] == who[i] else f"thread {m.thread_position(int(last[i]) - 1)}"
+        )
         where = "the same line" if other.line == site.line else f"line {other.line}"
         m.findings.add(
-            "race", site.line,
-            f"Thread {thread} {verb} shared memory at offset {offset}{self._name(m, offset)}, which {rival} {other_verb} at {where} "
+            "race",
+            site.line,
+            f"Thread {thread} {verb} shared memory at offset {offset}{self._name(m, offset)}, "
+            f"which {rival} {other_verb} at {where} "
             "with no barrier between.",
-            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)))
+            other_line=other.line,
+            block=block,
+            thread=thread,
+            count=int(np.count_nonzero(conflict)),
+        )
 
     def _name(self, m, offset) -> str:
         for name, base, nbytes in m.program.shared:
@@ -626,7 +682,9 @@ class ThreadMemory:
         other = object.__new__(ThreadMemory)
         other.space, other.count = self.space, self.count
         other.words = None if self.words is None else [pick(word) for word in self.words]
-        other.dense = None if self.dense is None else np.stack([pick(word) for word in self.dense]) if self.count else self.dense
+        other.dense = (
+            None if self.dense is None else np.stack([pick(word) for word in self.dense]) if self.count else self.dense
+        )
         return other
 
     def _densify(self, m) -> None:
@@ -660,8 +718,15 @@ class ThreadMemory:
             block, thread, offset, count = m.example(~inside, offsets)
             verb = "reads" if site.op == "ld" else "writes"
             m.findings.add(
-                "out-of-bounds", site.line, f"A thread {verb} {width} bytes at offset {offset} of its {self.space} memory of {4 * self.count} bytes.",
-                block=block, thread=thread, count=count, advice="An index into an array inside the kernel is too large or negative.")
+                "out-of-bounds",
+                site.line,
+                f"A thread {verb} {width} bytes at offset {offset} of its {self.space} memory "
+                f"of {4 * self.count} bytes.",
+                block=block,
+                thread=thread,
+                count=count,
+                advice="An index into an array inside the kernel is too large or negative.",
+            )
         straight = (offsets & (width - 1)) == 0
         good = inside & straight
         if good.all():
@@ -728,4 +793,3 @@ class ThreadMemory:
         else:
             mask = np.broadcast_to(mask, m.shape)
             flat[index[mask]] = np.broadcast_to(value, m.shape)[mask]
-

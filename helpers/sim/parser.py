@@ -29,7 +29,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A literal. `bits` is 32 or 64 when `value` is the bit pattern of a float (0f…, 0d…), None when it is a number."""
+    """A literal. `bits`: 32 or 64 when `value` is the bit pattern of a float (0f…, 0d…), None when it is a number."""
 
     value: int | float
     bits: int | None = None
@@ -141,8 +141,9 @@ class Module:
 
 
 TYPE_BYTES = {
-    "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4,
-    "f16x2": 4, "bf16x2": 4, "tf32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16, "pred": 1, "e4m3": 1, "e5m2": 1,
+    "pred": 1, "b8": 1, "u8": 1, "s8": 1, "e4m3": 1, "e5m2": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
+    "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "tf32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8,
+    "b128": 16,
     "e4m3x2": 2, "e5m2x2": 2, "f32x2": 8,
 }  # fmt: skip
 
@@ -152,20 +153,25 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _SPACE = re.compile(r"\s+")
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
 _LOC = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
+    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
+    r"(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
 )
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*')
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*([^;]*);", re.S)
 _STRING_DIRECTIVE = re.compile(r"\.pragma\s+\"[^\"]*\"\s*;")
 _LINE_DIRECTIVE = re.compile(r"\.(?:version|target|address_size)[^\n]*")
-_PERFORMANCE = re.compile(r"\.(?:maxntid|reqntid|minnctapersm|maxnctapersm|maxnreg|noreturn|reqnctapercluster|explicitcluster|maxclusterrank|blocksareclusters|abi_preserve|abi_preserve_control|unified)\b[^\n{;]*")
+_PERFORMANCE = re.compile(
+    r"\.(?:maxntid|reqntid|minnctapersm|maxnctapersm|maxnreg|noreturn|reqnctapercluster|explicitcluster|maxclusterrank|"
+    r"blocksareclusters|abi_preserve|abi_preserve_control|unified)\b[^\n{;]*"
+)
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{.*?\}", re.S)
 _LINKAGE = re.compile(r"(?:\.(?:visible|extern|weak|common)\s+)+")
 _FUNCTION = re.compile(r"\.(entry|func)\b\s*(?:\(([^)]*)\)\s*)?([\w$.]+)\s*(?:\(([^)]*)\))?", re.S)
 _TABLE = re.compile(r"([\w$]+)\s*:\s*\.(?:branchtargets|calltargets)\s+([^;]*);")
 _PROTOTYPE = re.compile(r"([\w$]+)\s*:\s*\.callprototype\b[^;]*;", re.S)
 _VARIABLE = re.compile(
-    r"\.(global|const|shared|local|param|tex)\b((?:\s*\.(?:align\s+\d+|attribute\([^)]*\)|ptr|global|shared|const|local|param))*)"
+    r"\.(global|const|shared|local|param|tex)\b"
+    r"((?:\s*\.(?:align\s+\d+|attribute\([^)]*\)|ptr|global|shared|const|local|param))*)"
     r"\s*(?:\.(v2|v4)\s+)?\.(\w+)\s+(?:\.ptr\b(?:\s*\.(?:global|shared|const|local|generic|align\s+\d+))*\s+)?([\w$.]+)"
     r"\s*((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
@@ -192,7 +198,7 @@ class _Scope:
 
 @functools.lru_cache(maxsize=64)
 def parse(ptx: str, filename: str = "/cell.cu") -> Module:
-    """Read PTX text. `filename` is the name that `.file` gives the reader's cell. Raises RunError on what PTX is not."""
+    """Read PTX text. `filename`: what `.file` calls the reader's cell. Raises RunError on what PTX is not."""
     return _Parser(ptx, filename).module()
 
 
@@ -252,7 +258,12 @@ class _Parser:
         version = re.search(r"\.version\s+([\d.]+)", self.text)
         module = Module(target[1] if target else "", version[1] if version else "", {}, {})
         while self._skip_space():
-            if self._take(_LINE_DIRECTIVE) or self._take(_SECTION) or self._take(_STRING_DIRECTIVE) or self._take(_FILE):
+            if (
+                self._take(_LINE_DIRECTIVE)
+                or self._take(_SECTION)
+                or self._take(_STRING_DIRECTIVE)
+                or self._take(_FILE)
+            ):
                 continue
             if match := self._take(_LOC):
                 self._locate(match)
@@ -427,7 +438,13 @@ class _Parser:
             variable = self._variable(match)
             name = self._define(scope, variable.name)
             function.variables[name] = Variable(
-                name, variable.space, variable.type, variable.align, variable.nbytes, variable.initial, variable.addresses
+                name,
+                variable.space,
+                variable.type,
+                variable.align,
+                variable.nbytes,
+                variable.initial,
+                variable.addresses,
             )
             self._advance(end + 1)
             return

@@ -328,7 +328,9 @@ def test_asynchronous_copies_land_when_waited_for(wait, barrier, kinds):
     expected[14:16] = 0  # thread 3 filled its last 8 bytes with zeros
     assert np.array_equal(out[32:], expected)
     if kinds:
-        assert outcome.findings[0].line == line_of(source, "// read") and outcome.findings[0].other_line == line_of(source, "// first")
+        assert outcome.findings[0].line == line_of(source, "// read") and outcome.findings[0].other_line == line_of(
+            source, "// first"
+        )
 
 
 GROUPS = """

@@ -56,7 +56,21 @@ def edge_values(kind: str, count: int) -> list:
         precision, low, high = FORMATS[kind]
         step = 2.0 ** (1 - precision)
         largest = (2 - step) * 2.0**high
-        values = [0.0, -0.0, 1.0, -1.5, 1 + step, 2.0**low, 2.0 ** (low - precision + 1), largest, math.inf, -math.inf, math.nan, 3.0, -0.1]
+        values = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.5,
+            1 + step,
+            2.0**low,
+            2.0 ** (low - precision + 1),
+            largest,
+            math.inf,
+            -math.inf,
+            math.nan,
+            3.0,
+            -0.1,
+        ]
         values += [rng.uniform(-1, 1) * 2.0 ** rng.randint(low, high) for _ in range(8)]
         values += [rng.uniform(-4, 4) for _ in range(6)]
         return [round_float(v, kind) for v in values[:count]]
@@ -83,11 +97,18 @@ def program(example: Example):
         else:
             body.append(f"ld.global.b{size * 8} %s{names[i]}, [%p];")
     operands = {"d": "%d", **{n: f"%s{n}" for n in names[: len(example.sources)]}}
-    template = example.template or f"{example.opcode} {{d}}, " + ", ".join(f"{{{n}}}" for n in names[: len(example.sources)]) + ";"
+    template = (
+        example.template
+        or f"{example.opcode} {{d}}, " + ", ".join(f"{{{n}}}" for n in names[: len(example.sources)]) + ";"
+    )
     body.append(template.format(**operands))
     size = size_of(example.result)
     body += ["ld.param.u64 %p, [out];", f"mad.wide.u32 %p, %i, {size}, %p;"]
-    body += ["selp.u32 %t, 1, 0, %d;", "st.global.u32 [%p], %t;"] if example.result == "pred" else [f"st.global.b{size * 8} [%p], %d;"]
+    body += (
+        ["selp.u32 %t, 1, 0, %d;", "st.global.u32 [%p], %t;"]
+        if example.result == "pred"
+        else [f"st.global.b{size * 8} [%p], %d;"]
+    )
     start = [".reg .b32 %i, %t, %n;", ".reg .b64 %p;", *registers,
              "mov.u32 %i, %ctaid.x;", "mov.u32 %n, %ntid.x;", "mov.u32 %t, %tid.x;", "mad.lo.u32 %i, %i, %n, %t;"]  # fmt: skip
     return kernel("\n".join([*start, *body, "ret;"]), ", ".join(parameters), "example", example.arch)
@@ -96,14 +117,22 @@ def program(example: Example):
 def inputs(example: Example) -> list[tuple]:
     if example.values is not None:
         kinds = example.sources
-        return [tuple(round_float(v, k) if k in FLOATS else v for v, k in zip(row, kinds, strict=True)) for row in example.values]
+        return [
+            tuple(round_float(v, k) if k in FLOATS else v for v, k in zip(row, kinds, strict=True))
+            for row in example.values
+        ]
     count = {1: 27, 2: 24, 3: 12}.get(len(example.sources), 5)
     rows = list(itertools.product(*(edge_values(kind, count) for kind in example.sources)))
     rng = random.Random(example.opcode)
     for _ in range(200):  # operands of similar size, where rounding is hard
-        rows.append(tuple(
-            round_float(rng.uniform(-2, 2) * 2.0 ** rng.randint(-3, 3), kind) if kind in FLOATS else rng.choice(edge_values(kind, 22))
-            for kind in example.sources))
+        rows.append(
+            tuple(
+                round_float(rng.uniform(-2, 2) * 2.0 ** rng.randint(-3, 3), kind)
+                if kind in FLOATS
+                else rng.choice(edge_values(kind, 22))
+                for kind in example.sources
+            )
+        )
     return rows
 
 
@@ -120,7 +149,14 @@ def test_example(example):
     blocks = -(-len(rows) // threads)
     columns = [np.concatenate([c, np.repeat(c[-1:], blocks * threads - len(c))]) for c in columns]
     out = np.zeros(blocks * threads, dtype=f"u{size_of(example.result)}")
-    simulate(program(example), (blocks, 1, 1), (threads, 1, 1), [out, *columns], collect=Collect(counters=False), engine="numpy")
+    simulate(
+        program(example),
+        (blocks, 1, 1),
+        (threads, 1, 1),
+        [out, *columns],
+        collect=Collect(counters=False),
+        engine="numpy",
+    )
     with np.errstate(all="ignore"):
         for row, pattern in zip(rows, out.tolist(), strict=False):
             expected = example.reference(*row)
@@ -162,7 +198,11 @@ def test_every_arithmetic_handler_has_an_example():
         for _, handler in handlers:
             if handler.__module__.rsplit(".", 1)[1] not in ("integer", "bits", "floating", "move"):
                 continue
-            if not any(c == opcode or c.startswith(opcode + ".") for c in covered) and opcode not in templates and opcode != "isspacep":
+            if (
+                not any(c == opcode or c.startswith(opcode + ".") for c in covered)
+                and opcode not in templates
+                and opcode != "isspacep"
+            ):
                 missing.append(opcode)
     assert len(REGISTRY) > 60
     assert missing == []

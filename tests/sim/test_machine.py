@@ -51,7 +51,8 @@ def run(source, grid, block, args, entry=None, arch="sm_90", **more):
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 @pytest.mark.parametrize(
-    ("entry", "grid", "block"), [("naive", (4, 4, 1), (32, 32, 1)), ("coalesced", (4, 4, 1), (32, 32, 1)), ("tile2d", (1, 1, 1), (256, 1, 1))]
+    ("entry", "grid", "block"),
+    [("naive", (4, 4, 1), (32, 32, 1)), ("coalesced", (4, 4, 1), (32, 32, 1)), ("tile2d", (1, 1, 1), (256, 1, 1))],
 )
 def test_calibration_kernels_are_bit_exact(entry, grid, block, arch):
     a, b, c = matrices(128, 128, 128)
@@ -74,7 +75,9 @@ def test_counters_are_those_of_the_hardware(entry):
     a, b, c = matrices(512, 512, 512)
     outcome = run(CALIBRATION, grid, block, [a, b, c, 512, 512, 512], entry)
     counters = outcome.counters
-    names = [f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st") for what in ("requests", "sectors")]
+    names = [
+        f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st") for what in ("requests", "sectors")
+    ]
     names += [
         "smsp__inst_executed_op_shared_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
@@ -98,7 +101,9 @@ def test_banks_counters():
 def test_sampled_counters_are_scaled():
     a, b, c = matrices(256, 256, 256)
     whole = run(CALIBRATION, (8, 8, 1), (32, 32, 1), [a, b, c, 256, 256, 256], "naive")
-    part = run(CALIBRATION, (8, 8, 1), (32, 32, 1), [a, b, c, 256, 256, 256], "naive", collect=Collect(blocks=[0, 9, 63, 17]))
+    part = run(
+        CALIBRATION, (8, 8, 1), (32, 32, 1), [a, b, c, 256, 256, 256], "naive", collect=Collect(blocks=[0, 9, 63, 17])
+    )
     assert part.sampled and not whole.sampled
     assert part.counters == whole.counters
 
@@ -236,7 +241,9 @@ def test_divergence(arch):
 def test_trace_has_addresses_per_lane():
     a, b, c = matrices(64, 64, 64)
     wanted = TraceFilter(blocks={1}, warps={0}, spaces={"global"})
-    outcome = run(CALIBRATION, (2, 2, 1), (32, 32, 1), [a, b, c, 64, 64, 64], "coalesced", collect=Collect(trace=wanted))
+    outcome = run(
+        CALIBRATION, (2, 2, 1), (32, 32, 1), [a, b, c, 64, 64, 64], "coalesced", collect=Collect(trace=wanted)
+    )
     trace = outcome.trace
     loads = trace.select(op="ld")
     assert len(loads.accesses) == 2 * 64 and not trace.truncated
@@ -252,7 +259,14 @@ def test_trace_has_addresses_per_lane():
 
 def test_trace_limit():
     a, b, c = matrices(64, 64, 64)
-    outcome = run(CALIBRATION, (2, 2, 1), (32, 32, 1), [a, b, c, 64, 64, 64], "naive", collect=Collect(trace=TraceFilter(limit=100)))
+    outcome = run(
+        CALIBRATION,
+        (2, 2, 1),
+        (32, 32, 1),
+        [a, b, c, 64, 64, 64],
+        "naive",
+        collect=Collect(trace=TraceFilter(limit=100)),
+    )
     assert outcome.trace.truncated and len(outcome.trace.accesses) <= 100
 
 
@@ -287,7 +301,9 @@ extern "C" __global__ void f(float* C, int n) {
     c = np.zeros(32, np.float32)
     outcome = run(source, (1, 1, 1), (32, 1, 1), [c, 40])
     (finding,) = outcome.findings
-    assert finding.kind == "out-of-bounds" and finding.thread == (5, 0, 0) and finding.line == line_of(source, "// write")
+    assert (
+        finding.kind == "out-of-bounds" and finding.thread == (5, 0, 0) and finding.line == line_of(source, "// write")
+    )
     assert c.tolist() == [float(i % 2 and i != 5) for i in range(32)]
 
 
@@ -317,7 +333,14 @@ extern "C" __global__ void f(float* C, int other) {
 
 @pytest.mark.parametrize(
     ("barrier", "other", "races"),
-    [("", 1, True), ("", 32, True), ("", 0, False), ("__syncthreads();", 32, False), ("__syncwarp();", 1, False), ("__syncwarp();", 32, True)],
+    [
+        ("", 1, True),
+        ("", 32, True),
+        ("", 0, False),
+        ("__syncthreads();", 32, False),
+        ("__syncwarp();", 1, False),
+        ("__syncwarp();", 32, True),
+    ],
 )
 def test_race(barrier, other, races):
     source = RACE.replace("BARRIER", barrier)
@@ -347,7 +370,10 @@ extern "C" __global__ void f(const float* A, float* C) {
 }"""
     outcome = run(source, (1, 1, 1), (64, 1, 1), [np.ones(256, np.float32), np.zeros(64, np.float32)])
     assert [f.kind for f in outcome.findings] == ["race"]
-    assert {outcome.findings[0].line, outcome.findings[0].other_line} == {line_of(source, "// write"), line_of(source, "// read")}
+    assert {outcome.findings[0].line, outcome.findings[0].other_line} == {
+        line_of(source, "// write"),
+        line_of(source, "// read"),
+    }
 
 
 def test_two_threads_write_one_place():
@@ -373,7 +399,9 @@ extern "C" __global__ void f(float* C) {
     C[i] = s[i];  // read
 }"""
     (finding,) = run(source, (2, 1, 1), (32, 1, 1), [np.zeros(32, np.float32)]).findings
-    assert finding.kind == "uninitialized" and finding.line == line_of(source, "// read") and finding.thread == (20, 0, 0)
+    assert (
+        finding.kind == "uninitialized" and finding.line == line_of(source, "// read") and finding.thread == (20, 0, 0)
+    )
 
 
 def test_barrier_that_some_threads_never_reach():
@@ -389,7 +417,11 @@ extern "C" __global__ void f(float* C, int n) {
     c = np.zeros(64, np.float32)
     outcome = run(source, (1, 1, 1), (64, 1, 1), [c, 40])
     (finding,) = outcome.findings
-    assert finding.kind == "divergent-barrier" and finding.line == line_of(source, "// barrier") and finding.thread == (40, 0, 0)
+    assert (
+        finding.kind == "divergent-barrier"
+        and finding.line == line_of(source, "// barrier")
+        and finding.thread == (40, 0, 0)
+    )
     assert c[:40].tolist() == list(range(39, -1, -1))  # the hardware goes on when threads have ended, and so do we
 
 
@@ -402,7 +434,9 @@ extern "C" __global__ void f(float* C) {
 }"""
     with pytest.raises(RunError, match="never reach") as caught:
         run(source, (1, 1, 1), (64, 1, 1), [np.zeros(64, np.float32)])
-    assert caught.value.line == line_of(source, "// one") and caught.value.findings[0].other_line == line_of(source, "// two")
+    assert caught.value.line == line_of(source, "// one") and caught.value.findings[0].other_line == line_of(
+        source, "// two"
+    )
 
 
 def test_endless_loop_stops_and_leaves_arrays_alone():

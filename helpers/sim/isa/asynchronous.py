@@ -100,7 +100,9 @@ def _first_bytes(value, count, start, piece):
     """Keep the bytes of a piece that lie before byte `count` of the whole."""
     left = np.clip(count.astype(np.int64) - start, 0, piece)
     raw = RAW[piece]
-    ones = np.where(left >= piece, ~raw.type(0), (raw.type(1) << (8 * np.minimum(left, piece - 1)).astype(raw)) - raw.type(1))
+    ones = np.where(
+        left >= piece, ~raw.type(0), (raw.type(1) << (8 * np.minimum(left, piece - 1)).astype(raw)) - raw.type(1)
+    )
     return value & ones
 
 

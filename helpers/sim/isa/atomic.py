@@ -48,7 +48,14 @@ def _new_value(name: str, t: str, space: str):
     if name == "add" and t == "f32" and space == "global":
         # Units in the memory partitions add float32 and flush denormals.
         return (lambda a, b: numerics.canonical(flush(flush(a) + flush(b)))), None
-    bulk = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    bulk = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     if name in bulk:
         return bulk[name], bulk[name] if t not in ("f32", "f64") else None
     if name == "exch":
@@ -156,7 +163,11 @@ def _atomic(op, has_result: bool):
                     part = in_space(m, where, local)
                 finally:
                     m.mask = whole
-                results = part if results is None or mask is None else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
+                results = (
+                    part
+                    if results is None or mask is None
+                    else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
+                )
         for target, value in zip(targets, results or (), strict=bool(targets) and results is not None):
             m.regs[target] = value
         if acquires and m.shared.shadow is not None:

@@ -137,7 +137,9 @@ def _extract(bits, signed):
     return reference
 
 
-_fields = [(a, b, c) for a in (0, -1, 0x12345678, -0x12345678) for b in (0, 1, 8, 31, 32, 40) for c in (0, 1, 8, 31, 32, 200)]
+_fields = [
+    (a, b, c) for a in (0, -1, 0x12345678, -0x12345678) for b in (0, 1, 8, 31, 32, 40) for c in (0, 1, 8, 31, 32, 200)
+]
 _fields_unsigned = [(a & 0xFFFFFFFF, b, c) for a, b, c in _fields]
 
 
@@ -158,13 +160,19 @@ def bfe(op):
         bits = a.view(unsigned)
         shifted = np.where(position < width, bits >> np.minimum(position, width - 1).astype(unsigned), unsigned.type(0))
         ones = ~unsigned.type(0)
-        kept = np.where(length >= width, ones, (unsigned.type(1) << np.minimum(length, width - 1).astype(unsigned)) - unsigned.type(1))
+        kept = np.where(
+            length >= width,
+            ones,
+            (unsigned.type(1) << np.minimum(length, width - 1).astype(unsigned)) - unsigned.type(1),
+        )
         value = shifted & kept
         if t in SIGNED:
             top = np.minimum(position + length - 1, width - 1)
             sign = (length > 0) & ((bits >> np.maximum(top, 0).astype(unsigned)) & unsigned.type(1)).astype(bool)
             available = np.clip(np.minimum(length, width - position), 0, width)
-            fill = np.where(available >= width, unsigned.type(0), ones << np.minimum(available, width - 1).astype(unsigned))
+            fill = np.where(
+                available >= width, unsigned.type(0), ones << np.minimum(available, width - 1).astype(unsigned)
+            )
             value = np.where(sign, value | fill, value)
         return value.astype(unsigned).view(dtype)
 
@@ -181,10 +189,20 @@ def _insert(bits):
 
 
 @instruction("bfi")
-@example("bfi.b32", reference=_insert(32), sources=("b32", "b32", "u32", "u32"), arity=4,
-         values=[(0xABCDEF01, 0x12345678, c, d) for c in (0, 4, 31, 32, 300) for d in (0, 1, 8, 32, 255)])
-@example("bfi.b64", reference=_insert(64), sources=("b64", "b64", "u32", "u32"), arity=4,
-         values=[(0xABCDEF01, 0x12345678 << 30, c, d) for c in (0, 4, 63, 64) for d in (0, 1, 8, 64)])
+@example(
+    "bfi.b32",
+    reference=_insert(32),
+    sources=("b32", "b32", "u32", "u32"),
+    arity=4,
+    values=[(0xABCDEF01, 0x12345678, c, d) for c in (0, 4, 31, 32, 300) for d in (0, 1, 8, 32, 255)],
+)
+@example(
+    "bfi.b64",
+    reference=_insert(64),
+    sources=("b64", "b64", "u32", "u32"),
+    arity=4,
+    values=[(0xABCDEF01, 0x12345678 << 30, c, d) for c in (0, 4, 63, 64) for d in (0, 1, 8, 64)],
+)
 def bfi(op):
     """d = b with its field of d bits at position c replaced by the low bits of a."""
     t = op.type
@@ -194,7 +212,11 @@ def bfi(op):
     def meaning(a, b, c, d):
         position = (c & np.uint32(255)).astype(np.int64)
         length = (d & np.uint32(255)).astype(np.int64)
-        ones = np.where(length >= width, ~dtype.type(0), (dtype.type(1) << np.minimum(length, width - 1).astype(dtype)) - dtype.type(1))
+        ones = np.where(
+            length >= width,
+            ~dtype.type(0),
+            (dtype.type(1) << np.minimum(length, width - 1).astype(dtype)) - dtype.type(1),
+        )
         shift = np.minimum(position, width - 1).astype(dtype)
         mask = np.where(position < width, ones << shift, dtype.type(0))
         return ((b & ~mask) | ((a << shift) & mask)).astype(dtype)
@@ -260,7 +282,14 @@ def brev(op):
     t = op.type
     dtype = DTYPES[t]
     width = dtype.itemsize * 8
-    steps = [(1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F), (8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0xFFFFFFFF)]
+    steps = [
+        (1, 0x5555555555555555),
+        (2, 0x3333333333333333),
+        (4, 0x0F0F0F0F0F0F0F0F),
+        (8, 0x00FF00FF00FF00FF),
+        (16, 0x0000FFFF0000FFFF),
+        (32, 0xFFFFFFFF),
+    ]
 
     def meaning(a):
         for step, pattern in steps:
@@ -274,7 +303,9 @@ def brev(op):
 
 
 @instruction("bmsk")
-@example("bmsk.clamp.b32", reference=lambda a, b: (((1 << min(b, 32)) - 1) << min(a, 32)), sources=("u32", "u32"), arch="sm_90")
+@example(
+    "bmsk.clamp.b32", reference=lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), sources=("u32", "u32"), arch="sm_90"
+)
 def bmsk(op):
     """d = a mask of b ones that begins at bit a."""
     wrap = op.has("wrap")
@@ -282,7 +313,7 @@ def bmsk(op):
     def meaning(a, b):
         at = (a & np.uint32(31) if wrap else np.minimum(a, np.uint32(32))).astype(np.uint64)
         length = (b & np.uint32(31) if wrap else np.minimum(b, np.uint32(32))).astype(np.uint64)
-        return ((((np.uint64(1) << length) - np.uint64(1)) << at)).astype(np.uint32)
+        return (((np.uint64(1) << length) - np.uint64(1)) << at).astype(np.uint32)
 
     return op.lanewise(meaning, "b32", ("u32", "u32"))
 
@@ -301,8 +332,13 @@ def _fns(mask, base, offset):
 
 
 @instruction("fns")
-@example("fns.b32", reference=_fns, arity=3, sources=("b32", "u32", "s32"),
-         values=[(m, b, o) for m in (0, 0xFFFFFFFF, 0xA5A5A5A5) for b in (0, 5, 31) for o in (-3, -1, 0, 1, 4)])
+@example(
+    "fns.b32",
+    reference=_fns,
+    arity=3,
+    sources=("b32", "u32", "s32"),
+    values=[(m, b, o) for m in (0, 0xFFFFFFFF, 0xA5A5A5A5) for b in (0, 5, 31) for o in (-3, -1, 0, 1, 4)],
+)
 def fns(op):
     """d = position of the c-th set bit of a, counted from bit b upwards (or downwards); all ones if there is none."""
 
@@ -335,8 +371,12 @@ def _prmt(a, b, c):
 
 
 @instruction("prmt")
-@example("prmt.b32", reference=_prmt, arity=3,
-         values=[(0x12B456F8, 0x9ABCDE70, c) for c in (0x3210, 0x7654, 0x0123, 0x8888, 0xF4D2, 0x5410, 0xFFFF1234)])
+@example(
+    "prmt.b32",
+    reference=_prmt,
+    arity=3,
+    values=[(0x12B456F8, 0x9ABCDE70, c) for c in (0x3210, 0x7654, 0x0123, 0x8888, 0xF4D2, 0x5410, 0xFFFF1234)],
+)
 def prmt(op):
     """d = four bytes picked from b:a by the four selectors in c (bit 3 of a selector: copy the sign instead)."""
     mode = op.one_of(*_PERMUTATIONS, default="")
@@ -350,7 +390,9 @@ def prmt(op):
                 selector = table[c & np.uint32(3)]
             else:
                 selector = (c >> np.uint32(4 * i)) & np.uint32(15)
-            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(np.uint32)
+            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(
+                np.uint32
+            )
             sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             byte = np.where(selector & np.uint32(8), sign, byte)
             result = result | (byte << np.uint32(8 * i))
@@ -461,10 +503,18 @@ def add_cc(op):
 
 
 @instruction("addc")
-@example("addc.u32", reference=lambda a, b: a + b + (a + b >> 32), arity=2,
-         template="add.cc.u32 {d}, {a}, {b}; addc.u32 {d}, {a}, {b};")
-@example("addc.cc.s64", reference=lambda a, b: a + b + ((a % 2**64 + b % 2**64) >> 64), arity=2,
-         template="add.cc.s64 {d}, {a}, {b}; addc.cc.s64 {d}, {a}, {b};")
+@example(
+    "addc.u32",
+    reference=lambda a, b: a + b + (a + b >> 32),
+    arity=2,
+    template="add.cc.u32 {d}, {a}, {b}; addc.u32 {d}, {a}, {b};",
+)
+@example(
+    "addc.cc.s64",
+    reference=lambda a, b: a + b + ((a % 2**64 + b % 2**64) >> 64),
+    arity=2,
+    template="add.cc.s64 {d}, {a}, {b}; addc.cc.s64 {d}, {a}, {b};",
+)
 def addc(op):
     """d = a + b + carry."""
     t = _unsigned(op.type)
@@ -480,8 +530,12 @@ def sub_cc(op):
 
 
 @instruction("subc")
-@example("subc.u32", reference=lambda a, b: a - b - (a < b), arity=2,
-         template="sub.cc.u32 {d}, {a}, {b}; subc.u32 {d}, {a}, {b};")
+@example(
+    "subc.u32",
+    reference=lambda a, b: a - b - (a < b),
+    arity=2,
+    template="sub.cc.u32 {d}, {a}, {b}; subc.u32 {d}, {a}, {b};",
+)
 def subc(op):
     """d = a - b - borrow."""
     t = _unsigned(op.type)
@@ -517,16 +571,24 @@ def mad_hi_cc(op):
 
 
 @instruction("madc")
-@example("madc.hi.u32", reference=lambda a, b, c: (a * b >> 32) + c + ((a * b % 2**32) + c >> 32), arity=3,
-         template="mad.lo.cc.u32 {d}, {a}, {b}, {c}; madc.hi.u32 {d}, {a}, {b}, {c};")
+@example(
+    "madc.hi.u32",
+    reference=lambda a, b, c: (a * b >> 32) + c + ((a * b % 2**32) + c >> 32),
+    arity=3,
+    template="mad.lo.cc.u32 {d}, {a}, {b}, {c}; madc.hi.u32 {d}, {a}, {b}, {c};",
+)
 def madc(op):
     """d = half of a * b, plus c, plus carry."""
     return _multiply_add(op, True)
 
 
 @instruction("szext")
-@example("szext.clamp.s32", reference=lambda a, b: ((a & (1 << b) - 1) ^ (1 << b - 1)) - (1 << b - 1) if 0 < b < 32 else (0 if b == 0 else a),
-         sources=("s32", "u32"), values=[(a, b) for a in (0, -1, 0x12345678) for b in (0, 1, 8, 31, 32, 99)])
+@example(
+    "szext.clamp.s32",
+    reference=lambda a, b: ((a & (1 << b) - 1) ^ (1 << b - 1)) - (1 << b - 1) if 0 < b < 32 else (0 if b == 0 else a),
+    sources=("s32", "u32"),
+    values=[(a, b) for a in (0, -1, 0x12345678) for b in (0, 1, 8, 31, 32, 99)],
+)
 def szext(op):
     """d = a with the sign (or zero) of its low b bits copied upwards."""
     t, wrap = op.type, op.has("wrap")
@@ -538,5 +600,3 @@ def szext(op):
         return np.where(n == 0, dtype.type(0), (a << up) >> up)
 
     return op.lanewise(meaning, t, (t, "u32"))
-
-

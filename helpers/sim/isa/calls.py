@@ -115,6 +115,8 @@ def assertfail(op):
         active = np.ones((1,) * m.nd, bool) if m.mask is None else m.mask
         block, thread, address, count = m.example(active, messages)
         others = f" and {count - 1} others" if count > 1 else ""
-        m.fail(f"the assertion `{text_at(m, address)}` does not hold for thread {thread} of block {block}{others}.", line)
+        m.fail(
+            f"the assertion `{text_at(m, address)}` does not hold for thread {thread} of block {block}{others}.", line
+        )
 
     return run

@@ -124,8 +124,13 @@ def _uniform(m, register, what, line) -> int:
     values = m.regs[register].view(np.uint32)
     if values.size > 1:
         mask = m.mask
-        used = values if mask is None else np.broadcast_to(values, np.broadcast_shapes(values.shape, mask.shape))[
-            np.broadcast_to(mask, np.broadcast_shapes(values.shape, mask.shape))]
+        used = (
+            values
+            if mask is None
+            else np.broadcast_to(values, np.broadcast_shapes(values.shape, mask.shape))[
+                np.broadcast_to(mask, np.broadcast_shapes(values.shape, mask.shape))
+            ]
+        )
         if (used != used.flat[0]).any():
             m.fail(f"the {what} differs between threads that run together, which the machine cannot follow.", line)
         return int(used.flat[0])
@@ -217,5 +222,3 @@ def griddepcontrol(op):
 def setmaxnreg(op):
     """Give registers to, or take them from, other warps: a matter of speed only."""
     return None
-
-

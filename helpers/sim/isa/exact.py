@@ -9,11 +9,17 @@ import math
 from fractions import Fraction
 
 # name -> (bits of precision with the hidden one, smallest normal exponent, largest exponent)
-FORMATS = {"f16": (11, -14, 15), "bf16": (8, -126, 127), "f32": (24, -126, 127), "f64": (53, -1022, 1023), "tf32": (11, -126, 127)}
+FORMATS = {
+    "f16": (11, -14, 15),
+    "bf16": (8, -126, 127),
+    "f32": (24, -126, 127),
+    "f64": (53, -1022, 1023),
+    "tf32": (11, -126, 127),
+}
 
 
 def round_fraction(value: Fraction, kind: str, mode: str = "rn") -> float:
-    """`value` rounded to format `kind` in mode rn (nearest even), rna (nearest, ties away), rz, rm or rp, as a float."""
+    """`value` rounded to format `kind` in mode rn (nearest even), rna (ties away), rz, rm or rp, as a float."""
     value = Fraction(value)
     if value == 0:
         return 0.0

@@ -191,7 +191,9 @@ def add(op):
 
 @instruction("sub", FLOATS)
 @example("sub.f32", reference=_difference)
-@example("sub.rm.f32", reference=_difference, rounding="rm", values=[(1.0, 2.0**-30), (3.0, 2.5), (1e30, 1.0), (0.1, 0.3)])
+@example(
+    "sub.rm.f32", reference=_difference, rounding="rm", values=[(1.0, 2.0**-30), (3.0, 2.5), (1e30, 1.0), (0.1, 0.3)]
+)
 @example("sub.f64", reference=_difference)
 @example("sub.f16", reference=_difference)
 def sub(op):
@@ -241,7 +243,9 @@ def _fma(op):
             regs[d] = fma32(m, a, b, x, y, z)
 
         return run
-    return _arith(op, _fma32(mode), lambda a, b, c: numerics.fma64(a, b, c, mode), lambda a, b, c: numerics.odd_sum(a * b, c), 3)
+    return _arith(
+        op, _fma32(mode), lambda a, b, c: numerics.fma64(a, b, c, mode), lambda a, b, c: numerics.odd_sum(a * b, c), 3
+    )
 
 
 @instruction("fma", FLOATS)
@@ -285,8 +289,10 @@ def div(op):
     if mode == "rn":
         meaning = lambda a, b: canonical(np.divide(a, b))  # noqa: E731 - two one-line meanings side by side
     else:
-        # A quotient of 24-bit numbers is either a float32 or differs from every float32 by more than float64's rounding.
-        meaning = lambda a, b: canonical(np.array(numerics.round_to_float(a.astype(F64) / b.astype(F64), mode)))  # noqa: E731
+        # A quotient of 24-bit numbers is a float32, or farther from every float32 than float64 rounds.
+        def meaning(a, b):
+            return canonical(np.array(numerics.round_to_float(a.astype(F64) / b.astype(F64), mode)))
+
     return op.lanewise(with_flags(op, meaning), "f32", ("f32", "f32"))
 
 

@@ -213,7 +213,11 @@ def generic_parts(m, addresses):
         return [("global", addresses, None)]
     active = m.project(m.mask, addresses.shape)
     parts = []
-    rest = np.ones(addresses.shape, bool) if active is None else np.broadcast_to(active, np.broadcast_shapes(active.shape, addresses.shape))
+    rest = (
+        np.ones(addresses.shape, bool)
+        if active is None
+        else np.broadcast_to(active, np.broadcast_shapes(active.shape, addresses.shape))
+    )
     for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
         inside = (addresses >= window) & (addresses < window + WINDOW_BYTES) & rest
         if inside.any():
@@ -231,7 +235,7 @@ def _element_type(op) -> str:
 
 @instruction("ld")
 def ld(op):
-    """d = the bytes at [a], from global, shared, local, constant or parameter memory, or wherever a generic address points."""
+    """d = the bytes at [a], in global, shared, local, constant or parameter memory; generic addresses say which."""
     t, count = _element_type(op), vector_count(op)
     space = space_of(op)
     # operands

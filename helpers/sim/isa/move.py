@@ -19,7 +19,9 @@ from .numerics import F16, F32, F64, U16, bfloat_to_float, canonical, flush, sat
 @instruction("mov")
 @example("mov.b32", reference=lambda a: a)
 @example("mov.f64", reference=lambda a: a)
-@example("mov.b64", reference=lambda a: a << 32 | a, sources=("b32",), result="b64", template="mov.b64 {d}, {{{a}, {a}}};")
+@example(
+    "mov.b64", reference=lambda a: a << 32 | a, sources=("b32",), result="b64", template="mov.b64 {d}, {{{a}, {a}}};"
+)
 def mov(op):
     """d = a; `{a, b}` packs or unpacks, the first item in the low bits."""
     t = op.type
@@ -55,9 +57,9 @@ def _read_clock(op, name, t):
 def cvta(op):
     """d = a generic address from one of a state space, or back (`.to`)."""
     t = op.type
-    window = {"shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW,
-              "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "param::entry": PARAM_WINDOW,
-              "global": 0, "const": 0}[op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")]  # fmt: skip
+    space = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")
+    windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "global": 0, "const": 0}
+    window = windows[space.split("::")[0]]
     dtype = DTYPES[t]
     shift = dtype.type(window)
     if not window:
@@ -113,7 +115,26 @@ def slct(op):
 
 _ORDERED = {"eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_ALL = ("eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+_ALL = (
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "lo",
+    "ls",
+    "hi",
+    "hs",
+    "equ",
+    "neu",
+    "ltu",
+    "leu",
+    "gtu",
+    "geu",
+    "num",
+    "nan",
+)
 
 
 def _either_nan(a, b):
@@ -151,7 +172,6 @@ def _comparison(op, t: str):
 _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-
 @instruction("setp")
 @example("setp.lt.s32", reference=lambda a, b: int(a < b), result="pred")
 @example("setp.hi.u32", reference=lambda a, b: int(a > b), result="pred")
@@ -163,10 +183,20 @@ _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 @example("setp.num.f32", reference=lambda a, b: int(a == a and b == b), result="pred")
 @example("setp.gt.f16", reference=lambda a, b: int(a > b), result="pred")
 @example("setp.ge.and.s32", reference=lambda a, b, c: int(a >= b and c), sources=("s32", "s32", "pred"), result="pred")
-@example("setp.lt.or.s32", reference=lambda a, b, c: int(a < b or not c), sources=("s32", "s32", "pred"), result="pred",
-         template="setp.lt.or.s32 {d}, {a}, {b}, !{c};")
-@example("setp.lt.xor.s32", reference=lambda a, b, c: int((a >= b) ^ c), sources=("s32", "s32", "pred"), result="pred",
-         template="{{ .reg .pred t; setp.lt.xor.s32 t|{d}, {a}, {b}, {c}; }}")
+@example(
+    "setp.lt.or.s32",
+    reference=lambda a, b, c: int(a < b or not c),
+    sources=("s32", "s32", "pred"),
+    result="pred",
+    template="setp.lt.or.s32 {d}, {a}, {b}, !{c};",
+)
+@example(
+    "setp.lt.xor.s32",
+    reference=lambda a, b, c: int((a >= b) ^ c),
+    sources=("s32", "s32", "pred"),
+    result="pred",
+    template="{{ .reg .pred t; setp.lt.xor.s32 t|{d}, {a}, {b}, {c}; }}",
+)
 def setp(op):
     """p|q = (a compared with b) joined with c; q is the comparison's opposite joined with c."""
     t = op.type
@@ -289,7 +319,11 @@ def _float_to_int(d: str, s: str, rounding, ftz: bool):
         safe = np.where(nan | over | under, 0.0, x)
         r = safe.astype(DTYPES[d])
         r = np.where(over, info.max, np.where(under, info.min, r)).astype(DTYPES[d])
-        bad = DTYPES[d].type(0) if DTYPES[d].itemsize < 8 or s not in ("f32", "f64") else np.array(1 << 63, np.uint64).view(DTYPES[d])
+        bad = (
+            DTYPES[d].type(0)
+            if DTYPES[d].itemsize < 8 or s not in ("f32", "f64")
+            else np.array(1 << 63, np.uint64).view(DTYPES[d])
+        )
         return np.where(nan, bad, r)
 
     return meaning
@@ -436,7 +470,10 @@ def _cvt_to_eight(op, d, s):
 
         return op.lanewise(narrow, d, ("f16x2",))
     return op.lanewise(
-        lambda a, b: (_to_eight(d, a.astype(F64), relu) << np.uint16(8)) | _to_eight(d, b.astype(F64), relu), d, ("f32", "f32"))
+        lambda a, b: (_to_eight(d, a.astype(F64), relu) << np.uint16(8)) | _to_eight(d, b.astype(F64), relu),
+        d,
+        ("f32", "f32"),
+    )
 
 
 def _eight_to_halves(kind, relu):
@@ -461,7 +498,11 @@ def _e4m3(value: float) -> int:
     best, best_distance = 0, None
     for code in range(0x7F):
         exponent, mantissa = code >> 3, code & 7
-        exact = Fraction(mantissa, 8) * Fraction(1, 64) if exponent == 0 else (1 + Fraction(mantissa, 8)) * Fraction(2) ** (exponent - 7)
+        exact = (
+            Fraction(mantissa, 8) * Fraction(1, 64)
+            if exponent == 0
+            else (1 + Fraction(mantissa, 8)) * Fraction(2) ** (exponent - 7)
+        )
         distance = abs(min(Fraction(abs(value)) if math.isfinite(value) else Fraction(448), Fraction(448)) - exact)
         if best_distance is None or distance < best_distance or (distance == best_distance and code % 2 == 0):
             best, best_distance = code, distance
@@ -490,8 +531,13 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.u64.u32", reference=lambda a: a, result="u64")
 @example("cvt.s64.s32", reference=lambda a: a, result="s64")
 @example("cvt.u32.u64", reference=lambda a: a, result="u32")
-@example("cvt.s8.s32", reference=lambda a: a, result="s32", template="{{ .reg .b16 t; cvt.s8.s32 t, {a}; cvt.s32.s8 {d}, t; }}",
-         values=[(5,), (-5,), (100,), (-128,)])
+@example(
+    "cvt.s8.s32",
+    reference=lambda a: a,
+    result="s32",
+    template="{{ .reg .b16 t; cvt.s8.s32 t, {a}; cvt.s32.s8 {d}, t; }}",
+    values=[(5,), (-5,), (100,), (-128,)],
+)
 @example("cvt.sat.u8.s32", reference=lambda a: min(max(a, 0), 255), result="u32", template="cvt.sat.u8.s32 {d}, {a};")
 @example("cvt.rn.f32.s32", reference=lambda a: Fraction(a), result="f32")
 @example("cvt.rz.f32.u32", reference=lambda a: Fraction(a), result="f32", rounding="rz")
@@ -512,10 +558,31 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.f32.f16", reference=lambda a: a, result="f32")
 @example("cvt.rn.bf16.f32", reference=lambda a: a, result="bf16")
 @example("cvt.rz.bf16.f32", reference=lambda a: a, result="bf16", rounding="rz")
-@example("cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32")
-@example("cvt.rna.tf32.f32", reference=lambda a: a, result="tf32", rounding="rna", values=[(1.0,), (1.00048828125,), (3.14159274,), (-0.1,)])
-@example("cvt.rn.satfinite.e4m3x2.f32", reference=lambda a, b: _e4m3(a) << 8 | _e4m3(b), sources=("f32", "f32"), result="b16",
-         values=[(1.0, -0.5), (3.3, 1000.0), (-0.01, 0.0009), (17.0, 19.0), (math.inf, math.nan), (0.0, -0.0), (1.0625, 1.1875)])
+@example(
+    "cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32"
+)
+@example(
+    "cvt.rna.tf32.f32",
+    reference=lambda a: a,
+    result="tf32",
+    rounding="rna",
+    values=[(1.0,), (1.00048828125,), (3.14159274,), (-0.1,)],
+)
+@example(
+    "cvt.rn.satfinite.e4m3x2.f32",
+    reference=lambda a, b: _e4m3(a) << 8 | _e4m3(b),
+    sources=("f32", "f32"),
+    result="b16",
+    values=[
+        (1.0, -0.5),
+        (3.3, 1000.0),
+        (-0.01, 0.0009),
+        (17.0, 19.0),
+        (math.inf, math.nan),
+        (0.0, -0.0),
+        (1.0625, 1.1875),
+    ],
+)
 @example("cvt.rn.f16x2.e4m3x2", reference=lambda a: 0x3C00B800, sources=("b16",), result="b32", values=[(0x38B0,)])
 @example("cvt.rn.f16x2.e5m2x2", reference=lambda a: 0x3C007C00, sources=("b16",), result="b32", values=[(0x3C7C,)])
 def cvt(op):
@@ -566,5 +633,3 @@ def _cvt_pair(op, d, mode):
         return (narrow(a).astype(np.uint32) << np.uint32(16)) | narrow(b).astype(np.uint32)
 
     return op.lanewise(meaning, d, ("f32", "f32"))
-
-

@@ -29,7 +29,7 @@ def ballot(truth: np.ndarray) -> np.ndarray:
 
 @instruction("shfl")
 def shfl(op):
-    """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment that c describes."""
+    """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment c describes."""
     op.rendezvous = True
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
@@ -41,7 +41,10 @@ def shfl(op):
         values = m.warps(m.regs[a].view(U32), 0)
         distance = (m.warps(m.regs[b].view(U32), 0) & np.uint32(31)).astype(np.int64)
         control = m.warps(m.regs[c].view(U32), 0)
-        clamp, segment = (control & np.uint32(31)).astype(np.int64), ((control >> np.uint32(8)) & np.uint32(31)).astype(np.int64)
+        clamp, segment = (
+            (control & np.uint32(31)).astype(np.int64),
+            ((control >> np.uint32(8)) & np.uint32(31)).astype(np.int64),
+        )
         highest, lowest = (LANE & segment) | (clamp & ~segment), LANE & segment
         if mode == "up":
             source = LANE - distance
