@@ -64,6 +64,17 @@ class Fragment:
         """Registers of one lane."""
         return self.rows.shape[1] // self.per_register
 
+    @functools.cached_property
+    def gather(self) -> np.ndarray:
+        """[height * width]: where each element of the matrix is among the warp's elements, lane after lane."""
+        lane, element = self.owner()
+        return (lane * self.rows.shape[1] + element).ravel()
+
+    @functools.cached_property
+    def scatter(self) -> np.ndarray:
+        """[32 * elements]: where each element of the lanes is in the matrix, row after row."""
+        return (self.rows * self.width + self.columns).ravel()
+
 
 def shapes(ptx: str) -> list[Shape]:
     """The different matrix instructions of a PTX text, in the order of their first appearance."""

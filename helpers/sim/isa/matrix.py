@@ -27,6 +27,7 @@ from .memory import _generic_reader, _generic_writer, address_of, generic_parts,
 
 U8, U16, U32, U64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
 I32, I64, F16, F32, F64 = (np.dtype(t) for t in (np.int32, np.int64, np.float16, np.float32, np.float64))
+TILES = 32  # matrices that are remembered while their registers do not change
 LANE = np.arange(WARP)
 ROW, WORD = LANE // 4, LANE % 4  # a lane's row and 32-bit word of an 8 x 16-byte matrix
 
@@ -92,16 +93,17 @@ class Operand:
             elements = (words[..., None] >> shifts & np.uint32((1 << bits) - 1)).astype(U8)
         else:
             elements = words.view(stored)
-        lane, element = f.owner()
         rows = elements.reshape(m.blocks * m.warp_count, -1)
-        matrix = number(rows.take((lane * f.rows.shape[1] + element).ravel(), axis=1)).reshape(-1, f.height, f.width)
+        matrix = number(rows.take(f.gather, axis=1)).reshape(-1, f.height, f.width)
+        if len(known) >= TILES:
+            known.clear()
         known[self.registers] = (self.kind, arrays, matrix)
         return matrix
 
     def spread(self, m, matrix: np.ndarray) -> None:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""
         f = self.fragment
-        bits = _RESULTS[self.kind](matrix.reshape(-1, f.height * f.width).take((f.rows * f.width + f.columns).ravel(), axis=1))
+        bits = _RESULTS[self.kind](matrix.reshape(-1, f.height * f.width).take(f.scatter, axis=1))
         words = bits.view(self.word).reshape(m.blocks, m.warp_count, WARP, len(self.registers))
         for i, register in enumerate(self.registers):
             m.regs[register] = m.from_warps(words[..., i])
@@ -168,7 +170,7 @@ def _shape_of(op, d_type: str, a_type: str, b_type: str) -> Shape:
 @instruction("mma")
 def mma(op):
     """d = a x b + c for one warp; a is m x k in row order, b is k x n in column order, c and d are m x n."""
-    if op.parts[1] != "sync" or op.has("block_scale", "row.row") or op.parts[0] != "mma":
+    if op.parts[1] != "sync" or op.has("block_scale"):
         op.unknown()
     types = [part for part in op.parts if part in BITS]
     if len(types) != 4:
@@ -196,8 +198,8 @@ def _wmma_shape(op, operand: str, kind: str) -> Shape:
 class _Unit:
     """One access of a wmma load or store: `count` elements of each lane beside each other in memory.
 
-    rows, columns: [32], the first element's place. first: its number in the fragment. turned: the 2 x 2 elements … of four
-    lanes are read along the other axis, and exchanged afterwards (16-bit elements whose order in memory is not the fragment's).
+    rows, columns: [32], the first element's place. first: its number in the fragment. turned: 16-bit elements that are not
+    neighbours in memory; an 8 x 8 matrix of them is read by its lines in memory, and transposed between the lanes.
     """
 
     rows: np.ndarray
@@ -220,7 +222,6 @@ def _units(part: Fragment, bits: int, by_row: bool) -> list[_Unit]:
         return [_Unit(part.rows[:, i], part.columns[:, i], neighbours, i) for i in range(0, elements, neighbours)]
     if bits != 16:
         return [_Unit(part.rows[:, i], part.columns[:, i], 1, i) for i in range(elements)]
-    # Each register is part of an 8 x 8 matrix, that is read by its rows in memory and transposed in registers.
     units = []
     for i in range(0, elements, 2):
         low_row, low_column = part.rows[:, i : i + 2].min(), part.columns[:, i : i + 2].min()
