@@ -24,14 +24,20 @@ extern "C" __global__ void shared_tile(int M, int N, int K, float alpha, const f
 
     const int tx = threadIdx.x;
     const int ty = threadIdx.y;
-    const size_t row = blockIdx.y * BM + ty;
-    const size_t col = blockIdx.x * BN + tx;  // x runs along the columns
+    const int row = blockIdx.y * BM + ty;
+    const int col = blockIdx.x * BN + tx;  // x runs along the columns
+
+    // A thread beyond the last row or column fetches that row or column instead; it keeps no result.
+    const float* a_next = A + size_t(min(row, M - 1)) * lda + tx;
+    const float* b_next = B + size_t(ty) * ldb + min(col, N - 1);
+    const int a_left = K - tx;  // how far a_next and b_next are from the end of K
+    const int b_left = K - ty;
 
     float sum = 0;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // Outside the matrices the tiles hold zeros, which add nothing: M, N and K need not be multiples of 32.
-        As[ty][tx] = row < M && k0 + tx < K ? A[row * lda + k0 + tx] : 0;
-        Bs[ty][tx] = k0 + ty < K && col < N ? B[size_t(k0 + ty) * ldb + col] : 0;
+        // Beyond K the tiles hold zeros, which add nothing: K need not be a multiple of 32.
+        As[ty][tx] = k0 < a_left ? *a_next : 0;
+        Bs[ty][tx] = k0 < b_left ? *b_next : 0;
         __syncthreads();  // both tiles are complete before anyone reads them
 
         for (int k = 0; k < BK; k++) {
@@ -40,9 +46,11 @@ extern "C" __global__ void shared_tile(int M, int N, int K, float alpha, const f
             sum += a * b;
         }
         __syncthreads();  // everyone has finished reading before anyone overwrites
+        a_next += BK;  // BK columns to the right
+        b_next += size_t(BK) * ldb;  // BK rows down
     }
 
     if (row >= M || col >= N) return;  // not before the barriers: every thread of the block must reach them
-    float& c = C[row * ldc + col];
+    float& c = C[size_t(row) * ldc + col];
     c = beta == 0 ? alpha * sum : alpha * sum + beta * c;  // beta == 0 must not read C: it may hold NaN
 }
