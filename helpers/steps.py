@@ -94,6 +94,21 @@ STEPS: tuple[Step, ...] = (
             expect("bank conflicts of shared loads == 0"),
         ),
     ),
+    Step(
+        4,
+        "thread_tile_1d",
+        "1D thread tile",
+        "one thread computes 16 results of a column, so that a value of B serves them all",
+        entry="thread_tile_1d",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 1/32 K"),
+            expect("shared loads per result <= 17/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
 )
 
 
