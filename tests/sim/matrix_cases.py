@@ -50,11 +50,15 @@ def product(a, b, c) -> tuple[np.ndarray, np.ndarray]:
     return a @ b + c, np.abs(a) @ np.abs(b) + np.abs(c)
 
 
-def allowed(kind: str, exact, size, k: int, steps: int = 1) -> np.ndarray:
-    """How far a machine or a GPU may be from the exact result after `steps` instructions that cover k products in all."""
+def allowed(kind: str, a_kind: str, size, k: int, steps: int = 1) -> np.ndarray:
+    """How far machine and GPU may be apart after `steps` instructions that cover k products in all (see isa/matrix.py).
+
+    kind: of the accumulator. a_kind: of A. size: |A| |B| + |C|.
+    """
     if kind == "s32":
         return np.zeros_like(size)
-    bound = (k + 2 * steps) * 2.0 ** (-53 if kind == "f64" else -23) * size + 2.0**-149
+    bits = 53 if kind == "f64" else 13 if a_kind in ("e4m3", "e5m2") else 23
+    bound = (k + 2 * steps) * 2.0**-bits * size + 2.0**-149
     return bound + (steps * 2.0**-10 * size + 2.0**-24 if kind == "f16" else 0)
 
 

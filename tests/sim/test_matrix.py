@@ -10,7 +10,7 @@ import pytest
 import matrix_cases as cases
 from helpers.compiler import compile_source
 from helpers.errors import RunError
-from helpers.sim import Budget, Collect, simulate
+from helpers.sim import Budget, Collect, TraceFilter, simulate
 from helpers.sim.fragments import Shape, fragment, wmma_fragment
 from helpers.sim.isa import matrix
 from ptx_text import kernel
@@ -134,7 +134,7 @@ def test_sub_byte_integers_and_bits():
     "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r1}, {%r1, %r1}, {%r1, %r1}, {%r1, %r1}, %r1, 0;",
     "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
     "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r1}, [%r1];",
-    "wmma.load.a.sync.aligned.row.m8n8k32.global.s4 {%r1}, [%r1];",
+    "wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%r1}, [%r1];",
 ])  # fmt: skip
 def test_what_is_not_known_is_named(text):
     with pytest.raises(RunError, match="does not know the instruction"):
@@ -183,11 +183,43 @@ def test_wmma_in_every_layout_from_global_and_shared_memory(case, wild):
     exact, size = cases.product(a[0, :m, :k], b[0, :k, :n], c[0, :m, :n])
     for i, result in enumerate(out):
         got = result[:m, :n] if i % 8 < 4 else result[:n, :m].T
-        assert (np.abs(got.astype(np.float64) - exact) <= cases.allowed(case.d, exact, size, k)).all(), f"combination {i}"
+        assert (np.abs(got.astype(np.float64) - exact) <= cases.allowed(case.d, case.a, size, k)).all(), f"combination {i}"
         assert np.array_equal(got, out[0, :m, :n]), f"combination {i}"
     outside = out.copy()
     outside[:4, :m, :n] = outside[8:12, :m, :n] = outside[4:8, :n, :m] = outside[12:, :n, :m] = 0
     assert not outside.any()
+
+
+def test_wmma_of_four_bit_integers_and_bits():
+    source = """
+    #include <mma.h>
+    using namespace nvcuda::wmma;
+    extern "C" __global__ void f(const int* a, const int* b, int* d, int* x) {
+        fragment<matrix_a, 8, 8, 32, experimental::precision::s4, row_major> fa;
+        fragment<matrix_b, 8, 8, 32, experimental::precision::s4, col_major> fb;
+        fragment<accumulator, 8, 8, 32, int> fd;
+        fill_fragment(fd, 3);
+        load_matrix_sync(fa, a, 64);
+        load_matrix_sync(fb, b, 32);
+        mma_sync(fd, fa, fb, fd);
+        store_matrix_sync(d, fd, 8, mem_row_major);
+        fragment<matrix_a, 8, 8, 128, experimental::precision::b1, row_major> ba;
+        fragment<matrix_b, 8, 8, 128, experimental::precision::b1, col_major> bb;
+        fragment<accumulator, 8, 8, 128, int> bd;
+        fill_fragment(bd, 0);
+        load_matrix_sync(ba, a, 128);
+        load_matrix_sync(bb, b, 128);
+        bmma_sync(bd, ba, bb, bd, experimental::bmmaBitOpAND);
+        store_matrix_sync(x, bd, 8, mem_row_major);
+    }"""
+    random = np.random.default_rng(4)
+    a, b = random.integers(0, 2**32, 64, dtype=np.uint32), random.integers(0, 2**32, 32, dtype=np.uint32)
+    d, x = np.zeros((8, 8), np.int32), np.zeros((8, 8), np.int32)
+    run(compile_source(source, None, "sm_80"), (1, 1, 1), 32, [a, b, d, x])
+    signed = lambda words: ((words[:, None] >> np.arange(0, 32, 4, dtype=np.uint32) & 15 ^ 8).astype(np.int64) - 8).reshape(8, -1)
+    assert np.array_equal(d, signed(a)[:, :32] @ signed(b).T + 3)
+    bits = lambda words: np.unpackbits(words.view(np.uint8), bitorder="little").reshape(8, 128).astype(np.int64)
+    assert np.array_equal(x, bits(a[:32]) @ bits(b).T)
 
 
 @pytest.mark.parametrize("case", cases.WMMAS, ids=lambda case: case.symbol)
@@ -355,8 +387,31 @@ def test_products_are_within_the_stated_bound(case, wild):
     assert outcome.findings == []
     exact, size = cases.product(a, b.T if case.transposed else b, np.zeros((m, n)))
     steps = k // {"tf32": 8, "s8": 16}.get(case.a, 16)
-    assert (np.abs(c.astype(np.float64) - exact) <= cases.allowed(case.d, exact, size, k, steps)).all()
+    assert (np.abs(c.astype(np.float64) - exact) <= cases.allowed(case.d, case.a, size, k, steps)).all()
     assert not np.array_equal(exact, 0)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("case", [cases.GEMMS[0], cases.mma_gemm("bf16")], ids=lambda case: case.name)
+def test_both_dialects_of_ptx_and_the_default_engine(case, arch):
+    args = case.arguments(64, 64, 64, 3)
+    made = cases.compiled(case.source, case.symbol, arch)
+    outcome = simulate(made, (1, 1, 1), (case.threads, 1, 1), args)
+    assert outcome.findings == [] and outcome.engine == "numpy" and outcome.counters[LDSM] > 0
+    *_, a, b, c = args
+    assert np.allclose(c, cases.product(a, b.T if case.transposed else b, 0)[0], atol=1e-4)
+
+
+def test_a_trace_shows_the_addresses_of_the_rows():
+    values, rows = np.arange(512, dtype=np.uint16), np.arange(64, dtype=np.int32) % 32
+    out = np.zeros((6, 64, 4), np.uint32)
+    made = compile_source(LDMATRIX, None, "sm_75")
+    trace = run(made, (1, 1, 1), 64, [values, rows, out], Collect(trace=TraceFilter())).trace.select(op="ldmatrix")
+    assert len(trace.accesses) == 12 and {site.width for site in trace.sites if site.op == "ldmatrix"} == {16}
+    for access, addresses in zip(trace.accesses, trace.addresses, strict=True):
+        count = int(trace.sites[access["site"]].opcode.split(".x")[1][0])
+        assert addresses[: 8 * count].tolist() == [512 * access["warp"] + 16 * lane for lane in range(8 * count)]
+        assert (addresses[8 * count :] == -1).all()
 
 
 @pytest.mark.parametrize("pitch, swizzle, per_load", [(128, 0, 32), (144, 0, 4), (128, 1, 4), (160, 0, 8)])

@@ -9,8 +9,9 @@ products of a few elements of K to the largest of them and C, and cuts off what 
 
     |D(machine) - D(GPU)| <= (K + 2) * 2^-23 * (|C| + sum |A| |B|)          for an f32 accumulator,
 
-and within one more rounding of D, 2^-10 of its size, for an f16 accumulator. f64 agrees within (K + 2) * 2^-53 of the same
-sum. A chain of such instructions is bounded by the sum of the links' bounds. Nothing is claimed about single bits.
+and within one more rounding, 2^-10 of the same sum, for an f16 accumulator; f64 within (K + 2) * 2^-53 of it. For 8-bit
+floats read 2^-13 instead of 2^-23: some GPUs keep no more bits of their sums. A chain of such instructions is bounded by
+the sum of the links' bounds. Nothing is claimed about single bits.
 """
 
 from __future__ import annotations
@@ -246,17 +247,17 @@ def _wmma_access(op, what: str, address_at: int, vector_at: int):
         part = wmma_fragment(_wmma_shape(op, operand, kind), operand)
     except ValueError:
         op.unknown()
-    if BITS[kind] < 8:
-        op.unknown()
     by_row = op.has("row")
-    units = _units(part, BITS[kind], by_row)
-    size = BITS[kind] // 8
+    bits = BITS[kind]
+    units = _units(part, bits, by_row)
+    if any(unit.count * bits % 8 for unit in units):
+        op.unknown()  # PTX has sub-byte matrices in one order only
     space = space_of(op)
     address = address_of(op, address_at)
     stride_at = max(address_at, vector_at) + 1
     stride = op.source(stride_at, "b32") if len(op.operands) > stride_at else None
     packed = part.width if by_row else part.height
-    sites = [op.site(space, what, size * unit.count) for unit in units]
+    sites = [op.site(space, what, unit.count * bits // 8) for unit in units]
 
     def places(m):
         """The address of each unit's first element."""
@@ -265,7 +266,7 @@ def _wmma_access(op, what: str, address_at: int, vector_at: int):
         lane = m.thread_index % WARP
         for unit in units:
             lines, steps = (unit.rows, unit.columns) if by_row else (unit.columns, unit.rows)
-            yield base + (lines[lane] * pitch + steps[lane]) * size
+            yield base + ((lines[lane] * pitch + steps[lane]) * bits >> 3)
 
     return part, kind, units, sites, space, places
 
