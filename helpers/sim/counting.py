@@ -175,7 +175,7 @@ class Counting:
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":
-                if site.op == "ldmatrix":
+                if site.op == "ldmatrix" or site.sass.startswith("LDSM"):
                     add(site.line, MATRIX_INSTRUCTIONS, requests)
                 else:
                     add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)

@@ -146,6 +146,8 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         charged = _charged(site, instruction)
         if index in counts.unknown_accesses:
             unknown.update(charged)
+            if space == "generic":  # it may as well have been shared memory
+                unknown.update(_charged(SiteAccess("shared", op), instruction))
         else:
             mine.update(charged)
     lines = None

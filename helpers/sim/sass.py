@@ -406,7 +406,8 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[Instruction]) -
         elif not mine:
             orphans.append(access)
         elif access.op.startswith("wmma"):
-            sites[line] = AccessWidth(sass_width(mine[0].opcode), mine[0].opcode, line, exact=False, why="a warp-level matrix access")
+            # One PTX line, several accesses: the instruction itself knows their widths, which are those of the machine code.
+            sites[line] = AccessWidth(sass_width(mine[0].opcode), mine[0].opcode, line)
         else:
             widths = {sass_width(i.opcode) for i in mine}
             if len(widths) > 1:

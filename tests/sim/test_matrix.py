@@ -432,7 +432,7 @@ def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
     from helpers.sim import flow, launch
 
     exact, _ = multiply(case, 64, 64, 128, collect=Collect())
-    assert exact.uncounted == "" and exact.estimate == case.name.startswith("wmma")
+    assert exact.uncounted == "" and not exact.estimate
     monkeypatch.setattr(launch.flow, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
     alone, _ = multiply(case, 64, 64, 128, collect=Collect())
     counts, why = flow.instruction_counts(
@@ -446,6 +446,26 @@ def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
             assert alone.counters[name] == exact.counters[name] > 0 or name == LD_CONFLICTS
             continue
         assert alone.counters[name] == machine[name] == exact.counters[name], name
+
+
+@pytest.mark.parametrize("case", cases.WMMAS, ids=lambda case: case.symbol)
+def test_wmma_accesses_cost_what_the_machine_code_costs(case, monkeypatch):
+    """In every layout, from both memories, wherever the SASS's addresses can be told."""
+    from helpers.sim import flow, launch
+
+    monkeypatch.setattr(launch.flow, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
+    made = cases.compiled(all_wmmas(case.arch), case.symbol, case.arch)
+    args = case.arguments(1, False)
+    shared = 2 * sum(pair[0].nbytes for pair in args[:3])
+    counts, why = flow.instruction_counts(made, (1, 1, 1), (32, 1, 1), args, accesses=True)
+    outcome = run(made, (1, 1, 1), 32, args, Collect(findings=False), shared)
+    if counts is None:
+        assert why.startswith("a branch depends on data")
+        return
+    machine, _ = flow.counters(counts)
+    memory = [name for name in machine if "l1tex" in name or "memory_l1" in name]
+    assert memory
+    assert {name: outcome.counters[name] for name in memory} == {name: machine[name] for name in memory}
 
 
 def test_units_cover_a_fragment_once():
