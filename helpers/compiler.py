@@ -202,6 +202,25 @@ def compile_source(
     return compiled
 
 
+def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], dict[str, tuple[int, ...]]]:
+    """What the compiler says of `source`, and the integer constants it evaluated: mangled name -> values, {} on errors.
+
+    Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
+    """
+    nvrtc = _nvrtc()
+    headers, names = _stand_ins()
+    program = nvrtc.createProgram(source, FILENAME, headers, names)
+    try:
+        try:
+            nvrtc.compileProgram(program, _flags(_checked_arch(nvrtc, arch), ()))
+        except nvrtc.NVRTCError:
+            return parse_log(nvrtc.getProgramLog(program).replace("\0", "\n")), {}
+        ptx = nvrtc.getPTX(program)
+        return [], _constants(ptx.decode() if isinstance(ptx, bytes) else ptx)
+    finally:
+        nvrtc.destroyProgram(program)
+
+
 def _checked_arch(nvrtc, arch: str) -> str:
     match = re.fullmatch(r"(sm|compute)_(\d+)([a-z]?)", str(arch))
     supported = nvrtc.getSupportedArchs()

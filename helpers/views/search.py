@@ -1,0 +1,120 @@
+"""Search: the space of a kernel's constants as a heat map, with the reason wherever a configuration is out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Rectangle
+
+from .canvas import FAINT, GREEN, INK, PAPER, QUIET, Choice, NothingToSee, heading, picture
+
+_COLOURS = LinearSegmentedColormap.from_list("search", [PAPER, GREEN])
+_TIMES = " × "
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All configurations of one place of the map: how many, the best of those that are left (or None), and what refused
+    the most of the others (or "waiting", or "")."""
+
+    count: int
+    best: object | None
+    why: str
+
+
+def groups(found) -> list[str]:
+    """What an axis can be: pairs of constants such as "BM × BN", and the others alone; first those with most values."""
+    names = list(found.candidates[0].constants)
+    paired = [(m, f"{m[:-1]}N") for m in names if m.endswith("M") and f"{m[:-1]}N" in names]
+    alone = [(name,) for name in names if not any(name in pair for pair in paired)]
+    values = {group: len(_values(found, group)) for group in paired + alone}
+    return [_TIMES.join(group) for group in sorted(values, key=lambda group: -values[group])]
+
+
+def _values(found, names: Sequence[str]) -> list[tuple[int, ...]]:
+    return sorted({tuple(item.constants[name] for name in names) for item in found.candidates})
+
+
+def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Cell]:
+    """(value down, value across) -> cell, for every pair that occurs in the space."""
+    rows, columns = down.split(_TIMES), across.split(_TIMES)
+    places: dict = {}
+    for item in found.candidates:
+        place = tuple(item.constants[name] for name in rows), tuple(item.constants[name] for name in columns)
+        places.setdefault(place, []).append(item)
+    order = {id(item): rank for rank, item in enumerate(found.ranked)}
+    result = {}
+    for place, items in places.items():
+        alive = sorted((item for item in items if id(item) in order), key=lambda item: order[id(item)])
+        waiting = any(not item.rule and item.score is None for item in items)
+        rules = Counter(item.rule for item in items if item.rule)
+        why = "waiting" if waiting else rules.most_common(1)[0][0] if rules else ""
+        result[place] = Cell(len(items), alive[0] if alive else None, why)
+    return result
+
+
+def _axes_controls(found, **values) -> tuple[Choice, ...]:
+    names = groups(found) if found.candidates else []
+    if len(names) < 2:
+        return ()
+    options = tuple((name, name) for name in names)
+    return Choice("down", "down", options, names[0]), Choice("across", "across", options, names[1])
+
+
+@picture("Search", controls=_axes_controls, size=(10, 5.6), margins=(1.5, 0.8, 0.4, 1.0), order=210, of="search")
+def search(found, down: str | None = None, across: str | None = None, *, ax):
+    """One cell per pair of values: the best configuration with them, or in words what refused them all.
+
+    found: a `helpers.autotune.Search`. down, across: constants, such as "TM × TN" or "BK". A cell shows the measured
+    TFLOPS if the best was timed, otherwise its score as a part of the FP32 limit.
+    """
+    known = groups(found) if found.candidates else []
+    if len(known) < 2:
+        raise NothingToSee("A heat map needs two constants with several values each. Search a larger space.")
+    down = down or next(name for name in known if name != across)
+    across = across or next(name for name in known if name != down)
+    for name in (down, across):
+        if name not in known:
+            raise NothingToSee(f"The search has no {name!r}; it has {', '.join(known)}.")
+    if down == across:
+        raise NothingToSee(f"Both axes are {down}: choose another one for one of them.")
+    rows, columns = _values(found, down.split(_TIMES)), _values(found, across.split(_TIMES))
+    table = cells(found, down, across)
+    scores = [cell.best.score for cell in table.values() if cell.best]
+    low, high = (min(scores), max(scores)) if scores else (0, 1)
+    for (row, column), cell in table.items():
+        x, y = columns.index(column), rows.index(row)
+        share = 0.15 + 0.85 * (cell.best.score - low) / ((high - low) or 1) if cell.best else 0
+        face = _COLOURS(share) if cell.best else FAINT if cell.why != "waiting" else PAPER
+        ax.add_patch(Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=face, edgecolor=FAINT, linewidth=1))
+        if cell.best is None:
+            ax.text(
+                x, y, cell.why.replace(" ", "\n"), ha="center", va="center", fontsize=11, color=QUIET, linespacing=1.2
+            )
+            continue
+        timed = cell.best.measured
+        text = f"{found.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else f"{100 * cell.best.score:.0f} %"
+        weight = "bold" if cell.best is found.best else "normal"
+        ax.text(x, y, text, ha="center", va="center", fontsize=14, weight=weight, color=INK)
+    ax.set_xlim(-0.5, len(columns) - 0.5)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xticks(range(len(columns)), [_TIMES.join(map(str, value)) for value in columns])
+    ax.set_yticks(range(len(rows)), [_TIMES.join(map(str, value)) for value in rows])
+    ax.set_xlabel(across)
+    ax.set_ylabel(down)
+    ax.grid(False)
+    ax.tick_params(length=0, pad=8)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    timed = any(item.measured for item in found.ranked)
+    what = (
+        "TFLOPS where measured, else score of the code, of the FP32 limit"
+        if timed
+        else "score of the code, of the FP32 limit"
+    )
+    heading(ax, f"The best with each {down} and {across}", detail=f"{found.problem}, {found.gpu_name}: {what}")
+    best = f"Best: {found.best}." if found.ranked else "Nothing is left."
+    return f"Heat map of {down} against {across}. {found.summary()} {best}"
