@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -433,9 +434,16 @@ GEMMS = (
 
 
 @functools.cache
-def compiled(source: str, symbol: str, arch: str):
-    """One kernel of a source that may hold several."""
+def _made(source: str, arch: str):
     from helpers.compiler import compile_source
 
-    made = compile_source(source, entry=symbol, arch=arch)
-    return SimpleNamespace(ptx=made.ptx, cubin=made.cubin, sass=made.sass, symbol=made.symbol, arch=arch, filename=made.filename)
+    first = re.search(r'extern "C" __global__ void (\w+)', source)[1]
+    made = compile_source(source, entry=first, arch=arch)
+    return made.ptx, made.cubin, made.sass, made.filename
+
+
+@functools.cache
+def compiled(source: str, symbol: str, arch: str):
+    """One kernel of a source that may hold several; the source is compiled once."""
+    ptx, cubin, sass, filename = _made(source, arch)
+    return SimpleNamespace(ptx=ptx, cubin=cubin, sass=sass, symbol=symbol, arch=arch, filename=filename)
