@@ -257,6 +257,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32") -> list[Problem]:
         one(67, 1, 13, pad_a=1, seed=5),
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
+        one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
     ]
 
 

@@ -144,6 +144,11 @@ def shared_load_conflicts(run) -> int:
     return count(run, SHARED_CONFLICTS.format(op="ld"))
 
 
+def shared_store_conflicts(run) -> int:
+    """The same of stores, as a warp alone would have them (with many, the hardware counts lost turns as well)."""
+    return count(run, SHARED_CONFLICTS.format(op="st"))
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The answer to one expectation: what was measured, the number this run gave, what was asked, and whether it fits."""
@@ -194,6 +199,7 @@ _SENTENCES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"wavefronts per shared load", wavefronts_per_shared_load),
     (r"barriers per warp", barriers_per_warp),
     (r"bank conflicts of shared loads", shared_load_conflicts),
+    (r"bank conflicts of shared stores", shared_store_conflicts),
 )
 
 

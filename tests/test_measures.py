@@ -77,6 +77,13 @@ def test_barriers_stores_and_passes_for_each_load():
         measures.wavefronts_per_shared_load(none)
 
 
+def test_conflicts_of_stores():
+    source = get("shared_tile").kernel_path.read_text(encoding="utf-8").replace("As[ty][tx]", "As[tx][ty]").replace("As[ty][k]", "As[k][ty]")
+    run = gemm.run(helpers.compile(source), helpers.Problem(32, 32, 32), on="cpu")
+    assert measures.shared_store_conflicts(run) == 32 * 31  # each of 32 warps goes down a column: one bank, 32 rows
+    assert not measures.expect("bank conflicts of shared stores == 0").judge(run).ok
+
+
 def test_bytes_requested():
     # 33 sectors for each k and warp, and 32 for its store.
     assert measures.bytes_requested(run_of("naive", 32, 32, 16)) == 32 * 32 * (33 * 16 + 32)
