@@ -109,6 +109,19 @@ STEPS: tuple[Step, ...] = (
             expect("bank conflicts of shared loads == 0"),
         ),
     ),
+    Step(
+        5,
+        "thread_tile_2d",
+        "2D thread tile",
+        "one thread computes 8 x 8 results, an outer product in registers for each k",
+        entry="thread_tile_2d",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("global loads per result == 1/64 K"),
+            expect("shared loads per result <= 1/4 K"),
+        ),
+    ),
 )
 
 

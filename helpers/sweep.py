@@ -69,9 +69,13 @@ class Setting:
         return count(self.profile.run, metrics.SHARED_INSTRUCTIONS.format(op="ld"))
 
     @property
-    def fma_share(self) -> float:
-        """Multiply-adds per lane slot: of 32 lanes in each executed instruction, the part that did a multiply-add."""
-        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * self.profile.run.counters[metrics.INSTRUCTIONS])
+    def fma_share(self) -> float | None:
+        """Multiply-adds per lane slot: of 32 lanes in each executed instruction, the part that did a multiply-add.
+
+        None if the machine instructions could not be counted (see `sim/sass.py`).
+        """
+        instructions = self.profile.run.counters.get(metrics.INSTRUCTIONS)
+        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * instructions) if instructions else None
 
     @property
     def peak_share(self) -> float:
@@ -106,7 +110,7 @@ class Sweep:
             registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
             cells.append([
                 name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
-                f"{item.shared_loads / 1e6:.2f} M", f"{item.fma_share:.1%}", f"{item.profile.tflops:.1f}",
+                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}", f"{item.profile.tflops:.1f}",
             ])  # fmt: skip
         return header, cells
 

@@ -1,10 +1,10 @@
 // 04 thread_tile_1d: one thread computes TM results of a column of C, not one.
 //
-// Changed since 03: a thread keeps TM sums in registers, so a block of the same tile has TM times fewer threads.
-// Saves: one value of B, once in a register, serves TM results. Shared loads per result fall from 2 K to K + K / TM,
-//   and a larger tile (64 x 64) fits a block: global loads per result fall from K / 16 to K / 32.
-// Costs: TM - 1 more registers a thread and fewer warps to hide latency behind. It pays all the same: TM independent
-//   sums per thread hide latency too.
+// What changed since 03: a thread keeps TM sums in registers, so a block of the same tile has TM times fewer threads.
+// What it saves: one value of B, once in a register, serves TM results. Shared loads per result fall from 2 K to K +
+//   K / TM, and a larger tile (64 x 64) fits a block: global loads per result fall from K / 16 to K / 32.
+// What it costs: TM - 1 more registers a thread and fewer warps to hide latency behind. It pays all the same: TM
+//   independent sums per thread hide latency too.
 
 constexpr int BM = 64, BN = 64;  // tile of C per block
 constexpr int BK = 16;           // step along K

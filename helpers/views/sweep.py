@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import PercentFormatter
 
@@ -18,22 +20,22 @@ def sweep(found, *, ax):
     hollow = found.kind == "predicted"
     lines = (
         ("occupancy", BLUE, [item.occupancy.fraction for item in found.settings]),
-        ("FMA share of\ninstructions × lanes", ORANGE, [item.fma_share for item in found.settings]),
+        ("FMA share of\ninstructions × lanes", ORANGE, [math.nan if item.fma_share is None else item.fma_share for item in found.settings]),
         (f"speed ({found.kind}),\nof the FP32 limit", GREEN, [item.peak_share for item in found.settings]),
     )
     ends = sorted(((values[-1], name, colour) for name, colour, values in lines), key=lambda end: end[0])
     height = -1.0
     for value, name, colour in ends:  # names beside the last points, kept apart
-        height = max(value, height + 0.14)
+        height = max(value if math.isfinite(value) else 0, height + 0.14)
         ax.annotate(name, (len(places) - 1, height), (16, 0), textcoords="offset points", va="center", fontsize=13, color=colour,
                     linespacing=1.2, annotation_clip=False)  # fmt: skip
     for name, colour, values in lines:
         face = PAPER if hollow and name.startswith("speed") else colour
         ax.plot(places, values, "o-", color=colour, markerfacecolor=face, markersize=9, linewidth=2.2, clip_on=False)
     for x in places:
-        here = sorted((values[x], colour) for _, colour, values in lines)
-        gap = here[2][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
-        for (value, colour), above in zip(here, (False, gap, True)):
+        here = sorted((values[x], colour) for _, colour, values in lines if math.isfinite(values[x]))
+        gap = here[-1][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
+        for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True)):
             ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if above else -19), textcoords="offset points", ha="center", fontsize=12,
                         color=colour, path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
     ax.set_xticks(list(places), found.names)
@@ -41,6 +43,10 @@ def sweep(found, *, ax):
     ax.set_ylim(0, 1.08)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     heading(ax, "Occupancy, multiply-adds and speed", detail=found.caption)
-    each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {item.fma_share:.0%}, "
+    each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {_percent(item.fma_share)}, "
                      f"speed {item.peak_share:.0%} of the limit" for name, item in zip(found.names, found.settings))  # fmt: skip
     return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {found.caption}. {each}."
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{share:.0%}"
