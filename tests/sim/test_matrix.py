@@ -480,3 +480,39 @@ def test_units_cover_a_fragment_once():
                         rows, columns = (unit.rows, unit.columns + e) if by_row else (unit.rows + e, unit.columns)
                         touched += (rows * part.width + columns).tolist()
                 assert sorted(touched) == list(range(part.height * part.width))
+
+
+PIPELINE = """
+    auto fetch = [&](int s, int k0) {
+        for (int i = t; i < 64 * 8; i += 128) {
+            const int r = i / 8, p = i % 8, at = s * 64 * PITCH + place(r, p);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(a0 + at), "l"(&A[(size_t)(row + r) * bytes + k0 + 16 * p]));
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(b0 + at), "l"(&B[(size_t)(col + r) * bytes + k0 + 16 * p]));
+        }
+        asm volatile("cp.async.commit_group;");
+    };
+    fetch(0, 0);
+    for (int k0 = 0, s = 0; k0 < bytes; k0 += 128, s ^= 1) {
+        if (k0 + 128 < bytes) { fetch(s ^ 1, k0 + 128); asm volatile("cp.async.wait_group PENDING;"); }
+        else asm volatile("cp.async.wait_group 0;");
+        BARRIER
+"""
+
+
+@pytest.mark.parametrize("pending, barrier, kind", [("1", "__syncthreads();", None), ("2", "__syncthreads();", "missing-wait"), ("1", "", "race")])
+def test_two_stages_of_asynchronous_copies(pending, barrier, kind):
+    """The swizzled product with double buffering: clean as it should be written, and each omission is found."""
+    case = cases.mma_gemm("f16")
+    start, end = case.source.index("    for (int k0 = 0"), case.source.index("        for (int k = 0; k < 4; k++)")
+    source = case.source[:start] + PIPELINE.replace("PENDING", pending).replace("BARRIER", barrier) + case.source[end:]
+    for old, new in (("As[64 * PITCH], Bs[64 * PITCH]", "As[2][64 * PITCH], Bs[2][64 * PITCH]"),
+                     ("a0 + place(wr", "a0 + s * 64 * PITCH + place(wr"), ("b0 + place(wc", "b0 + s * 64 * PITCH + place(wc")):  # fmt: skip
+        assert old in source
+        source = source.replace(old, new)
+    args = case.arguments(128, 128, 256)
+    outcome = run(compile_source(source, None, "sm_80"), (2, 2, 1), 128, args, Collect())
+    assert {finding.kind for finding in outcome.findings} == ({kind} if kind else set())
+    if kind is None:
+        *_, a, b, c = args
+        assert np.allclose(c, cases.product(a, b.T, 0)[0], atol=1e-4)
+        assert outcome.counters[LD_CONFLICTS] == 0 and outcome.uncounted == ""
