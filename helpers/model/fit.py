@@ -12,6 +12,7 @@ import math
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from helpers.model.predict import CONSTANTS, Constants, Demand, demand, millisec
 
 DEVICE = "H200 SXM"
 TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
+TRIAL_ROUNDS = 1500  # of each fit without one kernel
 START = Constants(
     request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0
 )
@@ -67,10 +69,10 @@ def loss(constants: Constants, chosen: Sequence[Sample], gpu: hardware.GPU) -> f
     return sum(math.log(milliseconds(s.need, gpu, constants) / s.measured) ** 2 for s in chosen) / len(chosen)
 
 
-def fit(chosen: Sequence[Sample], gpu: hardware.GPU, rounds: int = 3000) -> Constants:
-    """The constants of least loss within RANGES: a seeded random walk that narrows."""
+def fit(chosen: Sequence[Sample], gpu: hardware.GPU, rounds: int = 3000, start: Constants = START) -> Constants:
+    """The constants of least loss within RANGES: a seeded random walk from `start` that narrows."""
     generator = random.Random(1)
-    best, least = START, loss(START, chosen, gpu)
+    best, least = start, loss(start, chosen, gpu)
     for turn in range(rounds):
         width = 0.5 * (1 - turn / rounds) + 0.005
         trial = best
@@ -122,10 +124,14 @@ def _worst(values: Sequence[float]) -> float:
 
 def trial(known: Sequence[Sample], gpu: hardware.GPU, constants: Constants) -> Trial:
     """Try the model on what it has not seen: other sizes, and each kernel in turn."""
-    unseen = {}
-    for name in sorted({s.name for s in known}):
-        others = fit([s for s in known if s.size in TRAINING and s.name != name], gpu)
-        unseen[name] = tuple(errors(others, [s for s in known if s.name == name], gpu))
+    names = sorted({s.name for s in known})
+    with ProcessPoolExecutor() as pool:  # the fits are independent, and plain Python
+        found = pool.map(fit, *zip(*(
+            ([s for s in known if s.size in TRAINING and s.name != name], gpu, TRIAL_ROUNDS, START) for name in names)))
+        unseen = {
+            name: tuple(errors(others, [s for s in known if s.name == name], gpu))
+            for name, others in zip(names, found, strict=True)
+        }
     return Trial(tuple(errors(constants, [s for s in known if s.size not in TRAINING], gpu)), unseen)
 
 
