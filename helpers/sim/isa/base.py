@@ -24,6 +24,7 @@ DTYPES = {
     "b64": np.dtype(np.uint64), "u64": np.dtype(np.uint64), "s64": np.dtype(np.int64),
     "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
     "f16x2": np.dtype(np.uint32), "bf16x2": np.dtype(np.uint32), "tf32": np.dtype(np.uint32), "f32x2": np.dtype(np.uint64),
+    "u16x2": np.dtype(np.uint32), "s16x2": np.dtype(np.uint32),
     "e4m3": np.dtype(np.uint8), "e5m2": np.dtype(np.uint8), "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16),
     "b128": np.dtype([("low", np.uint64), ("high", np.uint64)]),
 }  # fmt: skip

@@ -143,6 +143,11 @@ _fields = [
 _fields_unsigned = [(a & 0xFFFFFFFF, b, c) for a, b, c in _fields]
 
 
+def _field_operand(width, x):
+    """Position or length of a field. PTX allows 0 to 255; beyond, a GPU looks at 8 bits, or at all for 64-bit values."""
+    return (x & np.uint32(255) if width == 32 else np.minimum(x, np.uint32(255))).astype(np.int64)
+
+
 @instruction("bfe")
 @example("bfe.u32", reference=_extract(32, False), sources=("u32", "u32", "u32"), values=_fields_unsigned, arity=3)
 @example("bfe.s32", reference=_extract(32, True), sources=("s32", "u32", "u32"), values=_fields, arity=3)
@@ -155,8 +160,7 @@ def bfe(op):
     unsigned = np.dtype(f"u{dtype.itemsize}")
 
     def meaning(a, b, c):
-        position = (b & np.uint32(255)).astype(np.int64)
-        length = (c & np.uint32(255)).astype(np.int64)
+        position, length = _field_operand(width, b), _field_operand(width, c)
         bits = a.view(unsigned)
         shifted = np.where(position < width, bits >> np.minimum(position, width - 1).astype(unsigned), unsigned.type(0))
         ones = ~unsigned.type(0)
@@ -210,8 +214,7 @@ def bfi(op):
     width = dtype.itemsize * 8
 
     def meaning(a, b, c, d):
-        position = (c & np.uint32(255)).astype(np.int64)
-        length = (d & np.uint32(255)).astype(np.int64)
+        position, length = _field_operand(width, c), _field_operand(width, d)
         ones = np.where(
             length >= width,
             ~dtype.type(0),

@@ -52,6 +52,9 @@ def _saturated(wide):
     return meaning
 
 
+PAIRS = frozenset({"u16x2", "s16x2"})
+
+
 @instruction("add", INTEGERS)
 @example("add.s32", reference=lambda a, b: a + b)
 @example("add.u16", reference=lambda a, b: a + b)
@@ -118,18 +121,34 @@ def mad(op):
 def mul24(op):
     """d = the low (or upper) 32 bits of the 48-bit product of 24-bit values."""
     t = op.type
-    wide, narrow, shift = (np.int64, np.int32, 8) if t == "s32" else (np.uint64, np.uint32, 0)
-    upper = op.has("hi")
+    return op.lanewise(_product24(op), t, (t, t))
+
+
+def _product24(op):
+    signed, upper = op.type == "s32", op.has("hi")
+    wide, narrow = (np.int64, np.int32) if signed else (np.uint64, np.uint32)
 
     def meaning(a, b):
-        if t == "s32":
+        if signed:
             x, y = ((v << 8 >> 8).astype(wide) for v in (a, b))
         else:
             x, y = ((v & np.uint32(0xFFFFFF)).astype(wide) for v in (a, b))
         product = x * y
         return (product >> wide(16) if upper else product).astype(narrow)
 
-    return op.lanewise(meaning, t, (t, t))
+    return meaning
+
+
+@instruction("mad24", INTEGERS)
+@example("mad24.lo.u32", reference=lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c)
+@example("mad24.hi.u32", reference=lambda a, b, c: ((a & 0xFFFFFF) * (b & 0xFFFFFF) >> 16) + c)
+def mad24(op):
+    """d = c + the low (or upper) 32 bits of the 48-bit product of 24-bit values."""
+    t = op.type
+    product = _product24(op)
+    if op.has("sat"):
+        return op.lanewise(_saturated(lambda a, b, c: product(a.astype(np.int32), b.astype(np.int32)) + c), t, (t, t, t))
+    return op.lanewise(lambda a, b, c: product(a, b) + c, t, (t, t, t))
 
 
 @instruction("sad", INTEGERS)
@@ -210,16 +229,59 @@ def neg(op):
     return op.lanewise(np.negative, t, (t,))
 
 
-@instruction("min", INTEGERS | {"u16x2", "s16x2"})
+def _halfword_pairs(meaning, t):
+    """A function of 16-bit integers applied to both halves of 32-bit registers."""
+    part = np.dtype(np.int16 if t == "s16x2" else np.uint16)
+
+    def both(a, b):
+        halves = []
+        for shift in (np.uint32(0), np.uint32(16)):
+            x, y = ((v >> shift).astype(np.uint16).view(part) for v in (a, b))
+            halves.append(meaning(x, y).astype(part).view(np.uint16).astype(np.uint32) << shift)
+        return halves[0] | halves[1]
+
+    return both
+
+
+def _each_half(f):
+    return lambda a, b: f(a & 0xFFFF, b & 0xFFFF) & 0xFFFF | (f(a >> 16, b >> 16) & 0xFFFF) << 16
+
+
+@instruction("add", PAIRS)
+@example("add.u16x2", reference=_each_half(lambda a, b: a + b), arity=2, sources=("b32", "b32"), result="b32")
+def add_pairs(op):
+    """d = a + b in each half."""
+    return op.lanewise(_halfword_pairs(np.add, op.type), "b32", ("b32", "b32"))
+
+
+@instruction("min", PAIRS)
+@example("min.u16x2", reference=_each_half(min), arity=2, sources=("b32", "b32"), result="b32")
+def min_pairs(op):
+    """d = the smaller in each half."""
+    return op.lanewise(_halfword_pairs(_least_of(op), op.type), "b32", ("b32", "b32"))
+
+
+@instruction("max", PAIRS)
+@example("max.u16x2", reference=_each_half(max), arity=2, sources=("b32", "b32"), result="b32")
+def max_pairs(op):
+    """d = the larger in each half."""
+    return op.lanewise(_halfword_pairs(_most_of(op), op.type), "b32", ("b32", "b32"))
+
+
+def _least_of(op):
+    return (lambda a, b: np.maximum(np.minimum(a, b), a.dtype.type(0))) if op.has("relu") else np.minimum
+
+
+def _most_of(op):
+    return (lambda a, b: np.maximum(np.maximum(a, b), a.dtype.type(0))) if op.has("relu") else np.maximum
+
+
+@instruction("min", INTEGERS)
 @example("min.s32", reference=lambda a, b: min(a, b))
 @example("min.u64", reference=lambda a, b: min(a, b))
 def min_(op):
     """d = the smaller."""
-    t = op.type
-    meaning = np.minimum
-    if op.has("relu"):
-        return op.lanewise(lambda a, b: np.maximum(np.minimum(a, b), DTYPES[t].type(0)), t, (t, t))
-    return op.lanewise(meaning, t, (t, t))
+    return op.lanewise(_least_of(op), op.type, (op.type, op.type))
 
 
 @instruction("max", INTEGERS)
@@ -227,10 +289,7 @@ def min_(op):
 @example("max.u32", reference=lambda a, b: max(a, b))
 def max_(op):
     """d = the larger."""
-    t = op.type
-    if op.has("relu"):
-        return op.lanewise(lambda a, b: np.maximum(np.maximum(a, b), DTYPES[t].type(0)), t, (t, t))
-    return op.lanewise(np.maximum, t, (t, t))
+    return op.lanewise(_most_of(op), op.type, (op.type, op.type))
 
 
 def _bytes(signed):

@@ -108,6 +108,8 @@ def selp(op):
 def slct(op):
     """d = a if c >= 0, else b."""
     t, tc = op.types
+    if op.has("ftz"):
+        return op.lanewise(lambda a, b, c: np.where(flush(c) >= 0, a, b), t, (t, t, tc))
     return op.lanewise(lambda a, b, c: np.where(c >= 0, a, b), t, (t, t, tc))
 
 
@@ -160,9 +162,9 @@ def _comparison(op, t: str):
     else:
         inner = _ORDERED[name[:-1]]
         compare = lambda a, b: inner(a, b) | _either_nan(a, b)  # noqa: E731
-    if op.has("ftz") and t == "f32":
-        plain = compare
-        compare = lambda a, b: plain(flush(a), flush(b))  # noqa: E731
+    if op.has("ftz") and t in ("f32", "f16"):
+        plain, smooth = compare, flush if t == "f32" else numerics.flush16
+        compare = lambda a, b: plain(smooth(a), smooth(b))  # noqa: E731
     if t == "bf16":
         wide = compare
         compare = lambda a, b: wide(bfloat_to_float(a), bfloat_to_float(b))  # noqa: E731
@@ -305,7 +307,7 @@ def _int_to_int(d: str, s: str, sat: bool):
 
 
 def _float_to_int(d: str, s: str, rounding, ftz: bool):
-    """Round, clamp to the target's range; NaN gives 0 (for 64-bit targets of float32/64: the sign bit alone)."""
+    """Round, clamp to the target's range. NaN gives 0; from float64, or to 64 bits, the top bit alone."""
     info = np.iinfo(DTYPES[d])
     # The largest float64 below 2^63 or 2^64: clamping to it and then fixing the top keeps the cast defined.
     low, high = float(info.min), float(info.max)
@@ -319,11 +321,8 @@ def _float_to_int(d: str, s: str, rounding, ftz: bool):
         safe = np.where(nan | over | under, 0.0, x)
         r = safe.astype(DTYPES[d])
         r = np.where(over, info.max, np.where(under, info.min, r)).astype(DTYPES[d])
-        bad = (
-            DTYPES[d].type(0)
-            if DTYPES[d].itemsize < 8 or s not in ("f32", "f64")
-            else np.array(1 << 63, np.uint64).view(DTYPES[d])
-        )
+        top = np.array(1 << DTYPES[d].itemsize * 8 - 1, np.uint64).astype(f"u{DTYPES[d].itemsize}").view(DTYPES[d])
+        bad = top if DTYPES[d].itemsize == 8 or s == "f64" else DTYPES[d].type(0)
         return np.where(nan, bad, r)
 
     return meaning
@@ -379,7 +378,7 @@ def _from_double(d: str, x, mode: str):
 
 def _float_to_float(op, d: str, s: str, mode: str):
     integral = next((m for m in _INTEGER_MODES if op.has(m)), None)
-    relu, sat, ftz = op.has("relu"), op.has("sat"), op.has("ftz")
+    relu, sat, ftz = op.has("relu"), op.has("sat"), op.has("ftz") and d != "f16"  # a GPU flushes nothing on the way to f16
 
     def meaning(a):
         if ftz and s == "f32":
@@ -513,10 +512,10 @@ def _trunc_fraction(a, mode):
     return {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](Fraction(a))
 
 
-def _clamped(mode, low, high):
+def _clamped(mode, low, high, nan=0):
     def reference(a):
         if math.isnan(a):
-            return 0
+            return nan
         if math.isinf(a):
             return high if a > 0 else low
         return min(max(_trunc_fraction(a, mode), low), high)
@@ -548,7 +547,7 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.rzi.s32.f32", reference=_clamped("rzi", *_S32), arity=1, result="s32")
 @example("cvt.rni.s32.f32", reference=_clamped("rni", *_S32), arity=1, result="s32")
 @example("cvt.rmi.u32.f32", reference=_clamped("rmi", 0, 2**32 - 1), arity=1, result="u32")
-@example("cvt.rpi.s32.f64", reference=_clamped("rpi", *_S32), arity=1, result="s32")
+@example("cvt.rpi.s32.f64", reference=_clamped("rpi", *_S32, nan=-(2**31)), arity=1, result="s32")
 @example("cvt.rzi.s64.f32", reference=lambda a: int(a), result="s64", values=[(1.5,), (-7.9,), (1e15,)])
 @example("cvt.rn.f32.f64", reference=lambda a: a, result="f32")
 @example("cvt.rz.f32.f64", reference=lambda a: a, result="f32", rounding="rz")

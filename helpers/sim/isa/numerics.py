@@ -51,6 +51,11 @@ def flush(x: np.ndarray) -> np.ndarray:
     return np.where(tiny, bits & np.uint32(0x80000000), bits).view(F32)
 
 
+def flush16(x: np.ndarray) -> np.ndarray:
+    """float16 denormals become zeros of the same sign (.ftz)."""
+    return np.where(np.abs(x) < np.float16(2.0**-14), np.copysign(np.float16(0), x), x)
+
+
 def saturate(x: np.ndarray) -> np.ndarray:
     """Clamp to [0, 1]; NaN becomes +0 (.sat)."""
     with_nan = np.where(np.isnan(x), x.dtype.type(0), x)
@@ -216,3 +221,40 @@ def fma64(x: np.ndarray, y: np.ndarray, z: np.ndarray, mode: str = "rn") -> np.n
         result = np.array(result)
         result[odd] = _exact64(x[odd], y[odd], z[odd], mode)
     return result
+
+
+def directed64(mode: str, nearest, exact):
+    """A float64 function in a directed rounding. nearest: of arrays, rounded to nearest; exact: -1, 0 or 1, whether the
+    exact value for finite sources is below, at or above a given finite or infinite float."""
+
+    def meaning(*sources):
+        sources = np.broadcast_arrays(*sources)
+        r = np.array(nearest(*sources))
+        for i in np.ndindex(r.shape):
+            values = [float(x[i]) for x in sources]
+            if np.isnan(r[i]) or not np.isfinite(values).all():
+                continue
+            side = exact(float(r[i]), *values)
+            toward = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+            away = side * (np.copysign(1.0, r[i]) if mode == "rz" else 1) < 0 if mode != "rp" else side > 0
+            if away:
+                r[i] = np.nextafter(r[i], toward)
+        return r
+
+    return meaning
+
+
+def _side(exact: Fraction, r: float) -> int:
+    if np.isinf(r):
+        return -1 if r > 0 else 1
+    return (exact > Fraction(r)) - (exact < Fraction(r))
+
+
+def quotient_side(r: float, a: float, b: float) -> int:
+    """Where a / b lies from r: below (-1), at (0) or above (1)."""
+    return 0 if b == 0 else _side(Fraction(a) / Fraction(b), r)
+
+
+def root_side(r: float, a: float) -> int:
+    """Where the square root of a lies from r."""
+    return 0 if a <= 0 else (Fraction(a) > Fraction(r) ** 2) - (Fraction(a) < Fraction(r) ** 2)

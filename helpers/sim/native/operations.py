@@ -554,7 +554,7 @@ _INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 def _to_integer(low, i, target, source):
-    """Rounded, clamped to the target's range; NaN gives 0, or the sign bit alone for 64 bits."""
+    """Rounded, clamped to the target's range; NaN gives 0; from f64, or to 64 bits, the top bit alone."""
     allow(i, "f32 f64 s32 u32 s64 u64", " ".join(_INTEGRAL), "ftz")
     value = low.operand(i.operands[1], source)
     if "ftz" in i.modifiers and source == "f32":
@@ -570,7 +570,8 @@ def _to_integer(low, i, target, source):
     name = f"llvm.fpto{'s' if _signed(target) else 'u'}i.sat.{suffixes[0]}.{suffixes[1]}"
     number = low.call(kinds[0], name, (kinds[1], low.full(whole) if vector else whole.s))
     result = Value(want, v=number) if vector else Value(want, s=number)
-    low.put(i.operands[0], result if want == "i32" else _unless_nan(low, value, result, -(1 << 63)))
+    to_zero = want == "i32" and source == "f32"
+    low.put(i.operands[0], result if to_zero else _unless_nan(low, value, result, -(1 << int(want[1:]) - 1)))
 
 
 def _unless_nan(low, value: Value, result: Value, nan: int) -> Value:
