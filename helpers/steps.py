@@ -122,6 +122,22 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result <= 1/4 K"),
         ),
     ),
+    Step(
+        8,
+        "warp_tile",
+        "Warp tile",
+        "a warp computes a tile of its own, its lanes numbered so that every shared load takes two passes",
+        entry="warp_tile",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 16"),
+            expect("global loads per result == 1/256 K"),
+            expect("shared loads per result == 1/16 K"),
+            expect("wavefronts per shared load == 2"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
 )
 
 
