@@ -538,10 +538,11 @@ def _liveness(blocks: list[Block], facts) -> None:
 
 
 def _races_that_cannot_be(program: Program, ops, starts) -> None:
-    """Mark the shared accesses that need no race check: no path without a full barrier joins them to another.
+    """Mark the shared reads that need no race check: no write can happen between the same two full barriers.
 
-    Forward: may a write reach this point with no barrier of the whole block between? Backward: may this access be
-    followed by a write? Only barriers that every thread takes part in count.
+    Threads may take different ways from one barrier to the next, so a read can meet a write that is on no path with it:
+    all that can be reached from one barrier without passing another is looked at together. Only barriers that every
+    thread takes part in count.
     """
     count = len(program.blocks)
     writes = [False] * count
@@ -554,22 +555,21 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
                 writes[i] = True
             if op.full_barrier and op.instruction.guard is None:
                 clears[i] = True  # a barrier ends its block
-    before = [False] * count  # a write may precede the start of the block
-    after = [False] * count  # a write may follow the end of the block
-    changed = True
-    while changed:
-        changed = False
-        for i, block in enumerate(program.blocks):
-            leaves = False if clears[i] else before[i] or writes[i]
-            for successor in block.successors:
-                if successor < count and leaves and not before[successor]:
-                    before[successor] = changed = True
-            follows = False if clears[i] else any(s < count and (writes[s] or after[s]) for s in block.successors)
-            if follows and not after[i]:
-                after[i] = changed = True
+    following = {successor for i, block in enumerate(program.blocks) if clears[i] for successor in block.successors}
+    meets = [False] * count  # a write may happen between the same two barriers as this block
+    for first in sorted({0} | following):
+        together, waiting = set(), [first]
+        while waiting:
+            i = waiting.pop()
+            if i < count and i not in together:
+                together.add(i)
+                waiting += () if clears[i] else program.blocks[i].successors
+        if any(writes[i] for i in together):
+            for i in together:
+                meets[i] = True
     for i in range(count):
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             for site in ops[position].sites:
                 if site.op in READS:
-                    site.may_race = before[i] or writes[i] or after[i]
+                    site.may_race = meets[i]

@@ -439,10 +439,11 @@ class Chunk(Lanes):
                 return
 
     def _deadlock(self) -> None:
-        entry = self.parked[0]
+        waiting = [entry for entry in self.parked if entry.resume is not None] or self.parked  # the others only arrived
+        entry = waiting[0]
         rows = self.rows_of(entry.mask)
         block, thread = (int(i) for i in np.argwhere(rows)[0])
-        others = sorted({other.line for other in self.parked if other.line not in (None, entry.line)})
+        others = sorted({other.line for other in waiting if other.line not in (None, entry.line)})
         elsewhere = f" Others wait at line {', '.join(map(str, others))}." if others else ""
         count = int(rows[block].sum())
         message = (

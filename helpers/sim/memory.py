@@ -303,7 +303,8 @@ class Shadow:
     """Who touched each granule of shared memory since the last barrier, and whether it was ever written.
 
     Rows are blocks; while all blocks of the chunk do the same, one row stands for all of them. `writer` and `reader`
-    hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread. A race is an access that meets
+    hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (where warps synchronise, several
+    threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). A race is an access that meets
     another thread's, at least one of them a write, with no barrier between. Two threads of one warp are ordered by a
     __syncwarp() between them: `writer_turn` and `reader_turn` remember how many their warp had passed.
     """
@@ -367,7 +368,7 @@ class Shadow:
             state = getattr(self, name)
             known = padded[rows, np.maximum(state, 0)]
             # Readers that are several cannot be told apart any more; forgetting them can only miss a race.
-            state[known | (state == self.SEVERAL)] = 0
+            state[known | (state < 0)] = 0
 
     def acquire(self, m) -> None:
         """The active threads see what others have released: nothing is known to be unordered any more.
@@ -446,11 +447,11 @@ class Shadow:
             reader[cells] = self.SEVERAL
         else:
             before = reader.take(cells)
-            new = np.where((before == 0) | (before == who), who, self.SEVERAL).astype(np.int32)
-            reader[cells] = new
-            shared = reader.take(cells) != new
-            if shared.any():
-                reader[cells[shared]] = self.SEVERAL
+            other = self.SEVERAL
+            if self.warp_syncs:
+                code = -2 - (who - 1) // 32
+                other = np.where((before == code) | (-2 - (before - 1) // 32 == code) & (before > 0), code, self.SEVERAL)
+            self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))
         self.reader_site.reshape(-1)[cells] = site.index
         if self.warp_syncs:
             self._stamp(m, "reader_turn", cells, who)
@@ -488,10 +489,27 @@ class Shadow:
                 self.writer_site.reshape(-1)[cells] = site.index
                 self._race(m, site, self.writer_site, cells, who, back, clash, "writes", "writes")
             if not several:
-                writer[cells[writer.take(cells) != who]] = self.SEVERAL
+                self._note(writer, cells, who, who)
         self.writer_site.reshape(-1)[cells] = site.index
         if self.warp_syncs:
             self._stamp(m, "writer_turn", cells, who)
+
+    def _note(self, state, cells, who, new) -> None:
+        """Set state[cells] = new; where threads of one access differ about a cell, say that they are several."""
+        state[cells] = new
+        shared = state.take(cells) != new
+        if not shared.any():
+            return
+        if not self.warp_syncs:
+            state[cells[shared]] = self.SEVERAL
+            return
+        undecided = np.iinfo(np.int32).min
+        state[cells[shared]] = undecided
+        chosen = state.take(cells) == undecided
+        cells = cells[chosen]
+        warps = np.where(new[chosen] == self.SEVERAL, self.SEVERAL, -2 - (who[chosen] - 1) // 32)
+        state[cells] = warps
+        state[cells[state.take(cells) != warps]] = self.SEVERAL
 
     def _written(self, cells) -> None:
         if not self.complete:
@@ -594,14 +612,14 @@ class Shadow:
         """Leave out pairs of one warp that a __syncwarp() orders."""
         if not self.warp_syncs:
             return conflict
-        mine, theirs = np.maximum(who - 1, 0) // 32, np.maximum(last - 1, 0) // 32
+        mine, theirs = np.maximum(who - 1, 0) // 32, np.where(last > 0, (last - 1) // 32, -2 - last)
         row = cells // self.count if self.rows > 1 else 0
         turn = getattr(self, f"{name}_turn").reshape(-1).take(cells)
         ordered = (mine == theirs) & (self.turns[row, mine] > turn)
         if m.threads <= 32:
             # Several threads of the only warp are still threads of that warp.
             return conflict & ~(self.turns[row, mine] > turn)
-        return conflict & ~(ordered & (who > 0) & (last > 0))
+        return conflict & ~(ordered & (who > 0) & (last != self.SEVERAL))
 
     def _place(self, m, cell, who):
         row = int(cell) // self.count if self.rows > 1 else 0
