@@ -157,7 +157,7 @@ def _spilled(source, tile, results):
     ((1, 1), (132, 10), 132, 1.0),
 ])  # fmt: skip
 def test_fill_counts_idle_sms_and_work_outside_the_matrix(tile, shape, sms, fill):
-    assert autotune._fill(tile, Problem(*shape, 7), sms) == pytest.approx(fill)
+    assert autotune.busy_part(tile, Problem(*shape, 7), sms) == pytest.approx(fill)
 
 
 def test_the_score_of_the_code_is_the_sum_of_its_stall_counts():
