@@ -138,6 +138,22 @@ STEPS: tuple[Step, ...] = (
             expect("bank conflicts of shared loads == 0"),
         ),
     ),
+    Step(
+        9,
+        "double_buffer",
+        "Double buffer",
+        "fetch the next tiles while computing with these",
+        entry="double_buffer",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 16"),
+            expect("global loads per result == 1/256 K"),
+            expect("shared loads per result == 3/64 K"),
+            expect("wavefronts per shared load == 2"),
+            expect("barriers per warp == 9/128 K"),
+        ),
+    ),
 )
 
 
