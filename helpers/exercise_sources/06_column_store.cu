@@ -1,0 +1,48 @@
+//! title: Down a column
+//! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32 trips to shared
+//!     memory: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
+//!     computed.
+//! hint: As has rows of 32 floats, as many as there are banks. So a column lies in one bank.
+//! hint: Either make the rows longer than 32, by one float that nobody uses …
+//! hint: … or keep their length and permute: put element (k, row) at As[k][row ^ k], and look for it there.
+//! expect: bank conflicts of shared stores == 0
+//! expect: bank conflicts of shared loads == 0
+//! expect: sectors per load of A <= 4
+//! after: This is the place for which the padding of [32][33] is meant: a warp that goes down a column. The
+//!     exclusive or does the same without the unused column.
+constexpr int BM = 32;  // rows of C per block
+constexpr int BN = 32;  // columns of C per block
+constexpr int BK = 32;  // depth of the tiles
+
+extern "C" __device__ constexpr int block_shape[] = {BN, BM, 1};  // threads per block along x, y, z
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};      // rows and columns of C per block
+
+// C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N; lda, ldb, ldc are their row lengths.
+extern "C" __global__ void column_store(int M, int N, int K, float alpha, const float* A, int lda,
+                                        const float* B, int ldb, float beta, float* C, int ldc) {
+    //[solution
+    __shared__ float As[BK][BM + 1];
+    //[starter
+    //|__shared__ float As[BK][BM];
+    //]
+    __shared__ float Bs[BK][BN];
+
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    const size_t row = blockIdx.y * BM + ty;
+    const size_t col = blockIdx.x * BN + tx;
+
+    float sum = 0;
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        As[tx][ty] = row < M && k0 + tx < K ? A[row * lda + k0 + tx] : 0;
+        Bs[ty][tx] = k0 + ty < K && col < N ? B[size_t(k0 + ty) * ldb + col] : 0;
+        __syncthreads();
+
+        for (int k = 0; k < BK; k++) sum += As[k][ty] * Bs[k][tx];
+        __syncthreads();
+    }
+
+    if (row >= M || col >= N) return;
+    float& c = C[row * ldc + col];
+    c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+}

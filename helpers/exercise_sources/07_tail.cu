@@ -1,0 +1,82 @@
+//! title: The tail of a row
+//! task: A later author remembered the alignment and forgot something else. Only one of the shapes shows it, and
+//!     there the result is not a number. Find the last piece of a row of A, and repair the kernel.
+//! hint: The padding of the matrices in a check is NaN. Who reads it?
+//! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
+//! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. The width of a matrix must be a multiple
+//!     of 4 too, or the last piece must be masked.
+//! expect: sectors per load of A == 16
+//! expect: sectors per load of B == 16
+//! after: With zeros in the padding this kernel would pass every test. Uninitialised memory often holds zeros.
+constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
+constexpr int TM = 4, TN = 4;             // tile of C per thread
+constexpr int THREADS = 256;
+
+extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
+
+// Is every row of this matrix made of whole 16-byte pieces?
+__device__ bool is_whole(const float* matrix, int ld, int cols) {
+    //[solution
+    return ((size_t)matrix % 16 | ld % 4 | cols % 4) == 0;
+    //[starter
+    //|return ((size_t)matrix % 16 | ld % 4) == 0;
+    //]
+}
+
+// The next four floats of a row that has `left` more; zeros past its end.
+__device__ float4 load4(const float* from, int left, bool whole) {
+    if (whole) return left > 0 ? *reinterpret_cast<const float4*>(from) : float4{};
+    return {left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f};
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+tail(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
+     float beta, float* C, int ldc) {
+    __shared__ __align__(16) float As[BK][BM + 4];
+    __shared__ __align__(16) float Bs[BK][BN];
+
+    const int t = threadIdx.x;
+    const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+    const int row = t / 16 * TM, col = t % 16 * TN;  // this thread's square in the tile
+    const bool a_whole = is_whole(A, lda, K), b_whole = is_whole(B, ldb, N);
+
+    float sum[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        {
+            const int i = t / (BK / 4), q = t % (BK / 4) * 4, r = block_row + i, k = k0 + q;
+            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);
+            As[q][i] = v.x, As[q + 1][i] = v.y, As[q + 2][i] = v.z, As[q + 3][i] = v.w;
+        }
+        {
+            const int i = t / (BN / 4), q = t % (BN / 4) * 4, k = k0 + i, c = block_col + q;
+            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0, b_whole);
+        }
+        __syncthreads();
+
+        #pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float a[TM], b[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; i++) a[i] = As[k][row + i];
+            #pragma unroll
+            for (int j = 0; j < TN; j++) b[j] = Bs[k][col + j];
+            #pragma unroll
+            for (int i = 0; i < TM; i++)
+                #pragma unroll
+                for (int j = 0; j < TN; j++) sum[i][j] += a[i] * b[j];
+        }
+        __syncthreads();
+    }
+
+    #pragma unroll
+    for (int i = 0; i < TM; i++)
+        #pragma unroll
+        for (int j = 0; j < TN; j++) {
+            const int r = block_row + row + i, c = block_col + col + j;
+            if (r < M && c < N) {
+                float* out = &C[(size_t)r * ldc + c];
+                *out = beta == 0.0f ? alpha * sum[i][j] : alpha * sum[i][j] + beta * *out;
+            }
+        }
+}
