@@ -184,6 +184,20 @@ STEPS: tuple[Step, ...] = (
             expect("barriers per warp == 9/128 K"),
         ),
     ),
+    Step(
+        10,
+        "async_copy",
+        "Asynchronous copy",
+        "copy from global to shared memory past the registers, several tiles ahead",
+        entry="async_copy",
+        arch="sm_80",
+        expect=(
+            expect("sectors per store of C == 16"),
+            expect("shared stores per result == 0"),
+            expect("barriers per warp == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
 )
 
 

@@ -1,0 +1,116 @@
+//! title: Without registers
+//! task: This is a double buffer as in step 09. Take the registers out: copy straight from global to shared memory,
+//!     and let no thread execute a store to shared memory. copy(), commit() and wait() are there.
+//! hint: fetch() needs to know which buffer to write, and store() goes away. copy() writes a zero where its last
+//!     argument is false.
+//! hint: Commit after each fetch. Before the barrier, wait<0>(): all groups have arrived.
+//! hint: In the loop: fetch(buffer ^ 1, k0 + BK); commit(); the arithmetic on `buffer`; buffer ^= 1; wait<0>();
+//!     __syncthreads().
+//! expect: shared stores per result == 0
+//! expect: barriers per warp <= 5/32 K
+//! after: The copy engine now does what eight loads, eight registers and eight stores of each thread did.
+constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
+constexpr int WM = 32, WN = 32;          // tile of C per warp
+constexpr int TM = 8, TN = 4;            // tile of C per thread
+constexpr int PAD = 4;                   // floats; a multiple of 4 keeps 128-bit loads aligned
+constexpr int THREADS = BM / WM * (BN / WN) * 32;
+constexpr int GROUP_M = WM / (TM / 4);   // distance between a thread's two groups of four rows
+
+extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};  // threads per block along x, y, z
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};          // rows and columns of C per block
+
+// Start to copy one float from global to shared memory; write zero instead if not `inside` the matrix.
+__device__ void copy(float* to, const float* from, bool inside) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(inside ? 4 : 0));
+}
+// What was started since the last commit is a group; wait<N> waits for all groups but the last N.
+__device__ void commit() { asm volatile("cp.async.commit_group;"); }
+template <int N> __device__ void wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+
+// C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N; lda, ldb, ldc are their row lengths.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    without_registers(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta,
+                      float* C, int ldc) {
+    __shared__ __align__(16) float As[2][BK][BM + PAD];  // transposed
+    __shared__ __align__(16) float Bs[2][BK][BN];
+
+    const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+    const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+    const int lane_row = lane / 16 * 2 + lane % 2, lane_col = lane / 2 % 8;  // in pairs of rows
+    const int row = warp / (BN / WN) * WM + lane_row * 4;  // rows row to row + 3, and the same GROUP_M further down
+    const int col = warp % (BN / WN) * WN + lane_col * 4;  // columns col to col + 3
+
+    //[solution
+    auto fetch = [&](int buffer, int k0) {
+        for (int i = t; i < BM * BK; i += THREADS) {
+            const int r = i / BK, k = i % BK;
+            copy(&As[buffer][k][r], &A[size_t(block_row + r) * lda + k0 + k], block_row + r < M && k0 + k < K);
+        }
+        for (int i = t; i < BK * BN; i += THREADS) {
+            const int k = i / BN, c = i % BN;
+            copy(&Bs[buffer][k][c], &B[size_t(k0 + k) * ldb + block_col + c], k0 + k < K && block_col + c < N);
+        }
+    };
+    //[starter
+    //|float a_next[BM * BK / THREADS], b_next[BK * BN / THREADS];  // on the way from global to shared memory
+    //|auto fetch = [&](int k0) {
+    //|    for (int i = 0; i < BM * BK / THREADS; i++) {
+    //|        const int r = (t + i * THREADS) / BK, k = (t + i * THREADS) % BK;
+    //|        a_next[i] = block_row + r < M && k0 + k < K ? A[size_t(block_row + r) * lda + k0 + k] : 0;
+    //|    }
+    //|    for (int i = 0; i < BK * BN / THREADS; i++) {
+    //|        const int k = (t + i * THREADS) / BN, c = (t + i * THREADS) % BN;
+    //|        b_next[i] = k0 + k < K && block_col + c < N ? B[size_t(k0 + k) * ldb + block_col + c] : 0;
+    //|    }
+    //|};
+    //|auto store = [&](int buffer) {
+    //|    for (int i = 0; i < BM * BK / THREADS; i++)
+    //|        As[buffer][(t + i * THREADS) % BK][(t + i * THREADS) / BK] = a_next[i];
+    //|    for (int i = 0; i < BK * BN / THREADS; i++)
+    //|        Bs[buffer][(t + i * THREADS) / BN][(t + i * THREADS) % BN] = b_next[i];
+    //|};
+    //]
+
+    float sum[TM][TN] = {};
+    int buffer = 0;
+    //[solution
+    fetch(0, 0);
+    commit();
+    wait<0>();
+    //[starter
+    //|fetch(0);
+    //|store(0);
+    //]
+    __syncthreads();
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        //[solution
+        fetch(buffer ^ 1, k0 + BK);  // past the end of K this writes zeros
+        commit();
+        //[starter
+        //|fetch(k0 + BK);  // past the end of K this loads nothing
+        //]
+        for (int k = 0; k < BK; k++) {
+            float a[TM], b[TN];
+            for (int i = 0; i < TM; i++) a[i] = As[buffer][k][row + i / 4 * GROUP_M + i % 4];
+            for (int j = 0; j < TN; j++) b[j] = Bs[buffer][k][col + j];
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++) sum[i][j] += a[i] * b[j];
+        }
+        buffer ^= 1;
+        //[solution
+        wait<0>();
+        //[starter
+        //|store(buffer);
+        //]
+        __syncthreads();
+    }
+
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++) {
+            const int r = block_row + row + i / 4 * GROUP_M + i % 4, c = block_col + col + j;
+            if (r >= M || c >= N) continue;
+            float& out = C[size_t(r) * ldc + c];
+            out = beta == 0 ? alpha * sum[i][j] : alpha * sum[i][j] + beta * out;
+        }
+}
