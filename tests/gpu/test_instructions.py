@@ -1,8 +1,8 @@
 """Every instruction's examples and forms, and the CUDA kernels of tests/sim/test_cuda.py, in both places.
 
-Each case runs on the GPU from the PTX and the values that the machine runs; results are compared bit for bit, except that
-any NaN equals any other, as PTX leaves open which one is produced. Approximations are compared within their documented
-error. With $GEMM_LADDER_ISA_RECORD set to a file, the results' fingerprints are written there, as helpers/data has them.
+Each case runs on the GPU from the PTX and the values that the machine runs; results are compared bit for bit, except
+that any NaN equals any other, as PTX leaves open which one is produced. Approximations are compared within their
+documented error. With $GEMM_LADDER_ISA_RECORD set to a file, what helpers/data/isa_h200.json holds is written there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,8 @@ def on_gpu(first: int) -> list[np.ndarray | str]:
                 functions.append(modules[-1].get_function("e0"))
             except gpu._cuda_errors() as error:
                 functions.append(f"refused by the driver: {error}")
-    return [function if isinstance(function, str) else launch(function, case) for function, case in zip(functions, part, strict=True)]
+    pairs = zip(functions, part, strict=True)
+    return [function if isinstance(function, str) else launch(function, case) for function, case in pairs]
 
 
 def launch(function, case) -> np.ndarray:
@@ -62,7 +64,7 @@ def launch(function, case) -> np.ndarray:
     return there[0].get()
 
 
-# --- approximations ----------------------------------------------------------------------------------------------------
+# --- approximations -------------------------------------------------------------------------------------------------
 
 # opcode, values, "relative" or "absolute", the largest difference that NVIDIA's PTX ISA documents from the exact value
 _WIDE = tuple((float(x),) for x in np.exp2(np.linspace(-125, 125, 1500)) * np.linspace(1, 2, 1500, endpoint=False))
@@ -84,8 +86,10 @@ APPROXIMATIONS = (
     ("ex2.approx.ftz.bf16", _UNIT, "relative", 2.0**-7), ("tanh.approx.bf16", _UNIT, "absolute", 2.0**-8),
     ("rcp.approx.ftz.f64", _WIDE, "relative", 2.0**-20), ("rsqrt.approx.f64", _WIDE, "relative", 2.0**-20),
 )  # fmt: skip
-APPROXIMATE = tuple(cases.form(op, " ".join([op.rsplit(".", 1)[1]] * len(values[0]))) for op, values, _, _ in APPROXIMATIONS)
-APPROXIMATE = tuple(cases.replace(form, values=values) for form, (_, values, _, _) in zip(APPROXIMATE, APPROXIMATIONS, strict=True))
+APPROXIMATE = tuple(
+    replace(cases.form(op, " ".join([op.rsplit(".", 1)[1]] * len(values[0]))), values=values)
+    for op, values, _, _ in APPROXIMATIONS
+)
 
 ALL = (*cases.CASES, *APPROXIMATE)
 
@@ -97,19 +101,22 @@ def result_on_gpu(index: int) -> np.ndarray | str:
 @pytest.fixture(scope="module")
 def record():
     """What was seen; written at the end if somebody asks for it."""
-    made = {"results": {}, "differences": {}, "payloads": {}, "approximations": {}, "not run": {}, "kernels": [], "kernels not run": NOT_RUN}
+    made = {part: {} for part in ("results", "differences", "payloads", "approximations", "not run")}
+    made |= {"kernels": [], "kernels not run": NOT_RUN}
     yield made
     place = os.environ.get("GEMM_LADDER_ISA_RECORD")
     if place:
         device = gpu.device()
-        head = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "date": datetime.date.today().isoformat()}
+        head = {"device": device.name, "driver": device.driver, "cuda": device.cuda}
+        head["date"] = datetime.date.today().isoformat()
         Path(place).write_text(json.dumps({**head, **made}, indent=1) + "\n")
 
 
 def rows(case, there, here, limit=12):
     """The first sources and results that differ, as bit patterns."""
     where = np.flatnonzero(there != here)
-    return [len(where), [[*(hex(c[i]) for c in cases.columns(case)), hex(there[i]), hex(here[i])] for i in where[:limit]]]
+    arrays = (*cases.columns(case), there, here)
+    return [len(where), [[hex(array[i]) for array in arrays] for i in where[:limit]]]
 
 
 @pytest.mark.parametrize("index", range(len(cases.CASES)), ids=cases.NAMES)
@@ -160,11 +167,11 @@ def test_approximations_stay_within_the_documented_error(index, record):
     assert np.array_equal(np.isfinite(got), np.isfinite(exact))
 
 
-# --- kernels -----------------------------------------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------------------------------------
 
 NOT_RUN = {
     "sm_100 and later": "the driver cannot compile PTX of a newer architecture for an H200",
-    "kernels with a planted error": "what the hardware does with them is undefined (missing waits, endless waits) or ends the context (trap, assert)",
+    "kernels with a planted error": "undefined on the hardware (missing waits), or it ends the context (trap)",
     "recursion": "the machine refuses it",
     "isspacep, clocks, special registers, nanosleep, prefetch": "no value that both places share",
     "wmma, mma, ldmatrix, stmatrix, movmatrix": "run in tests/gpu/test_matrix.py",
@@ -174,9 +181,11 @@ NOT_RUN = {
 KERNELS = (
     *((test_cuda.test_shuffles, {"arch": arch}, True) for arch in ("sm_75",)),
     (test_cuda.test_votes_matches_and_reductions, {}, True), (test_cuda.test_partial_warp_and_reduction_tree, {}, True),
-    (test_cuda.test_atomics, {}, False), (test_cuda.test_half_atomics, {}, True), (test_cuda.test_lock_and_flag_between_blocks, {}, True),
+    (test_cuda.test_atomics, {}, False), (test_cuda.test_half_atomics, {}, True),
+    (test_cuda.test_lock_and_flag_between_blocks, {}, True),
     *((test_cuda.test_spaces_and_calls, {"arch": arch}, True) for arch in ("sm_75", "sm_90")),
-    (test_cuda.test_switch_with_a_jump_table, {}, True), (test_cuda.test_named_barriers_with_producers_and_consumers, {}, True),
+    (test_cuda.test_switch_with_a_jump_table, {}, True),
+    (test_cuda.test_named_barriers_with_producers_and_consumers, {}, True),
     (test_cuda.test_asynchronous_copies_land_when_waited_for,
      {"wait": "__pipeline_wait_prior(1);", "barrier": "__syncthreads();", "kinds": []}, True),
     *((test_cuda.test_cooperative_groups, {"arch": arch}, True) for arch in ("sm_75", "sm_80", "sm_90")),
@@ -188,7 +197,7 @@ KERNELS = (
 
 
 def launch_ptx(compiled, grid, block, args, shared):
-    """Run PTX through the driver's compiler, whatever architecture of the GPU's past it was made for; arrays change in place."""
+    """Run PTX through the driver's compiler, also that of older architectures; arrays change in place."""
     import cupy
 
     function = load(compiled.ptx).get_function(compiled.symbol)
@@ -207,7 +216,10 @@ def launch_ptx(compiled, grid, block, args, shared):
             value[...] = array.get()
 
 
-@pytest.mark.parametrize(("function", "parameters", "exact"), KERNELS, ids=[f"{i}-{k[0].__name__}" for i, k in enumerate(KERNELS)])
+NAMES = [f"{i}-{function.__name__}" for i, (function, _, _) in enumerate(KERNELS)]
+
+
+@pytest.mark.parametrize(("function", "parameters", "exact"), KERNELS, ids=NAMES)
 def test_kernels_give_the_same_bits(function, parameters, exact, monkeypatch, record):
     """Runs the machine's test with the GPU's results in the place of the machine's, after comparing the two."""
     original, compared = test_cuda.run, []
@@ -230,8 +242,9 @@ def test_kernels_give_the_same_bits(function, parameters, exact, monkeypatch, re
 
 PRINTING = r"""
 extern "C" __global__ void f(int n) {
-    if (threadIdx.x < n) printf("thread %d of %u: %5.2f|%-4s|%c %llx %e %+.3g %i%%\n", threadIdx.x, blockDim.x, threadIdx.x * -0.5, "ab", 'z', 1ull << 40,
-                                1.0 / 3, 1e10, -7);
+    if (threadIdx.x < n)
+        printf("thread %d of %u: %5.2f|%-4s|%c %llx %e %+.3g %i%%\n", threadIdx.x, blockDim.x, threadIdx.x * -0.5, "ab",
+               'z', 1ull << 40, 1.0 / 3, 1e10, -7);
 }"""
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 
@@ -110,14 +109,16 @@ def _integers():
     for op in each("{min|max}.{u16x2|s16x2}") + each("{min|max}.relu.{s32|s16x2}"):
         yield form(op, "b32 b32", "b32")
     yield form("add.u16x2", "b32 b32", "b32")
-    for t in ("u32", "s32", "u64", "s64"):
-        yield form(f"addc.{t}", f"{t} {t} {t}", template=f"add.cc.{t} {{d}}, {{a}}, {{b}}; addc.{t} {{d}}, {{b}}, {{c}};")
-        yield form(f"subc.{t}", f"{t} {t} {t}", template=f"sub.cc.{t} {{d}}, {{a}}, {{b}}; subc.{t} {{d}}, {{b}}, {{c}};")
-        yield form(f"madc.hi.{t}", f"{t} {t} {t}", template=f"mad.lo.cc.{t} {{d}}, {{a}}, {{b}}, {{c}}; madc.hi.{t} {{d}}, {{a}}, {{b}}, {{d}};")
-        yield form(f"madc.lo.{t}", f"{t} {t} {t}", template=f"add.cc.{t} {{d}}, {{a}}, {{b}}; madc.lo.{t} {{d}}, {{a}}, {{b}}, {{c}};")
-        yield form(f"subc.cc.{t}", f"{t} {t} {t}",
-                   template=f"sub.cc.{t} {{d}}, {{a}}, {{b}}; subc.cc.{t} {{d}}, {{b}}, {{c}}; subc.{t} {{d}}, {{d}}, {{a}};")  # fmt: skip
-        yield form(f"mad.hi.cc.{t}", f"{t} {t} {t}", template=f"mad.hi.cc.{t} {{d}}, {{a}}, {{b}}, {{c}}; addc.{t} {{d}}, {{d}}, {{a}};")
+    chains = {  # what the first instruction of a carry chain leaves for the next
+        "addc": "add.cc.T {d}, {a}, {b}; addc.T {d}, {b}, {c};",
+        "subc": "sub.cc.T {d}, {a}, {b}; subc.T {d}, {b}, {c};",
+        "madc.hi": "mad.lo.cc.T {d}, {a}, {b}, {c}; madc.hi.T {d}, {a}, {b}, {d};",
+        "madc.lo": "add.cc.T {d}, {a}, {b}; madc.lo.T {d}, {a}, {b}, {c};",
+        "subc.cc": "sub.cc.T {d}, {a}, {b}; subc.cc.T {d}, {b}, {c}; subc.T {d}, {d}, {a};",
+        "mad.hi.cc": "mad.hi.cc.T {d}, {a}, {b}, {c}; addc.T {d}, {d}, {a};",
+    }
+    for t, (name, template) in itertools.product(("u32", "s32", "u64", "s64"), chains.items()):
+        yield form(f"{name}.{t}", f"{t} {t} {t}", template=template.replace(".T", f".{t}"))
 
 
 def _bits():
@@ -206,7 +207,7 @@ def _conversions():
     for op in each("cvt{|.ftz}{|.sat}.f32.f16") + each("cvt{|.sat}.f64.f16") + each("cvt{.rni|.rzi|.rmi|.rpi}.f16.f16"):
         yield form(op, "f16")
     yield form("cvt.f32.bf16", "bf16")
-    for op in each("cvt{.rni|.rzi|.rmi|.rpi}{|.ftz}{|.sat}.f32.f32") + each("cvt{|.ftz}{|.sat}.f32.f32") + each("cvt{|.ftz}{|.sat}.f64.f32"):
+    for op in each("cvt{|.rni|.rzi|.rmi|.rpi}{|.ftz}{|.sat}.f32.f32") + each("cvt{|.ftz}{|.sat}.f64.f32"):
         yield form(op, "f32")
     for op in each("cvt{.rni|.rzi|.rmi|.rpi}.f64.f64"):
         yield form(op, "f64")
@@ -237,7 +238,7 @@ _COLUMNS: dict[int, tuple[np.ndarray, ...]] = {}
 
 
 def columns(case: Example) -> tuple[np.ndarray, ...]:
-    """One array per source, padded to whole blocks: the example's values, then random bits where nothing is undefined."""
+    """One array per source, in whole blocks: the example's values, then random bits where nothing is undefined."""
     if id(case) not in _COLUMNS:  # cases live as long as this module
         _COLUMNS[id(case)] = _columns(case)
     return _COLUMNS[id(case)]
@@ -254,8 +255,8 @@ def _columns(case):
             made[i] = np.concatenate([made[i], np.array(more, made[i].dtype)])
     if case.opcode.split(".")[0] in ("div", "rem") and case.result not in FORMATS:
         divisor, dividend = made[1], made[0]  # what a division by zero, or one that overflows, gives is not defined
-        lowest = divisor.dtype.type(1 << 8 * divisor.itemsize - 1)
-        bad = (divisor == 0) | ((dividend == lowest) & (divisor == divisor.dtype.type(-1 % (1 << 8 * divisor.itemsize))))
+        unsigned, bits = divisor.dtype.type, 8 * divisor.itemsize
+        bad = (divisor == 0) | ((dividend == unsigned(1 << bits - 1)) & (divisor == unsigned((1 << bits) - 1)))
         made = [np.where(bad, column.dtype.type(3), column) for column in made]
     padding = -len(made[0]) % THREADS
     return tuple(np.concatenate([column, np.repeat(column[-1:], padding)]) for column in made)
@@ -269,7 +270,8 @@ def machine(case: Example) -> np.ndarray:
     """Result patterns from the machine."""
     out = room(case)
     args = [out, *(column.copy() for column in columns(case))]
-    simulate(program(case), (len(out) // THREADS, 1, 1), (THREADS, 1, 1), args, collect=Collect(counters=False), engine="numpy")
+    grid = (len(out) // THREADS, 1, 1)
+    simulate(program(case), grid, (THREADS, 1, 1), args, collect=Collect(counters=False), engine="numpy")
     return out
 
 
@@ -277,11 +279,15 @@ def module(cases) -> str:
     """One PTX module with an entry e0, e1, … for each case; they must be for one architecture."""
     arch = {case.arch for case in cases}
     header = HEADER.format(arch=arch.pop())
-    texts = [program(case).ptx.removeprefix(header).replace(".entry example(", f".entry e{i}(", 1) for i, case in enumerate(cases)]
-    return header + "\n".join(texts)
+    texts = [program(case).ptx.removeprefix(header) for case in cases]
+    return header + "\n".join(text.replace(".entry example(", f".entry e{i}(", 1) for i, text in enumerate(texts))
 
 
-_NANS = {16: (0x7C00, 0x3FF, 0x7FFF), 32: (0x7F800000, 0x7FFFFF, 0x7FFFFFFF), 64: (0x7FF << 52, (1 << 52) - 1, (1 << 63) - 1)}
+_NANS = {  # bits: exponent, fraction, the one NaN that stands for all
+    16: (0x7C00, 0x3FF, 0x7FFF),
+    32: (0x7F800000, 0x7FFFFF, 0x7FFFFFFF),
+    64: (0x7FF << 52, (1 << 52) - 1, (1 << 63) - 1),
+}
 
 
 def without_payloads(case: Example, patterns: np.ndarray) -> np.ndarray:
