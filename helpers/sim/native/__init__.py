@@ -115,6 +115,8 @@ def _asks_too_much(launch) -> str:
         i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
     ):
         return "guarded arithmetic is counted"
+    if launch.watch_shared and {"bar.warp", "barrier.warp"} & launch.program.uses:
+        return "warp barriers matter to findings"
     return ""
 
 

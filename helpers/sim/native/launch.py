@@ -89,8 +89,6 @@ def options_for(program, block: Sequence[int], charges: dict[int, tuple[int, int
         raise Declined("the kernel is very large")
     watching = None
     if findings and program.shared:
-        if {"bar.warp", "barrier.warp"} & program.uses:
-            raise Declined("warp barriers matter to findings")
         races = frozenset(site.pc for site in program.sites if site.may_race)
         watching = (min(4, program.shared_granule), races)
     return Options(

@@ -116,6 +116,6 @@ extern "C" __global__ void masked(unsigned mask, const float* x, float* y) {
 #ifdef FIXED
   mask = 0xffffffff;
 #endif
-  __syncwarp(mask);  // MISSED: divergent-barrier
+  __syncwarp(mask);  // BUG: divergent-barrier
   y[threadIdx.x] = x[threadIdx.x];
 }
