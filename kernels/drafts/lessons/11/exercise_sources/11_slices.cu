@@ -1,0 +1,43 @@
+//! title: Slices of K
+//! task: A thin product has few tiles, and a long way to go along K in each. Here the four slices of a block share the
+//!     way: each adds up a quarter of K, and the first puts the parts together. On a GPU the result is sometimes wrong,
+//!     and the machine can say why. Repair it.
+//! hint: Read the finding: which two lines touch the same place, and what stands between them?
+//! hint: The first slice must not read the others' parts before they are written.
+//! hint: One __syncthreads() between the line that writes part and the line that reads it, reached by every thread.
+//! expect: global loads per result <= 2 K
+//! after: Splitting K over blocks works the same way, except that blocks have no barrier: they add with atomics, or a
+//!     second kernel puts the parts together. Either way the order of the additions changes, and with it the last bits.
+constexpr int BM = 8;      // rows of C per block
+constexpr int BN = 32;     // columns of C per block
+constexpr int SLICES = 4;  // parts of K
+
+extern "C" __device__ constexpr int block_shape[] = {BN, BM, SLICES};  // threads per block along x, y, z
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};           // rows and columns of C per block
+
+// C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N; lda, ldb, ldc are their row lengths.
+extern "C" __global__ void __launch_bounds__(BM * BN * SLICES)
+    slices(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
+           int ldc) {
+    __shared__ float part[SLICES][BM][BN];
+
+    const int tx = threadIdx.x, ty = threadIdx.y, slice = threadIdx.z;
+    const size_t row = blockIdx.y * BM + ty;
+    const size_t col = blockIdx.x * BN + tx;
+    const bool inside = row < M && col < N;
+
+    float sum = 0;
+    for (int k = slice; k < K; k += SLICES)
+        if (inside) sum += A[row * lda + k] * B[size_t(k) * ldb + col];
+    part[slice][ty][tx] = sum;
+    //[solution
+    __syncthreads();
+    //[starter
+    //]
+
+    if (slice != 0 || !inside) return;
+    sum = 0;
+    for (int s = 0; s < SLICES; s++) sum += part[s][ty][tx];
+    float& c = C[row * ldc + col];
+    c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+}
