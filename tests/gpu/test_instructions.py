@@ -174,7 +174,7 @@ NOT_RUN = {
     "kernels with a planted error": "undefined on the hardware (missing waits), or it ends the context (trap)",
     "recursion": "the machine refuses it",
     "isspacep, clocks, special registers, nanosleep, prefetch": "no value that both places share",
-    "wmma, mma, ldmatrix, stmatrix, movmatrix": "run in tests/gpu/test_matrix.py",
+    "wmma, mma, ldmatrix, stmatrix, movmatrix": "run in tests/gpu/test_tensor_cores.py",
 }  # fmt: skip
 
 # test function, its parameters, whether the order of threads cannot change the result
