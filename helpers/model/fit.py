@@ -23,7 +23,8 @@ from helpers.model.predict import CONSTANTS, Constants, Demand, demand, millisec
 
 DEVICE = "H200 SXM"
 TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
-TRIAL_ROUNDS = 1500  # of each fit without one kernel
+FITTED_STEPS = range(1, 5)  # kernels that the constants are fitted to; the others are never seen, only predicted
+UNSEEN_SIZES = (1024, 2048, 4096)  # at which those are predicted: counting them at every size would take long
 START = Constants(
     request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0
 )
@@ -56,6 +57,8 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32"
         source = step.kernel_path.read_text(encoding="utf-8")
         if not square or row["noisy"] or record.code_hash(source) != row["kernel_hash"]:
+            continue
+        if step.number not in FITTED_STEPS and row["m"] not in UNSEEN_SIZES:
             continue
         compiled = kernel.compile(source, entry=step.entry)
         run = gemm.count(compiled, gemm.Problem(row["m"], row["n"], row["k"]))
@@ -110,7 +113,7 @@ class Trial:
             f"On recorded runs of {device} that it was not fitted on, this model was off by {_mean(self.sizes):.0%} "
             f"on average and {_worst(self.sizes):.0%} at worst at other sizes ({sizes}), "
             f"and by {_mean(unseen):.0%} and {_worst(unseen):.0%} on a kernel it had not seen "
-            f"({len(self.kernels)} kernels tried in turn); on other GPUs its error is unknown."
+            f"({len(self.kernels)} kernels tried); on other GPUs its error is unknown."
         )
 
 
@@ -123,16 +126,36 @@ def _worst(values: Sequence[float]) -> float:
 
 
 def trial(known: Sequence[Sample], gpu: hardware.GPU, constants: Constants) -> Trial:
-    """Try the model on what it has not seen: other sizes, and each kernel in turn."""
-    names = sorted({s.name for s in known})
+    """Try the model on what it has not seen: other sizes, each fitted kernel in turn, and the kernels never fitted."""
+    fitted = [s for s in known if is_fitted(s)]
+    names = sorted({s.name for s in fitted})
     with ProcessPoolExecutor() as pool:  # the fits are independent, and plain Python
-        found = pool.map(fit, *zip(*(
-            ([s for s in known if s.size in TRAINING and s.name != name], gpu, TRIAL_ROUNDS, START) for name in names)))
+        found = pool.map(fit, [[s for s in fitted if s.size in TRAINING and s.name != name] for name in names], [gpu] * len(names))
         unseen = {
-            name: tuple(errors(others, [s for s in known if s.name == name], gpu))
+            name: tuple(errors(others, [s for s in fitted if s.name == name], gpu))
             for name, others in zip(names, found, strict=True)
         }
-    return Trial(tuple(errors(constants, [s for s in known if s.size not in TRAINING], gpu)), unseen)
+    return Trial(tuple(errors(constants, held_out(known), gpu)), unseen | never_seen(known, gpu, constants))
+
+
+def is_fitted(sample: Sample) -> bool:
+    """Whether the sample's kernel is one the constants are fitted to."""
+    return int(sample.name[:2]) in FITTED_STEPS
+
+
+def training(known: Sequence[Sample]) -> list[Sample]:
+    return [s for s in known if is_fitted(s) and s.size in TRAINING]
+
+
+def held_out(known: Sequence[Sample]) -> list[Sample]:
+    """Other sizes of the fitted kernels."""
+    return [s for s in known if is_fitted(s) and s.size not in TRAINING]
+
+
+def never_seen(known: Sequence[Sample], gpu: hardware.GPU, constants: Constants) -> dict[str, tuple[float, ...]]:
+    """Errors on the kernels that no fit has seen, by name."""
+    others = sorted({s.name for s in known if not is_fitted(s)})
+    return {name: tuple(errors(constants, [s for s in known if s.name == name], gpu)) for name in others}
 
 
 def main() -> int:
@@ -144,12 +167,10 @@ def main() -> int:
     except CourseError as error:
         print(error.message, file=sys.stderr)
         return 1
-    training = [s for s in known if s.size in TRAINING]
-    held_out = [s for s in known if s.size not in TRAINING]
-    if not training or not held_out:
+    if not training(known) or not held_out(known):
         print("There are too few recorded runs to fit the model and to test it.", file=sys.stderr)
         return 1
-    constants = fit(training, gpu)
+    constants = fit(training(known), gpu)
     CONSTANTS.write_text(report(constants, known, trial(known, gpu, constants), gpu), encoding="utf-8")
     print(CONSTANTS.read_text(encoding="utf-8"))
     return 0
@@ -157,8 +178,7 @@ def main() -> int:
 
 def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: hardware.GPU) -> str:
     """The text of data/model.toml."""
-    held_out = [s for s in known if s.size not in TRAINING]
-    sizes = sorted({s.size for s in held_out})
+    sizes = sorted({s.size for s in held_out(known)})
     lines = [
         "# Written by python -m helpers.model.fit; what the constants mean is said in helpers/model/predict.py.",
         "[constants]",
@@ -172,7 +192,8 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
         *(f'"{name}" = [{", ".join(f"{error:.4f}" for error in off)}]' for name, off in tried.kernels.items()),
         "",
     ]
-    for part, chosen in (("training", [s for s in known if s.size in TRAINING]), ("held_out", held_out)):
+    unseen = [s for s in known if not is_fitted(s)]
+    for part, chosen in (("training", training(known)), ("held_out", held_out(known)), ("unseen", unseen)):
         for sample, error in zip(chosen, errors(constants, chosen, gpu), strict=True):
             lines += [
                 f"[[{part}]]",

@@ -139,7 +139,11 @@ def test_the_claim_is_what_the_held_out_runs_gave():
     off = [row["predicted"] / row["measured"] - 1 for row in held_out]
     assert table["error"]["sizes"] == pytest.approx(off, abs=1e-3)
     kernels = {name: tuple(errors) for name, errors in table["error"]["kernels"].items()}
-    assert set(kernels) == {row["run"].split()[0] for row in held_out}
+    assert set(kernels) == {row["run"].split()[0] for row in held_out + table["unseen"]}
+    assert not {row["run"].split()[0] for row in held_out + training} & {row["run"].split()[0] for row in table["unseen"]}
+    never = [row["predicted"] / row["measured"] - 1 for row in table["unseen"]]
+    listed = [error for name in sorted({row["run"].split()[0] for row in table["unseen"]}) for error in kernels[name]]
+    assert listed == pytest.approx(never, abs=1e-3)
     sizes = sorted({int(row["run"].split()[-1].rstrip("³")) for row in held_out})
     assert table["error"]["statement"] == fit.Trial(tuple(off), kernels).statement(H200.name, sizes)
 
@@ -148,7 +152,9 @@ def test_on_other_gpus_the_model_is_near_published_kernels_of_the_same_idea():
     table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
     assert {row["device"] for row in table["elsewhere"]} >= {"RTX A6000", "RTX 3090"}
     for row in table["elsewhere"]:
-        assert 0.7 < row["predicted"] / row["measured"] < 1.3, row
+        # Other people's kernels; those whose idea the fit has not seen are as far off as they are on the H200.
+        off = 0.3 if int(row["run"][:2]) in fit.FITTED_STEPS else 0.45
+        assert abs(row["predicted"] / row["measured"] - 1) < off, row
 
 
 def test_the_constants_give_the_predictions_of_the_table():
@@ -173,7 +179,7 @@ def test_the_measured_times_of_the_fit_are_the_recorded_ones():
         for row in ladder.recorded()
         if row["m"] == row["n"] == row["k"] and hardware.gpu(row["device"]).name == H200.name
     }
-    for row in table["held_out"] + table["training"]:
+    for row in table["held_out"] + table["training"] + table["unseen"]:
         assert row["measured"] == pytest.approx(recorded[row["run"]], rel=1e-5), "run: python -m helpers.model.fit"
 
 
