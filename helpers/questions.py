@@ -72,7 +72,7 @@ def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None
     display(question_card(question, ladder.store()))
 
 
-def committed(id: str, store: Store | None = None) -> Any:  # noqa: A002
+def committed(id: str, store: Store | None = None) -> Any:  # noqa: A002 - as in ask
     """The reader's latest answer to a question, or None."""
     answers = (store or ladder.store()).answers(question=id)
     return answers[-1].answer if answers else None

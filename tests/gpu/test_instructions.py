@@ -21,9 +21,9 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent / "sim"))
 
 import isa_cases as cases  # noqa: E402 - found through the line above
-import test_cuda  # noqa: E402
-from helpers import gpu  # noqa: E402
-from helpers.errors import CourseError  # noqa: E402
+import test_cuda  # noqa: E402 - after the path is set
+from helpers import gpu  # noqa: E402 - after the path is set
+from helpers.errors import CourseError  # noqa: E402 - after the path is set
 
 PER_MODULE = 100
 

@@ -309,9 +309,9 @@ def _one_source(op, f32, f64, side):
     if op.type == "f64":
         return op.lanewise(f64 if mode == "rn" else numerics.directed64(mode, f64, side), "f64", ("f64",))
     if mode == "rn":
-        meaning = lambda a: canonical(f32(a))  # noqa: E731
+        meaning = lambda a: canonical(f32(a))  # noqa: E731 - as above
     else:
-        meaning = lambda a: canonical(np.array(numerics.round_to_float(f64(a.astype(F64)), mode)))  # noqa: E731
+        meaning = lambda a: canonical(np.array(numerics.round_to_float(f64(a.astype(F64)), mode)))  # noqa: E731 - as above
     return op.lanewise(with_flags(op, meaning), "f32", ("f32",))
 
 
@@ -490,9 +490,9 @@ def _extreme(op, smaller):
         return op.lanewise(meaning, t, (t,) * count)
     if t.startswith("f16"):
         prepare = numerics.flush16 if op.has("ftz") else (lambda x: x)
-        half = lambda *s: canonical16(np.array(meaning(*map(prepare, s))))  # noqa: E731
+        half = lambda *s: canonical16(np.array(meaning(*map(prepare, s))))  # noqa: E731 - as above
     else:
-        half = lambda *s: numerics.float_to_bfloat(meaning(*(bfloat_to_float(x) for x in s)), "rz")  # noqa: E731
+        half = lambda *s: numerics.float_to_bfloat(meaning(*(bfloat_to_float(x) for x in s)), "rz")  # noqa: E731 - as above
     if t.endswith("x2"):
         half = packed(half, F16 if t == "f16x2" else U16)
     return op.lanewise(half, t, (t,) * count)

@@ -161,13 +161,13 @@ def _comparison(op, t: str):
         compare = np.not_equal
     else:
         inner = _ORDERED[name[:-1]]
-        compare = lambda a, b: inner(a, b) | _either_nan(a, b)  # noqa: E731
+        compare = lambda a, b: inner(a, b) | _either_nan(a, b)  # noqa: E731 - as above
     if op.has("ftz") and t in ("f32", "f16"):
         plain, smooth = compare, flush if t == "f32" else numerics.flush16
-        compare = lambda a, b: plain(smooth(a), smooth(b))  # noqa: E731
+        compare = lambda a, b: plain(smooth(a), smooth(b))  # noqa: E731 - as above
     if t == "bf16":
         wide = compare
-        compare = lambda a, b: wide(bfloat_to_float(a), bfloat_to_float(b))  # noqa: E731
+        compare = lambda a, b: wide(bfloat_to_float(a), bfloat_to_float(b))  # noqa: E731 - as above
     return compare
 
 
@@ -606,7 +606,7 @@ def cvt(op):
         meaning = _int_to_float(d, s, mode)
         if op.has("sat"):
             plain = meaning
-            meaning = lambda a: saturate(plain(a))  # noqa: E731
+            meaning = lambda a: saturate(plain(a))  # noqa: E731 - as above
     elif d in floats and s in floats:
         meaning = _float_to_float(op, d, s, mode)
     else:
