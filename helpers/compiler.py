@@ -24,27 +24,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from .errors import CompileError, CourseError
+from .host_code import HEADERS, IMPLICIT, HostPart, device_part, strip_comments
 from .paths import cache_folder
 
 FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder the notebook runs in
-_CACHE_FORMAT = 4  # raise it when what is stored changes
+_CACHE_FORMAT = 5  # raise it when what is stored changes
 _CACHE_ENTRIES = 500  # about 50 MB; the oldest go first
-
-# Standard headers that kernels in the wild include. NVRTC has no C library; what they are included for is built in.
-_INTEGER_TYPES = """#pragma once
-typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
-typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t; typedef unsigned long long uintptr_t; typedef long long intptr_t;
-"""
-_STAND_INS = {
-    "stdint.h": _INTEGER_TYPES,
-    "cstdint": _INTEGER_TYPES + "namespace std { using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;"
-    " using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; }\n",
-    **{name: "#pragma once\n" for name in (
-        "stdio.h", "cstdio", "stdlib.h", "cstdlib", "assert.h", "cassert", "math.h", "cmath", "stddef.h", "cstddef",
-    )},
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -172,7 +157,7 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     includes = tuple(f"-I{folder}" for folder in include_folders())
     standard = () if any("-std" in option for option in options) else ("-std=c++17",)
     # NVRTC's own cache (12.9 and later, where there is a driver) answers without ptxas's report of registers.
-    return (f"-arch={arch}", *standard, "-lineinfo", "--no-cache", *ptxas, *includes, *options)
+    return (f"-arch={arch}", *standard, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
 
 
 def compile_source(
@@ -209,7 +194,7 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
     """
     nvrtc = _nvrtc()
     headers, names = _stand_ins()
-    program = nvrtc.createProgram(source, FILENAME, headers, names)
+    program = nvrtc.createProgram(device_part(source)[0], FILENAME, headers, names)
     try:
         try:
             nvrtc.compileProgram(program, _flags(_checked_arch(nvrtc, arch), ()))
@@ -232,13 +217,14 @@ def _checked_arch(nvrtc, arch: str) -> str:
 
 def _stand_ins() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """Contents and names of the stand-in headers, as CuPy's binding takes them."""
-    return tuple(text.encode() for text in _STAND_INS.values()), tuple(name.encode() for name in _STAND_INS)
+    return tuple(text.encode() for text in HEADERS.values()), tuple(name.encode() for name in HEADERS)
 
 
 def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
     expressions = (entry,) if entry and "<" in entry else ()
+    device, host = device_part(source)
     headers, names = _stand_ins()
-    program = nvrtc.createProgram(source, FILENAME, headers, names)
+    program = nvrtc.createProgram(device, FILENAME, headers, names)
     try:
         for expression in expressions:
             nvrtc.addNameExpression(program, expression)
@@ -246,7 +232,7 @@ def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
             nvrtc.compileProgram(program, flags)
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program).replace("\0", "\n")
-            raise _explain(log, source, str(error), _lines_of_refused_ptx(nvrtc, log, source, expressions, flags)) from None
+            raise _explain(log, source, str(error), _lines_of_refused_ptx(nvrtc, log, device, expressions, flags)) from None
         log = nvrtc.getProgramLog(program).replace("\0", "\n")
         ptx = nvrtc.getPTX(program)
         ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
@@ -269,11 +255,18 @@ def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=_parameters(ptx, symbol, source),
         constants=_constants(ptx),
-        warnings=tuple(item.render(source) for item in parse_log(log) if item.severity == "warning"),
+        warnings=_left_out(host) + tuple(item.render(source) for item in parse_log(log) if item.severity == "warning"),
         requested=entry or "",
         key=key,
         **usage,
     )
+
+
+def _left_out(host: tuple[HostPart, ...]) -> tuple[str, ...]:
+    if not host:
+        return ()
+    names = [f"{part.name} (line {part.first})" for part in host[:6]] + (["…"] if len(host) > 6 else [])
+    return (f"Host code is left out: {', '.join(names)}. The course allocates, copies and launches.",)
 
 
 # ------------------------------------------------------------------------------------------------ diagnostics
@@ -458,9 +451,11 @@ def _choose_entry(ptx: str, source: str, entry: str | None, lowered: str | None)
     if not symbols:
         lines = [number for number, text in enumerate(strip_comments(source).split("\n"), 1) if "__global__" in text]
         if lines:
+            launched = re.search(r"(\w+\s*<[^<>;(){}]*>)\s*<<<", source)
+            example = launched[1] if launched else "name<64>"
             raise CompileError(
                 f"line {lines[0]}: the kernel is a template that nothing instantiates. Name it with its arguments: "
-                "entry='name<64>' (in the magic: %%cuda name --entry 'name<64>').", lines[0])
+                f"entry='{example}' (in the magic: %%cuda name --entry '{example}').", lines[0])
         raise CompileError(
             "There is no kernel in the cell: write __global__ in front of the function that the GPU starts, "
             "as in `__global__ void gemm(…)`.")
@@ -484,12 +479,6 @@ def _resource_usage(log: str, symbol: str) -> dict[str, int]:
         match = re.search(pattern, text)
         usage[name] = int(match[1]) if match else 0
     return usage
-
-
-def strip_comments(source: str) -> str:
-    """Blank out comments and string contents, keeping every line break and column."""
-    pattern = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
-    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
 
 
 def _signature(source: str, name: str) -> list[str]:
