@@ -16,8 +16,10 @@ import numpy as np
 
 from helpers.errors import RunError
 
+from .cluster_shadow import READ, UPDATE, WRITE, ClusterShadow
 from .findings import Findings
 from .layout import DEVICE_BASE
+from .proxies import Proxies
 from .trace import Allocation
 
 ALIGN = 256
@@ -323,8 +325,13 @@ class Shadow:
         self.turns = np.zeros((1, -(-m.threads // 32)), np.int32)
         self.copies = "cp.async" in program.uses
         self.under_way = np.zeros((1, self.count if self.copies else 0), np.int32)  # site + 1 of a copy not yet landed
+        self.proxies = Proxies(self.count) if "async proxy" in program.uses else None
         self.touched = False
         self.sites = program.sites
+        self.cluster = None
+        if "cluster" in program.uses:
+            self._expand(m)
+            self.cluster = ClusterShadow(m, self)
 
     def _state(self):
         names = ["writer", "writer_site", "reader", "reader_site"]
@@ -336,14 +343,18 @@ class Shadow:
         pick = (lambda a: a[rows].copy()) if self.rows > 1 else (lambda a: a.copy())
         for name in [*self._state(), "initialised", "turns", "under_way"]:
             setattr(other, name, pick(getattr(self, name)))
+        other.proxies = self.proxies and self.proxies.part(pick)
         other.rows = len(rows) if self.rows > 1 else 1
         return other
 
     def _expand(self, m) -> None:
+        """A row for each block."""
         if self.rows == m.blocks:
             return
         for name in [*self._state(), "initialised", "turns", "under_way"]:
             setattr(self, name, np.repeat(getattr(self, name), m.blocks, axis=0))
+        if self.proxies is not None:
+            self.proxies.expand(m.blocks)
         self.rows = m.blocks
 
     def clear(self, m, rows=None) -> None:
@@ -376,6 +387,30 @@ class Shadow:
         Which threads released is not tracked, so races behind an acquire may be missed; none is made up.
         """
         self.clear(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
+        self.fence(m)
+
+    def fence(self, m) -> None:
+        """The active threads execute a fence or a release: it may order what other blocks of the cluster see."""
+        if self.cluster is not None:
+            self.cluster.fence(m)
+
+    def remote(self, m, site, rows, offsets, mask, width, verb) -> None:
+        """Check an access to shared memory of the blocks `rows`, as `ClusterShadow.access` does, and whether it was written."""
+        if self.cluster is None:
+            return
+        cells = m.rows_of(rows) * self.count + m.rows_of(offsets) // self.granule
+        who = np.broadcast_to(np.arange(1, m.threads + 1), cells.shape)
+        if mask is not None:
+            chosen = m.rows_of(mask)
+            cells, who = cells[chosen], who[chosen]
+        cells = (cells.reshape(-1)[:, None] + np.arange(max(1, width // self.granule))).reshape(-1)
+        if verb == WRITE:
+            self._written(cells)
+        elif not self.complete and cells.size:
+            known = self.initialised.reshape(-1).take(cells)
+            if not known.all():
+                self._uninitialised(m, site, cells, np.repeat(who.reshape(-1), len(cells) // who.size), ~known)
+        self.cluster.access(m, site, rows, offsets, mask, width, verb)
 
     def warp_sync(self, m) -> None:
         """The active warps pass a __syncwarp()."""
@@ -421,6 +456,8 @@ class Shadow:
 
     def load(self, m, site, offsets, mask, width) -> None:
         """Check a read."""
+        if self.cluster is not None:
+            self.cluster.own(m, site, offsets, mask, width, READ)
         if self.complete and not site.may_race and not self.copies:
             return
         cells, who, several = self._flatten(m, offsets, mask, width)
@@ -462,11 +499,15 @@ class Shadow:
             self.mark_written(m, offsets, mask, width)
             self.atomic(m, site, offsets, mask, width)
             return
+        if self.cluster is not None:
+            self.cluster.own(m, site, offsets, mask, width, WRITE)
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         if self.copies:
             self._still_under_way(m, site, cells, who, "writes")
+        if self.proxies is not None:
+            self.proxies.written(self, m, site, cells, who)
         self._written(cells)
         self.touched = True
         writer, reader = self.writer.reshape(-1), self.reader.reshape(-1)
@@ -522,10 +563,14 @@ class Shadow:
 
     def start_copy(self, m, site, offsets, mask, width) -> None:
         """An asynchronous copy to these places begins: from now on it may write them."""
+        if self.cluster is not None:
+            self.cluster.own(m, site, offsets, mask, width, WRITE)
         cells, who, _ = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         self._still_under_way(m, site, cells, who, "writes")
+        if self.proxies is not None:
+            self.proxies.overwritten(self, m, site, cells, who, "starts a copy to")
         self.touched = True
         for name, verb in (("writer", "writes"), ("reader", "reads")):
             last = getattr(self, name).reshape(-1).take(cells)
@@ -538,12 +583,14 @@ class Shadow:
                     )
         self.under_way.reshape(-1)[cells] = site.index + 1
 
-    def land(self, m, site, offsets, mask, width) -> None:
-        """The copy has landed: its thread has written these places."""
+    def land(self, m, site, offsets, mask, width, generic: bool = True) -> None:
+        """The copy has landed: its thread has written these places (generic=False: through the async proxy)."""
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         self.under_way.reshape(-1)[cells] = 0
+        if self.proxies is not None:
+            self.proxies.written(self, m, site, cells, who, generic)
         self._written(cells)
         self.touched = True
         self.writer.reshape(-1)[cells] = who
@@ -573,6 +620,8 @@ class Shadow:
 
     def atomic(self, m, site, offsets, mask, width) -> None:
         """Check an atomic operation: it races with plain accesses of other threads, not with other atomics."""
+        if self.cluster is not None:
+            self.cluster.own(m, site, offsets, mask, width, UPDATE)
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
