@@ -265,8 +265,10 @@ def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
 def _left_out(host: tuple[HostPart, ...]) -> tuple[str, ...]:
     if not host:
         return ()
-    names = [f"{part.name} (line {part.first})" for part in host[:6]] + (["…"] if len(host) > 6 else [])
-    return (f"Host code is left out: {', '.join(names)}. The course allocates, copies and launches.",)
+    first = {part.name: part.first for part in reversed(host)}
+    names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
+    shown = ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
+    return (f"Host code is left out: {shown}. The course allocates, copies and launches.",)
 
 
 # ------------------------------------------------------------------------------------------------ diagnostics

@@ -74,6 +74,7 @@ HEADERS = {
 _DEVICE = re.compile(r"\b(__global__|__device__|__constant__|__shared__|__managed__|constexpr)\b")
 _KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_assert|const|constexpr|asm|friend|namespace)\b")
 _TYPE = re.compile(r"\s*(template\s*<[^{]*>\s*)?(struct|class|union|enum|typedef)\b")
+_HOST_TOO = re.compile(r"\s*(using\s+[\w:]+::\w+\s*$|template\s+[^<\s])")  # `using ns::run;` and `template void run<8>(int);`
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.S)
 
@@ -110,7 +111,7 @@ def device_part(source: str) -> tuple[str, tuple[HostPart, ...]]:
         if _DEVICE.search(head) or device_macros.intersection(_WORD.findall(head)):
             continue
         name = _declared_name(head)
-        if name and (is_function or not _KEPT.match(head) or re.search(r"\bstd\s*::", head)):
+        if name and (is_function or not _KEPT.match(head) or _HOST_TOO.match(head) or re.search(r"\bstd\s*::", head)):
             candidates.append((start, end, name))
     if not candidates:
         return source, ()

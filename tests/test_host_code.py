@@ -31,6 +31,13 @@ template <typename T>
 void fill(std::vector<T>& v) { for (auto& x : v) x = T(1); }
 float reference(float x);
 
+namespace runner {
+int runs = 0, failures = 0;
+template <int N> void run() { runs += N; }
+template void run<4>();
+}
+using runner::run;
+
 int main(int argc, char** argv) {
   std::vector<float> h(TILE);
   fill(h);
@@ -47,13 +54,13 @@ def test_a_whole_program_runs_as_a_cell():
     a = np.arange(16, dtype=np.float32)
     run = kernel.launch(1, 16, (a, 16), on="cpu")
     assert run.findings == [] and a.tolist() == [2.0 * i for i in range(16)]
-    assert any("main (line 26)" in text and "handle (line 10)" in text for text in kernel.compiled.warnings)
+    assert any("main (line 33)" in text and "handle (line 10)" in text for text in kernel.compiled.warnings)
 
 
 def test_host_parts_are_named_and_every_line_stays():
     device, host = device_part(PROGRAM)
-    assert [part.name for part in host] == ["handle", "fill", "reference", "main"]
-    assert (host[-1].first, host[-1].last) == (26, 33)
+    assert [part.name for part in host] == ["handle", "fill", "reference", "runs", "run", "run", "run", "main"]
+    assert (host[-1].first, host[-1].last) == (33, 40)
     before, after = PROGRAM.split("\n"), device.split("\n")
     assert [len(line) for line in before] == [len(line) for line in after]
     gone = {number for part in host for number in range(part.first, part.last + 1)}
