@@ -75,6 +75,8 @@ class CodeLine:
 class Trace:
     """Recorded events. `addresses` is [n, 32] int64 beside `accesses`; -1 marks a lane that took no part.
 
+    `barriers` are what a warp passed: kind "sync" a barrier of the block, "warp" one of the warp; "commit" closes a group of
+    copies, "wait 1" waits until one group at most is under way, "wait all" for every copy, "wait" for an mbarrier's phase.
     With `TraceFilter(registers=True)`: `steps` are the executed instructions (code: index into `code`; active: bit per lane)
     and `writes` the registers they set, in order (step: index into `steps`; register: index into `registers`), with the
     32 lanes' bits in the same row of `values`.

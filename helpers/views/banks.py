@@ -17,6 +17,8 @@ from .places import WARP, Moment, Place, at, choose_place, code, cut, element, m
 
 BANKS, WORD = 32, 4
 ATOMIC = ("atom", "red")
+COPY = "cp.async"
+_UNSETTLED = "passes as for stores: what a GPU counts for copies past L1 is not settled"
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
 
 
@@ -46,7 +48,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """One warp-wide access to shared memory. wavefronts and ideal are the accounting's, conflicts their difference."""
+    """One warp-wide access to shared memory. wavefronts and ideal are the accounting's, conflicts their difference.
+
+    note: what has to be said beside these numbers.
+    """
 
     place: Place
     when: Moment
@@ -54,6 +59,7 @@ class SharedAccess:
     phases: tuple[Phase, ...]
     wavefronts: int
     ideal: int
+    note: str = ""
 
     @property
     def conflicts(self) -> int:
@@ -64,12 +70,12 @@ def split(addresses: np.ndarray, width: int, op: str = "ld") -> tuple[Phase, ...
     """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.
 
     4 bytes or less go in one phase; 8 bytes in two of 16 lanes, 16 bytes in four of 8. Two phases of a load merge when the
-    lanes of the warp pair up (see `account.pairs_up`). Lanes that ask for the same word share it, but for atomics.
+    lanes of the warp pair up (see `account.pairs_up`). Lanes that ask for the same word share it, but for atomics and copies.
     """
     lanes = WARP if width <= WORD else WARP * WORD // width
     merged = lanes < WARP and op == "ld" and bool(account.pairs_up(addresses[None], addresses[None] >= 0)[0])
     size = 2 * lanes if merged else lanes
-    return tuple(_phase(addresses, np.arange(start, start + size), width, merged, share=op not in ATOMIC) for start in range(0, WARP, size))
+    return tuple(_phase(addresses, np.arange(start, start + size), width, merged, share=op not in (*ATOMIC, COPY)) for start in range(0, WARP, size))
 
 
 def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
@@ -101,16 +107,41 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     place = choose_place(places(trace, space="shared"), site, line, _NONE)
     when = moment(trace, place, block, warp, iteration)
     addresses = trace.addresses[when.row]
+    note = ""
     if place.op in ("ldmatrix", "stmatrix"):
         matrices = place.width // WORD  # a lane ends up with 4 bytes of each matrix
         phases = rows_of_matrices(addresses, matrices)
         wavefronts, ideal = account.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
+    elif place.op == COPY:
+        phases = split(addresses, place.width, COPY)
+        wavefronts, ideal = [sum(phase.wavefronts for phase in phases)], [sum(bool(phase.boxes) for phase in phases)]
+        sources = copied_from(trace, when)
+        if "cp.async.ca" not in place.opcode:
+            note = _UNSETTLED
+        elif sources is not None:
+            towers = wavefronts[0]
+            wavefronts, ideal = account.copy_access(sources[None], addresses[None], sources[None] >= 0, place.width)
+            if wavefronts[0] > towers:
+                note = "the banks of the cache, where the lanes read, are more crowded than these"
     else:
         phases = split(addresses, place.width, place.op)
         wavefronts, ideal = account.shared_access(
             addresses[None], addresses[None] >= 0, place.width, "atom" if place.op in ATOMIC else place.op
         )
-    return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]))
+    return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]), note)
+
+
+def copied_from(trace, when: Moment) -> np.ndarray | None:
+    """[32] global addresses, -1 for idle lanes, that an asynchronous copy reads, given where it writes; None if it only fills zeros."""
+    write = trace.accesses[when.row]
+    site = trace.sites[write["site"]]
+    twins = [index for index, other in enumerate(trace.sites) if other.pc == site.pc and other.space == "global"]
+    mine = (trace.accesses["block"] == write["block"]) & (trace.accesses["warp"] == write["warp"]) & (trace.accesses["order"] < write["order"])
+    reads = np.flatnonzero(mine & np.isin(trace.accesses["site"], twins))
+    earlier = trace.accesses["order"][mine & (trace.accesses["site"] == write["site"])]
+    if not len(reads) or len(earlier) and trace.accesses["order"][reads].max() < earlier.max():
+        return None
+    return trace.addresses[reads[trace.accesses["order"][reads].argmax()]]
 
 
 def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
@@ -135,21 +166,23 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
         verdict = f"{plural(seen.conflicts, 'conflict')}; {seen.ideal} would be enough"
     else:
         verdict = "no conflict"
+    if seen.note:
+        verdict += f"; {seen.note}"
     heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace)}")
     # Each phase gets the height of its highest tower, and all of them together fill the picture.
     heights = [max(phase.wavefronts, 1) for phase in seen.phases]
     total = sum(heights) + 0.8 * (len(heights) - 1)
     floors = max(total, 4)
-    ax.set_ylim(-0.2 * floors / 8, floors)
+    ax.set_ylim(total - floors, total)  # few boxes stand under the heading, and what is left stays free below
     points = ax.get_window_extent().height * 72 / ax.figure.dpi / floors
-    base = total if len(heights) > 1 else heights[0]
-    colour = GREEN if seen.place.op in ("st", "stmatrix") else BLUE
+    base = total
+    colour = GREEN if seen.place.op in ("st", "stmatrix", COPY) else BLUE
     for number, (phase, height) in enumerate(zip(seen.phases, heights)):
         base -= height
         _towers(ax, phase, base, colour, points)
         _name(ax, phase, number, len(heights), base, points)
         base -= 0.8
-    for bank in range(0, BANKS, 1 if points > 0 else 4):
+    for bank in range(BANKS):
         ax.annotate(str(bank), (bank + 0.5, 0), (0, -6), textcoords="offset points", ha="center", va="top", fontsize=10.5, color=QUIET)
     ax.annotate("bank", (0, 0), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
     if seen.conflicts:

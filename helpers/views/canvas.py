@@ -193,16 +193,46 @@ def _wrap(sentence: str, columns: int) -> str:
 
 
 def heading(ax: Axes, title: str, *, code: str = "", detail: str = "") -> None:
-    """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much."""
-    height = 10
+    """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much.
+
+    What is too long for the figure is set smaller; what still is goes on in a second line, as long as there is only one such.
+    """
+    height, spare = 10, 1
     for text, font in (
         (detail, {"fontsize": 13, "color": QUIET}),
         (code, {"fontsize": 13, "family": "monospace", "color": BLUE}),
         (title, {"fontsize": 17, "weight": "bold", "color": INK}),
     ):
         if text:
-            ax.annotate(text, (0, 1), (0, height), xycoords="axes fraction", textcoords="offset points", annotation_clip=False, **font)
-            height += 23
+            note = ax.annotate(text, (0, 1), (0, height), xycoords="axes fraction", textcoords="offset points", annotation_clip=False,
+                               parse_math=False, **font)  # fmt: skip
+            more = _fit(ax, note, 1 + spare) - 1
+            height += 23 + 16 * more
+            spare -= more
+
+
+_SMALLEST = 11  # points; smaller is not read from the back row
+
+
+def _fit(ax: Axes, note, lines: int) -> int:
+    """Keep a text that begins at the left edge of `ax` inside the figure, in at most `lines` lines. Returns how many it takes."""
+    figure = ax.figure
+    room = figure.bbox.width - ax.get_window_extent().x0 - 0.15 * figure.dpi
+    width = note.get_window_extent().width
+    if width <= room:
+        return 1
+    size = max(_SMALLEST, note.get_fontsize() * room / width * 0.99)
+    width *= size / note.get_fontsize()
+    note.set_fontsize(size)
+    if width <= room:
+        return 1
+    columns = int(len(note.get_text()) * room / width)
+    wrapped = textwrap.wrap(note.get_text(), columns)
+    if lines == 1 or len(wrapped) > lines:
+        wrapped = [*wrapped[: lines - 1], " ".join(wrapped[lines - 1 :])[: columns - 1].rstrip() + "…"]
+    note.set_text("\n".join(wrapped))
+    note.set_linespacing(1.3)
+    return len(wrapped)
 
 
 # ------------------------------------------------------------------------------------------------------ output

@@ -60,7 +60,7 @@ class Place:
     def what(self) -> str:
         """ "load of A", "128-bit store to Bs"."""
         wide = f"{self.width * 8}-bit " if self.width > 4 else ""
-        preposition = {"st": "to", "red": "to"}.get(self.op, "of")
+        preposition = "to" if self.op in ("st", "red") or (self.op, self.space) == ("cp.async", "shared") else "of"
         of = f" {preposition} {self.array}" if self.array else f" {preposition} {self.space} memory"
         return f"{wide}{OPERATIONS.get(self.op, self.op)}{of}"
 
@@ -71,8 +71,8 @@ def source_line(run, line: int | None) -> str:
     return lines[line - 1].strip() if line and 1 <= line <= len(lines) else ""
 
 
-def code(run, line: int | None, columns: int = 92) -> str:
-    """Number and text of a line, without its comment, cut to fit above a picture."""
+def code(run, line: int | None, columns: int = 150) -> str:
+    """Number and text of a line, without its comment, cut to what fits above a picture in two lines."""
     text = source_line(run, line).split("//")[0].strip()
     if not text:
         return ""
@@ -152,6 +152,47 @@ def _menu(found: list[Place], place: Place) -> str:
 def at(trace, moment_: Moment) -> str:
     """ "block (2, 1), warp 3, iteration 17"."""
     return f"{block_label(trace, moment_.block)}, warp {moment_.warp}, iteration {moment_.iteration}"
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """Asynchronous copies (cp.async) that one warp started and closed together.
+
+    begin: order of the first copy. end: order of the wait that they landed at, None if none was recorded. rows: their writes
+    to shared memory, indices into trace.accesses.
+    """
+
+    begin: int
+    end: int | None
+    rows: tuple[int, ...]
+
+
+@once_per_trace
+def copy_groups(trace, block: int, warp: int) -> tuple[CopyGroup, ...]:
+    """The groups of copies of one warp, in the order in which it closed them; groups without a copy left out."""
+    kinds = np.array([site.op == "cp.async" and site.space == "shared" for site in trace.sites] or [False])
+    mine = (trace.accesses["block"] == block) & (trace.accesses["warp"] == warp)
+    copies = np.flatnonzero(kinds[trace.accesses["site"]] & mine)
+    marks = trace.barriers[(trace.barriers["block"] == block) & (trace.barriers["warp"] == warp)]
+    events = [(int(trace.accesses["order"][row]), "copy", int(row)) for row in copies]
+    events += [(int(mark["order"]), str(mark["kind"]), -1) for mark in marks if mark["kind"] == "commit" or mark["kind"].startswith("wait ")]
+    groups: list[list[int]] = [[]]
+    landed: dict[int, int] = {}
+    for order, what, row in sorted(events):
+        if what == "copy":
+            groups[-1].append(row)
+        elif what == "commit":
+            groups.append([])
+        else:
+            pending = what.removeprefix("wait ")
+            done = len(groups) if pending == "all" else len(groups) - 1 - int(pending)
+            for number in range(max(done, 0)):
+                landed.setdefault(number, order)
+            if pending == "all":
+                groups.append([])  # what is copied from here on waits for another
+    return tuple(
+        CopyGroup(int(trace.accesses["order"][rows[0]]), landed.get(number), tuple(rows)) for number, rows in enumerate(groups) if rows
+    )
 
 
 def array_of(trace, space: str, addresses: np.ndarray):

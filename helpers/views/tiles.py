@@ -127,7 +127,7 @@ def _within(addresses, array):
 def _steps(trace, block, rows, loads) -> np.ndarray:
     """[accesses]: the step each belongs to, -1 for those that load neither A nor B."""
     at = np.full(len(rows), -1)
-    barriers = trace.barriers[trace.barriers["block"] == block]
+    barriers = trace.barriers[(trace.barriers["block"] == block) & np.isin(trace.barriers["kind"], ("sync", "warp"))]
     for warp in np.unique(rows["warp"]):
         mine = np.flatnonzero((rows["warp"] == warp) & loads)
         mine = mine[np.argsort(rows["order"][mine], kind="stable")]

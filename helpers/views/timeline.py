@@ -1,6 +1,7 @@
 """Timeline: what each warp of a block does, in the order in which it does it: loads, copies, barriers, arithmetic.
 
-The order is the executed one; nothing here is time. Between two barriers a bar reaches from the first to the last instruction
+The order is the executed one; nothing here is time. Asynchronous copies have a second row: each group of them from its first
+copy to the wait that it lands at, so that the stages under way at one moment lie under one another. Between two barriers a bar reaches from the first to the last instruction
 of its kind, and bears their number; what lies under one another is interleaved. The way from barrier to barrier grows with
 the square root of the number of instructions, so that two loads are seen beside 512 FMAs. Warps that do the same are drawn
 once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
@@ -14,7 +15,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, NothingToSee, Span, heading, picture
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural
+from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace, plural
 
 # Kind -> colour, in the order of the swim lanes.
 KINDS = {
@@ -22,10 +23,12 @@ KINDS = {
     "matrix units": "#00734f", "global stores": VERMILLION, "local memory": QUIET,
 }  # fmt: skip
 WAIT, SYNC = "wait", "sync"
+FLIGHT = "under way"  # the row of the groups of copies
 _MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
 _GROUPS = 4  # groups of warps drawn under one another
 _WINDOW = 60.0  # width shown at once, at least
 _GAP = 0.7  # left and right of a barrier
+_PALE = "#a9d8f5"  # every other group of copies
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,23 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A group of asynchronous copies. left, right: its first copy and the wait it lands at. row: one that no other needs meanwhile."""
+
+    count: int
+    left: float
+    right: float
+    row: int
+
+
+@dataclass(frozen=True)
 class Lane:
     """What one group of warps does. barriers: (where it stands in the picture, kind). events: all but the barriers."""
 
     warps: tuple[int, ...]
     bars: tuple[Bar, ...]
     barriers: tuple[tuple[float, str], ...]
+    stages: tuple[Stage, ...]
     events: int
     width: float
 
@@ -68,7 +82,8 @@ def _lanes(trace, block: int) -> list[Lane]:
     rows = trace.accesses[trace.accesses["block"] == block]
     parts.append((rows["warp"], rows["order"], of_site[rows["site"]]))
     bars = trace.barriers[trace.barriers["block"] == block]
-    parts.append((bars["warp"], bars["order"], np.array([code[_barrier(kind)] for kind in bars["kind"]], int)))
+    bars = bars[bars["kind"] != "commit"]
+    parts.append((bars["warp"], bars["order"], np.where(np.char.startswith(bars["kind"], WAIT), code[WAIT], code[SYNC])))
     math = trace.math[trace.math["block"] == block]
     math = math[math["opclass"] != "BAR"]
     matrix = np.isin(math["opclass"], _MATRIX)
@@ -77,18 +92,19 @@ def _lanes(trace, block: int) -> list[Lane]:
     keep = kind >= 0
     warp, order, kind = warp[keep], order[keep], kind[keep]
     sequences: dict[bytes, list[int]] = {}
-    ordered: dict[bytes, np.ndarray] = {}
+    ordered: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
     for number in np.unique(warp):
         mine = np.flatnonzero(warp == number)
-        sequence = kind[mine[np.argsort(order[mine], kind="stable")]].astype(np.int8)
+        mine = mine[np.argsort(order[mine], kind="stable")]
+        sequence = kind[mine].astype(np.int8)
         sequences.setdefault(sequence.tobytes(), []).append(int(number))
-        ordered[sequence.tobytes()] = sequence
-    return [_lane(tuple(warps), ordered[key], names) for key, warps in sequences.items()]
+        ordered.setdefault(sequence.tobytes(), (sequence, order[mine]))
+    return [_lane(tuple(warps), *ordered[key], names, copy_groups(trace, block, warps[0])) for key, warps in sequences.items()]
 
 
 def _kind_of(site) -> str:
-    if not site.width and site.op != "cp.async":
-        return ""
+    if not site.width and site.op != "cp.async" or (site.op, site.space) == ("cp.async", "global"):
+        return ""  # merged into another, or a copy, which stands where it writes
     if site.op.startswith("cp.async"):
         return "async copies"
     if site.space == "local":
@@ -97,14 +113,11 @@ def _kind_of(site) -> str:
     return {"global": "global ", "shared": "shared "}.get(site.space, "global ") + ("stores" if stores else "loads")
 
 
-def _barrier(kind: str) -> str:
-    return WAIT if "wait" in kind else SYNC
-
-
-def _lane(warps, sequence, names) -> Lane:
-    """Lay one sequence of kinds out: from barrier to barrier, or in pieces of `_PIECE` events where there is none."""
+def _lane(warps, sequence, orders, names, groups) -> Lane:
+    """Lay one sequence of kinds out, from barrier to barrier. orders: of its events in the trace, which `groups` refer to."""
     special = np.isin(sequence, [names.index(SYNC), names.index(WAIT)])
     stops = np.flatnonzero(special)
+    places = np.zeros(len(sequence))  # where each event begins
     bars, barriers, x, start = [], [], 0.0, 0
     for stop in [*stops, len(sequence)]:
         piece = sequence[start:stop]
@@ -117,13 +130,28 @@ def _lane(warps, sequence, names) -> Lane:
                 for cluster in np.split(at, np.flatnonzero(np.diff(at) > near + 1) + 1):
                     left, right = (x + width * edge / len(piece) for edge in (cluster[0], cluster[-1] + 1))
                     bars.append(Bar(names[kind], len(cluster), left, right))
+            places[start:stop] = x + width * np.arange(len(piece)) / len(piece)
             x += width
         if stop < len(sequence):
             x += _GAP
             barriers.append((x, names[sequence[stop]]))
+            places[stop] = x
             x += _GAP
         start = stop + 1
-    return Lane(warps, tuple(sorted(bars, key=lambda bar: bar.left)), tuple(barriers), int((~special).sum()), x)
+    stages = _stages(groups, orders, places, x)
+    return Lane(warps, tuple(sorted(bars, key=lambda bar: bar.left)), tuple(barriers), stages, int((~special).sum()), x)
+
+
+def _stages(groups, orders, places, width: float) -> tuple[Stage, ...]:
+    """The groups of copies as bars, each in the first row that is free."""
+    stages, free = [], []
+    for group in groups:
+        left = float(places[np.searchsorted(orders, group.begin)])
+        right = width if group.end is None else float(places[np.searchsorted(orders, group.end)])
+        row = next((row for row, until in enumerate(free) if until <= left), len(free))
+        free[row : row + 1] = [right]
+        stages.append(Stage(len(group.rows), left, right, row))
+    return tuple(stages)
 
 
 def _windows(lane: Lane) -> list[tuple[float, float]]:
@@ -157,6 +185,8 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     windows = _windows(shown[0])
     low, high = windows[min(max(start, 0), len(windows) - 1)]
     kinds = [kind for kind in KINDS if any(bar.kind == kind for lane in shown for bar in lane.bars)]
+    if any(lane.stages for lane in shown):
+        kinds.insert(kinds.index("async copies") + 1, FLIGHT)
     height = len(kinds) + 0.9
     ax.set_xlim(low, high)
     ax.set_ylim(height * len(shown) - 0.95, -0.5)
@@ -180,6 +210,12 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
                 elif not inside and low <= right < high - 20 / points:
                     ax.annotate(str(bar.count), (right, y + 0.4), (3, 0), textcoords="offset points", va="center_baseline", fontsize=11,
                                 color=INK)  # fmt: skip
+        rows = 1 + max((stage.row for stage in lane.stages), default=0)
+        for number, stage in enumerate(lane.stages):
+            if stage.left < high and stage.right > low:
+                y, thick = top + kinds.index(FLIGHT) + 0.8 * stage.row / rows, 0.8 / rows
+                cells.append([(stage.left, y), (stage.right, y), (stage.right, y + thick), (stage.left, y + thick)])
+                colours.append(_PALE if number % 2 else KINDS["async copies"])
         for x, kind in lane.barriers:
             if low <= x <= high:
                 ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=2, linestyle="-" if kind == SYNC else ":",
@@ -199,6 +235,8 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
     lines = f"black lines are barriers, {sync} in all" if sync else "no barriers"
+    if any(kind == WAIT for lane in shown for _, kind in lane.barriers):
+        lines += "; at a dotted line the warp waits for copies"
     heading(ax, title, detail=f"{lines}{more}{no_math}{cut(run.trace)}")
     return " ".join([f"{title}.", *(_say(lane) for lane in shown)])
 
@@ -216,4 +254,7 @@ def _say(lane: Lane, most: int = 12) -> str:
     words = [(bar.left, f"{bar.count} {bar.kind}" if bar.count > 1 else f"1 {bar.kind.removesuffix('s')}") for bar in lane.bars]
     words += [(x, "barrier" if kind == SYNC else "wait") for x, kind in lane.barriers]
     text = ", ".join(word for _, word in sorted(words)[:most])
+    if lane.stages:
+        deep = 1 + max(stage.row for stage in lane.stages)
+        text += f"; {plural(len(lane.stages), 'group')} of copies, at most {deep} under way at once"
     return f"{_warps(lane.warps).capitalize()}: {text}{', …' if len(words) > most else ''} ({plural(lane.events, 'instruction')})."

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from view_builders import one_load
 
+import helpers
 from helpers.sim import account
 from helpers.views import banks
 from helpers.views.banks import shared_access, split
@@ -75,3 +76,35 @@ def test_no_shared_memory_is_explained(said):
 
 def test_a_kernel_of_one_thread(said):
     assert "1 wavefront " in said(banks(shared(np.where(LANES == 0, 8, -1))))
+
+
+COPIES = """
+extern "C" __global__ void k(const float* A, float* C) {{
+    __shared__ float tile[32 * 36];
+    const unsigned to = (unsigned)__cvta_generic_to_shared(&tile[threadIdx.x * {apart}]);
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {bytes};" :: "r"(to), "l"(A + threadIdx.x * {from_apart}));
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+    C[threadIdx.x] = tile[threadIdx.x];
+}}"""
+
+
+def copies(**options):
+    kernel = helpers.compile("\n" + COPIES.format(**options))
+    return kernel.launch(1, 32, [np.zeros(2048, np.float32), np.zeros(32, np.float32)], on="cpu", trace=True)
+
+
+@pytest.mark.parametrize(
+    "apart, from_apart, wavefronts, crowded_cache", [(1, 1, 1, False), (32, 1, 32, False), (33, 1, 1, False), (1, 32, 32, True), (32, 32, 32, False)]
+)
+def test_an_asynchronous_copy_is_shown_where_it_writes(apart, from_apart, wavefronts, crowded_cache):
+    run = copies(apart=apart, from_apart=from_apart, cache="ca", bytes=4)
+    seen = shared_access(run)
+    assert seen.place.what == "copy to tile" and seen.wavefronts == wavefronts
+    assert max(phase.wavefronts for phase in seen.phases) == (32 if apart == 32 else 1)
+    assert ("cache" in seen.note) == crowded_cache
+
+
+def test_copies_past_the_first_cache_say_what_is_not_known(said):
+    picture = banks(copies(apart=36, from_apart=4, cache="cg", bytes=16))
+    assert "4 wavefronts for one 128-bit copy to tile" in said(picture) and "not settled" in picture.alt

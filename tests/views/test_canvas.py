@@ -12,7 +12,7 @@ from view_builders import one_load
 
 from helpers import views
 from helpers.errors import CourseError
-from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, settle
+from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, heading, new_axes, settle
 
 LOAD = one_load(4 * np.arange(32))
 
@@ -70,3 +70,16 @@ def test_settling_keeps_what_is_possible():
     assert settle(controls, {}) == {"site": 2, "step": 0}
     assert settle(controls, {"site": 1, "step": 99}) == {"site": 1, "step": 5}
     assert settle(controls, {"site": 7, "step": -3}) == {"site": 2, "step": 0}
+
+
+@pytest.mark.parametrize("code, lines", [("short", 1), ("x" * 70, 1), ("word " * 26, 2), ("word " * 60, 2)])
+def test_headings_stay_inside_the_figure(code, lines):
+    ax = new_axes((10, 5), (1.3, 0.1, 0.2, 1.35))
+    heading(ax, "A title", code=code, detail="where and how much")
+    for note in ax.texts:
+        box = note.get_window_extent()
+        assert box.x1 <= ax.figure.bbox.width and box.y1 <= ax.figure.bbox.height
+    texts = [note.get_text() for note in ax.texts]
+    assert len(texts[1].split("\n")) == lines and texts[1].endswith("…") == (len(code) > 200)
+    bottoms = [note.get_window_extent() for note in ax.texts]
+    assert all(below.y1 <= above.y0 for below, above in zip(bottoms, bottoms[1:]))

@@ -13,6 +13,7 @@ from helpers.views.coalescing import warp_access
 from helpers.views.listing import lines
 from helpers.views.occupancy import changes, shape
 from helpers.views.owners import ownership
+from helpers.views.places import copy_groups
 from helpers.views.tiles import march
 from helpers.views.timeline import lanes
 from helpers.views.traffic import levels
@@ -204,3 +205,41 @@ def test_a_recording_that_was_cut_short_says_so(said):
     kernel = helpers.compile("\n" + get("naive").kernel_path.read_text(encoding="utf-8"))
     run = gemm.run(kernel, gemm.Problem(64, 64, 64), on="cpu", trace=TraceFilter(limit=4000))
     assert run.trace.truncated and "cut short" in said(coalescing(run)) and "cut short" in said(tiles(run))
+
+
+STAGES = """
+template <int N> __device__ void wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N)); }
+extern "C" __global__ void stages(const float* A, float* C, int tiles) {
+    __shared__ float tile[STAGES][32];
+    auto fetch = [&](int t) {
+        if (t < tiles)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                :: "r"((unsigned)__cvta_generic_to_shared(&tile[t % STAGES][threadIdx.x])), "l"(A + 32 * t + threadIdx.x));
+        asm volatile("cp.async.commit_group;");
+    };
+    for (int t = 0; t < STAGES - 1; t++) fetch(t);
+    float sum = 0;
+    for (int t = 0; t < tiles; t++) {
+        wait<STAGES - 2>();
+        __syncthreads();
+        fetch(t + STAGES - 1);
+        sum += tile[t % STAGES][31 - threadIdx.x];
+    }
+    C[threadIdx.x] = sum;
+}"""
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
+    array, result = np.random.default_rng(1).random(32 * 8, np.float32), np.zeros(32, np.float32)
+    run = launch(f"constexpr int STAGES = {stages};" + STAGES, 1, 32, [array, result, 8])
+    np.testing.assert_allclose(result, array.reshape(8, 32).sum(axis=0)[::-1], rtol=1e-6)
+    groups = copy_groups(run.trace, 0, 0)
+    assert [len(group.rows) for group in groups] == [1] * 8 and all(group.end for group in groups)
+    lane = lanes(run, 0)[1][0]
+    waits = [x for x, kind in lane.barriers if kind == "wait"]
+    assert [stage.right for stage in lane.stages] == waits, "group t lands at the wait of step t"
+    assert max(stage.row for stage in lane.stages) + 1 == (stages - 1 if stages > 2 else 1)
+    assert [bar.count for bar in lane.bars if bar.kind == "async copies"][0] == stages - 1
+    assert "waits for copies" in said(timeline(run))
+    assert shared_access(run).place.what == "copy to tile"

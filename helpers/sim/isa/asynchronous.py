@@ -85,6 +85,8 @@ def cp_async(op):
             values = [_first_bytes(value, bytes_read, k * piece, piece) for k, value in enumerate(values)]
         # result
         offsets, mask = m.shared.locate(m, writes, offsets, width)
+        if m.recorder is not None:
+            m.recorder.access(m, writes, offsets)
         queue(m).issue(m, writes, offsets, values, width, mask)
 
     return run
@@ -109,27 +111,40 @@ def _first_bytes(value, count, start, piece):
 @instruction("cp.async.commit_group")
 def commit_group(op):
     """Close the group of copies started since the last commit."""
-    return lambda m: queue(m).commit(m)
+    line = op.line
+
+    def run(m):
+        queue(m).commit(m)
+        if m.recorder is not None:
+            m.recorder.barrier(m, line, "commit")
+
+    return run
 
 
-def _landing(op):
+def _wait_for_groups(op, pending: int | None):
+    """Wait until at most `pending` groups are under way; None: for all copies, committed or not."""
     op.lands = True
     op.loader.uses.add("cp.async")
+    line, kind = op.line, "wait all" if pending is None else f"wait {pending}"
+
+    def run(m):
+        queue(m).wait(m, pending)
+        if m.recorder is not None:
+            m.recorder.barrier(m, line, kind)
+
+    return run
 
 
 @instruction("cp.async.wait_group")
 def wait_group(op):
     """Wait until at most n of this thread's latest groups are still under way."""
-    _landing(op)
-    pending = op.immediate(0)
-    return lambda m: queue(m).wait(m, pending)
+    return _wait_for_groups(op, op.immediate(0))
 
 
 @instruction("cp.async.wait_all")
 def wait_all(op):
     """Wait for all copies of this thread."""
-    _landing(op)
-    return lambda m: queue(m).wait(m, None)
+    return _wait_for_groups(op, None)
 
 
 # --- mbarrier --------------------------------------------------------------------------------------------------------
@@ -296,6 +311,7 @@ def _wait(op):
     parity = op.has("parity")
     phase = op.source(2, "u32" if parity else "b64")
     p = op.result(0, "pred")
+    line = op.line
 
     def run(m):
         done = np.zeros((m.blocks, m.threads), bool)
@@ -306,9 +322,14 @@ def _wait(op):
             over = ((now ^ given) & 1) == 1 if parity else now != given
             done |= over if lanes is None else over & lanes
         active = np.ones((1, 1), bool) if m.mask is None else m.rows_of(m.mask)
-        if (done & active).any() and m.shared.shadow is not None:
-            # What the threads did that arrived is ordered before what these threads do next.
-            m.shared.shadow.clear(m, (done & active).any(axis=1))
+        if (done & active).any():
+            if m.shared.shadow is not None:
+                # What the threads did that arrived is ordered before what these threads do next.
+                m.shared.shadow.clear(m, (done & active).any(axis=1))
+            if m.recorder is not None:  # the look that ends the waiting, not those in vain
+                whole, m.mask = m.mask, None if (done & active).all() else m.from_rows(done & active)
+                m.recorder.barrier(m, line, "wait")
+                m.mask = whole
         m.regs[p] = m.from_rows(done) if not done.all() else m.uniform(True, np.bool_)
         if not (done | ~active).all():
             m.yielding = True
