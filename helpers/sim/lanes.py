@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
+
+from .cluster import Clusters
 
 BLOCK_AXES, THREAD_AXES = (0, 2, 4), (1, 3, 5)
 WARP = 32
@@ -21,10 +24,11 @@ class Lanes:
     """The layout of one chunk.
 
     coordinates: block indices along z, y, x, each an array that broadcasts to [nz, ny, nx]. block: threads per block
-    (x, y, z). grid: blocks of the whole launch (x, y, z).
+    (x, y, z). grid: blocks of the whole launch (x, y, z). cluster: blocks per cluster (x, y, z), None if there are none.
     """
 
-    def __init__(self, coordinates: Sequence[np.ndarray], extent, block, grid, keep=None):
+    def __init__(self, coordinates: Sequence[np.ndarray], extent, block, grid, keep=None, cluster=None):
+        self.cluster = cluster
         self.coordinates, self.extent, self.block, self.grid = coordinates, tuple(extent), block, grid
         nz, ny, nx = self.extent
         bx, by, bz = block
@@ -89,16 +93,22 @@ class Lanes:
             return self.uniform(self.block[index], u32)
         if base == "nctaid":
             return self.uniform(self.grid[index], u32)
-        if base in ("clusterid",):
-            return self.special(f"%ctaid.{axis}", shared_bytes)
+        dims = self.cluster or (1, 1, 1)
+        if base == "clusterid":
+            return self.special(f"%ctaid.{axis}", shared_bytes) // u32(dims[index])
+        if base == "cluster_ctaid":
+            return self.special(f"%ctaid.{axis}", shared_bytes) % u32(dims[index])
+        if base == "cluster_ctarank":
+            x, y, z = (self.special(f"%cluster_ctaid.{axis}", shared_bytes) for axis in "xyz")
+            return x + u32(dims[0]) * (y + u32(dims[1]) * z)
         if base == "nclusterid":
-            return self.uniform(self.grid[index], u32)
-        if base in ("cluster_ctaid", "cluster_ctarank"):
-            return self.uniform(0, u32)
-        if base in ("cluster_nctaid", "cluster_nctarank"):
-            return self.uniform(1, u32)
+            return self.uniform(self.grid[index] // dims[index], u32)
+        if base == "cluster_nctaid":
+            return self.uniform(dims[index], u32)
+        if base == "cluster_nctarank":
+            return self.uniform(math.prod(dims), u32)
         if base == "is_explicit_cluster":
-            return self.uniform(False, np.bool_)
+            return self.uniform(self.cluster is not None, np.bool_)
         lane = (self.thread_index % WARP).astype(u32)
         if base == "laneid":
             return lane
@@ -124,6 +134,11 @@ class Lanes:
         return self.uniform(0, np.uint64 if base in ("clock64", "globaltimer") else u32)
 
     # -------------------------------------------------------------------------------------- values out of the layout
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Which blocks of the chunk form a cluster; without clusters each block is one of its own."""
+        return Clusters(self, self.cluster or (1, 1, 1))
 
     @property
     def lane_index(self) -> np.ndarray:
@@ -254,4 +269,4 @@ class Lanes:
             return array[window] if array.shape[position] > 1 else array
 
         rows = np.arange(self.blocks).reshape(self.extent)[(slice(None),) * i + (slice(start, stop),)].reshape(-1)
-        return Lanes(coordinates, extent, self.block, self.grid, self.keep), cut, rows
+        return Lanes(coordinates, extent, self.block, self.grid, self.keep, self.cluster), cut, rows

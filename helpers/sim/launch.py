@@ -16,6 +16,7 @@ from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, RunError
 
 from . import flow, isa, native, sass
+from . import cluster as clusters
 from .counting import Counting
 from .findings import Findings
 from .loader import Program, load
@@ -28,6 +29,7 @@ from .trace import Allocation, Recorder, Trace, TraceFilter
 MOST_LANES = 1 << 16
 LEAST_LANES = 1 << 13
 REGISTER_BYTES = 24 << 20
+CLUSTER_SHADOW = 4 << 20  # bytes of shared memory per chunk whose accesses are told apart by block
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Launch:
     param_words: dict[int, int]
     dtypes: dict[str, np.dtype]
     arch: str
+    cluster: tuple[int, int, int] | None = None
     printed: list[str] = field(default_factory=list)
     others_wait: Callable = lambda chunk: False
 
@@ -101,6 +104,7 @@ def simulate(
     budget: Budget = Budget(),
     progress: Callable[[int, int], None] | None = None,
     engine: str | None = None,
+    cluster: Sequence[int] | None = None,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -109,11 +113,15 @@ def simulate(
     arrays that overlap on the host overlap in the machine), numbers, or None for a null pointer. shared: bytes of
     dynamic shared memory. progress: called with (blocks done, blocks in all). engine: 'numpy' for the NumPy machine,
     'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
+    cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
+    takes in the whole clusters of the blocks it names.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget.
     """
     start = time.monotonic()
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
+    arch = getattr(compiled, "arch", "sm_90")
+    dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
@@ -125,13 +133,15 @@ def simulate(
         program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
-        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds), param_words=param_words, dtypes=isa.DTYPES,
-        arch=getattr(compiled, "arch", "sm_90"),
+        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds), registers=getattr(compiled, "registers", 0), param_words=param_words, dtypes=isa.DTYPES,
+        arch=arch, cluster=dims,
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
     if chosen is not None and any(not 0 <= b < total for b in chosen):
         raise LaunchError(f"collect.blocks names blocks that the grid of {total} blocks does not have.")
+    if chosen is not None and dims is not None:
+        chosen = clusters.whole(chosen, grid, dims) if chosen else []
     wanted = total if chosen is None else len(chosen)
 
     def alone():
@@ -176,6 +186,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
         if not chunk.run():
             waiting.append(chunk)
             continue
+        chunk.finish()
         if launch.counting is not None:
             launch.counting.finish_chunk(chunk)
         done += chunk.blocks
@@ -190,7 +201,11 @@ def _pieces(launch: Launch, chosen):
     registers = max(1, sum(kind != "pred" for kind in launch.program.types)) * 4
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
     count = max(1, lanes // max(1, threads))
+    cx, cy, cz = launch.cluster or (1, 1, 1)
+    if launch.watch_shared and "cluster" in launch.program.uses:
+        count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
     if chosen is not None:
+        count = max(1, count // (cx * cy * cz)) * cx * cy * cz
         for start in range(0, len(chosen), count):
             numbers = np.array(chosen[start : start + count], np.int64)
             z, y, x = numbers // (gx * gy), numbers // gx % gy, numbers % gx
@@ -202,6 +217,7 @@ def _pieces(launch: Launch, chosen):
     ny = min(gy, max(1, count // nx))
     nx = min(gx, max(1, count // ny))
     nz = min(gz, max(1, count // (nx * ny)))
+    nx, ny, nz = (max(1, n // c) * c for n, c in ((nx, cx), (ny, cy), (nz, cz)))  # whole clusters
     for z in range(0, gz, nz):
         for y in range(0, gy, ny):
             for x in range(0, gx, nx):

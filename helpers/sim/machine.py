@@ -14,12 +14,14 @@ import numpy as np
 
 from helpers.errors import RunError
 
+from .cluster import ClusterBarrier
 from .findings import at
 from .lanes import Lanes
 from .memory import SharedMemory, ThreadMemory
 
 PATIENCE = 1024  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
 CHECK_EVERY = 64  # blocks of code between looks at the clock
+CLUSTER = -1  # the number of the cluster's barrier, among those of the block
 
 
 @dataclass(eq=False)
@@ -59,7 +61,7 @@ class Chunk(Lanes):
     """Some blocks of a launch, running. Instructions see it as `m`."""
 
     def __init__(self, launch, coordinates, extent):
-        super().__init__(coordinates, extent, launch.block, launch.grid)
+        super().__init__(coordinates, extent, launch.block, launch.grid, cluster=launch.cluster)
         self._adopt(launch)
         program = self.program
         self.zero = self.uniform(0, np.uint32)
@@ -73,6 +75,7 @@ class Chunk(Lanes):
             self.params.words[word] = self.uniform(value, np.uint32)
         self.local = ThreadMemory(self, program.local_bytes, "local")
         self.shared = SharedMemory(self, launch.shared_bytes, program, launch.watch_shared)
+        self.cluster_barrier = ClusterBarrier(self) if "cluster" in program.uses else None
         self.asynchronous = {}
         self.pc = 0
         self._reset()
@@ -217,6 +220,8 @@ class Chunk(Lanes):
     def _next_group(self) -> int | None:
         """Choose the group that is furthest behind, of those that can go on. None when all threads have ended."""
         groups = self.groups
+        if self.exited is not None and any(entry.barrier == CLUSTER for entry in self.parked):
+            self._release_clusters()  # threads that ended are not waited for
         if not groups:
             if self.parked:
                 self._release(stuck=True)
@@ -277,10 +282,12 @@ class Chunk(Lanes):
         return pc
 
     def _wait_for_others(self, pc: int) -> bool:
-        """At a warp-level instruction: do lanes of the active warps run behind, and could they still come?"""
+        """At a warp-level instruction: do lanes of the active warps (or warpgroups) run behind, and could they still come?"""
         if not self.groups:
             return False
-        mine = self.warps_active()
+        together = self.program.blocks[pc].rendezvous
+        first = np.arange(0, self.warp_count, together)
+        mine = np.logical_or.reduceat(self.warps_active().any(axis=2), first, axis=1)
         for other, mask in self.groups.items():
             if other == pc:
                 continue
@@ -293,6 +300,8 @@ class Chunk(Lanes):
         """Where a branch only separates whole blocks from others, let the parts run by themselves, undisturbed."""
         if self.groups or self.parked or self.exited is not None or self.blocks == 1 or self.asynchronous:
             return False
+        if self.cluster_barrier is not None:
+            return False  # blocks of a cluster reach each other's memory, so they stay together
         (taken_at, taken), (other_at, _) = where
         division = self.division(taken)
         if division is None:
@@ -309,6 +318,7 @@ class Chunk(Lanes):
             part.regs = [cut(value) for value in self.regs]
             part.params, part.local = self.params.part(cut), self.local.part(cut)
             part.shared = self.shared.part(part, rows)
+            part.cluster_barrier = None
             part.asynchronous = {}
             part.order = self.order
             part._iterations = {k: v[rows] for k, v in self._iterations.items()}
@@ -373,7 +383,7 @@ class Chunk(Lanes):
         if self.exited is not None:
             exited = self.rows_of(self.exited).sum(axis=1)
         released = False
-        for barrier in sorted({entry.barrier for entry in self.parked}):
+        for barrier in sorted({entry.barrier for entry in self.parked} - {CLUSTER}):
             entries = [entry for entry in self.parked if entry.barrier == barrier]
             rows = [self.rows_of(entry.mask) for entry in entries]
             arrived = sum(row.sum(axis=1) for row in rows)
@@ -393,6 +403,81 @@ class Chunk(Lanes):
         if stuck and not released:
             self._deadlock()
 
+    def cluster_arrive(self, line, release: bool) -> None:
+        """The active threads arrive at their cluster's barrier."""
+        state, here = self.cluster_barrier, self._active()
+        twice = here & (state.arrived | state.passed)
+        if twice.any():
+            self._cluster_misuse(line, twice, "arrives at the cluster's barrier again without having waited for it")
+        state.arrived |= here
+        if self.shared.shadow is not None and self.shared.shadow.cluster is not None:
+            self.shared.shadow.cluster.arrive(self, release)
+        self._release_clusters()
+
+    def cluster_wait(self, resume: int, line):
+        """The active threads wait for their cluster's barrier. Returns where they go, or None if they are parked."""
+        if self.recorder is not None:
+            self.recorder.barrier(self, line, "sync")
+        state, here = self.cluster_barrier, self._active()
+        stray = here & ~(state.arrived | state.passed)
+        if stray.any():
+            self._cluster_misuse(line, stray, "waits for the cluster's barrier without having arrived at it")
+        waiting = here & state.arrived
+        if not waiting.any():
+            self._pass_cluster(here)
+            return resume
+        if waiting.all():
+            parts = [(np.ones((1,) * self.nd, bool), None)]
+        else:
+            parts = [(self.from_rows(waiting), None), (self.from_rows(here & ~waiting), resume)]
+        for mask, target in parts:
+            if target is None:
+                self.parked.append(Parked(resume, mask, CLUSTER, None, line, False))
+            elif mask.any():
+                self._pass_cluster(here & ~waiting)
+                self._join(target, mask)
+        self.turns = 0
+        return None
+
+    def _active(self) -> np.ndarray:
+        """[blocks, threads]: who takes part."""
+        return np.ones((self.blocks, self.threads), bool) if self.mask is None else self.rows_of(self.mask)
+
+    def _release_clusters(self) -> None:
+        """Complete cluster barriers that have everybody, and let those go on that wait there."""
+        state = self.cluster_barrier
+        if not state.complete(self):
+            return
+        self.wake()
+        for entry in [entry for entry in self.parked if entry.barrier == CLUSTER]:
+            waiting = self.rows_of(entry.mask)
+            go = waiting & state.passed
+            if not go.any():
+                continue
+            self.parked.remove(entry)
+            self._pass_cluster(go)
+            self._join(entry.resume, self.from_rows(go))
+            rest = waiting & ~go
+            if rest.any():
+                self.parked.append(Parked(entry.resume, self.from_rows(rest), CLUSTER, None, entry.line, False))
+
+    def _pass_cluster(self, rows: np.ndarray) -> None:
+        """These threads ([blocks, threads]) are through the cluster's barrier: what was done before it is ordered."""
+        self.cluster_barrier.passed &= ~rows
+        shadow = self.shared.shadow
+        if shadow is not None:
+            blocks = rows.any(axis=1)
+            shadow.clear(self, blocks)
+            if shadow.cluster is not None:
+                shadow.cluster.pass_barrier(np.flatnonzero(blocks))
+
+    def _cluster_misuse(self, line, rows, what: str) -> None:
+        block, thread = (int(i) for i in np.argwhere(rows)[0])
+        self.findings.add(
+            "divergent-barrier", line, f"A thread {what}.", block=self.block_position(block), thread=self.thread_position(thread),
+            advice="Every thread of the cluster must arrive and wait in turn: use cluster.sync(), which does both.",
+            count=int(np.count_nonzero(rows)))
+
     def _pass(self, entries, rows, complete, expected) -> None:
         resumes = {entry.resume for entry in entries if entry.resume is not None}
         if len(resumes) > 1 and expected is None and all(entry.aligned for entry in entries):
@@ -403,6 +488,8 @@ class Chunk(Lanes):
                 shadow.clear(self, complete)
             else:
                 shadow.clear_threads(self, np.logical_or.reduce(rows) & complete[:, None])
+        if self.races is not None:
+            self.races.barrier(self, complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         for entry in entries:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cluster_shadow import UPDATE
 from ..memory import RAW
 from . import numerics
 from .base import DTYPES, instruction
@@ -102,7 +103,7 @@ def _atomic(op, has_result: bool):
     size = dtype.itemsize
     site = op.site(space, "atom" if has_result else "red", size * count)
     raw = RAW[size]
-    acquires = op.has("acquire", "acq_rel")
+    acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
 
     # meaning
     def in_space(m, where, addresses):
@@ -115,9 +116,16 @@ def _atomic(op, has_result: bool):
             offsets, mask = m.shared.locate(m, site, addresses, size * count)
             flat = m.shared.views[raw]
             index = (offsets >> (size.bit_length() - 1)) + m.shared.bases[size]
+        elif where == "cluster":
+            rows, offsets = m.clusters.resolve(m, addresses)
+            offsets, mask = m.shared.locate(m, site, offsets, size * count)
+            flat = m.shared.views[raw]
+            index = (offsets >> (size.bit_length() - 1)) + rows * (m.shared.stride // size)
+            if m.shared.shadow is not None:
+                m.shared.shadow.remote(m, site, rows, offsets, mask, size * count, UPDATE)
         else:
             op.fail(f"works on {where} memory, where atomics make no sense")
-        if m.watching:
+        if m.watching and where != "cluster":
             watch(m, site, addresses, mask)
         if where == "shared" and m.shared.shadow is not None:
             m.shared.shadow.atomic(m, site, offsets, mask, size * count)
@@ -150,6 +158,8 @@ def _atomic(op, has_result: bool):
     # result
     def run(m):
         m.polls += 1
+        if releases and m.shared.shadow is not None:
+            m.shared.shadow.fence(m)
         addresses = address(m)
         if space != "generic":
             results = in_space(m, space, addresses)

@@ -223,14 +223,26 @@ def bar_warp_sync(op):
 
 @instruction("fence")
 def fence(op):
-    """Order memory accesses. The machine's memory is always in order."""
-    return None
+    """Order memory accesses. The machine's memory is always in order; what a fence orders across blocks matters to findings."""
+    if op.has("mbarrier_init"):
+        return _publish
+    return None if op.has("cta", "proxy") else _across_blocks
 
 
 @instruction("membar")
 def membar(op):
     """Order memory accesses: __threadfence(). The machine's memory is always in order."""
-    return None
+    return None if op.has("cta", "proxy") else _across_blocks
+
+
+def _across_blocks(m):
+    if m.shared.shadow is not None:
+        m.shared.shadow.fence(m)
+
+
+def _publish(m):
+    if m.shared.shadow is not None:
+        m.shared.shadow.fence(m, acquires=False)
 
 
 @instruction("griddepcontrol")

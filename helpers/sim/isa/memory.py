@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cluster import RANK_SHIFT
+from ..cluster_shadow import READ, WRITE
 from ..layout import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..memory import RAW
 from .base import DTYPES, instruction
@@ -17,10 +19,13 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(op) -> str:
-    """The state space in the opcode; 'generic' if it names none."""
+    """The state space in the opcode: 'generic' if it names none, 'cluster' for shared memory of any block of the cluster."""
     for part in op.parts[1:]:
         base = part.split("::")[0]
         if base in SPACES:
+            if part == "shared::cluster":
+                op.loader.uses.add("cluster")
+                return "cluster"
             return base
     return "generic"
 
@@ -101,6 +106,21 @@ def reader(space: str, site, t: str, count: int):
 
         return from_shared
 
+    if space == "cluster":
+
+        def from_cluster(m, addresses):
+            rows, offsets = m.clusters.resolve(m, addresses)
+            shared = m.shared
+            offsets, mask = shared.locate(m, site, offsets, width)
+            if shared.shadow is not None:
+                shared.shadow.remote(m, site, rows, offsets, mask, width, READ)
+            index = (offsets >> shift) + rows * (shared.stride // size)
+            flat = shared.views[dtype]
+            values = [flat[k:].take(index, mode="wrap") for k in range(count)]
+            return values if mask is m.mask else [_zero_outside(v, mask, m) for v in values]
+
+        return from_cluster
+
     def from_thread(m, offsets):
         memory = m.params if space == "param" else m.local
         offsets, mask = memory.locate(m, site, offsets, size)
@@ -161,6 +181,18 @@ def writer(space: str, site, t: str, count: int):
 
         return to_shared
 
+    if space == "cluster":
+
+        def to_cluster(m, addresses, values):
+            rows, offsets = m.clusters.resolve(m, addresses)
+            shared = m.shared
+            offsets, mask = shared.locate(m, site, offsets, width)
+            scatter(m, shared.views[dtype], (offsets >> shift) + rows * (shared.stride // size), values, mask)
+            if shared.shadow is not None:
+                shared.shadow.remote(m, site, rows, offsets, mask, width, WRITE)
+
+        return to_cluster
+
     def to_thread(m, offsets, values):
         memory = m.params if space == "param" else m.local
         offsets, mask = memory.locate(m, site, offsets, size)
@@ -205,6 +237,22 @@ def _overwritten(m, flat, index, values, mask):
 
 def generic_parts(m, addresses):
     """[(space, addresses in it, mask or None)] of generic addresses."""
+    if "cluster" not in m.program.uses:
+        return _by_space(m, addresses)
+    parts = []
+    for space, local, mask in _by_space(m, addresses):
+        remote = local >> RANK_SHIFT != 0 if space == "shared" else np.zeros(1, bool)
+        if remote.all():
+            parts.append(("cluster", local, mask))
+        elif not remote.any():
+            parts.append((space, local, mask))
+        else:
+            parts.append(("cluster", local, remote if mask is None else mask & remote))
+            parts.append((space, local, ~remote if mask is None else mask & ~remote))
+    return parts
+
+
+def _by_space(m, addresses):
     low, high = int(np.minimum.reduce(addresses, axis=None)), int(np.maximum.reduce(addresses, axis=None))
     for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
         if window <= low and high < window + WINDOW_BYTES:
@@ -276,7 +324,7 @@ def ld(op):
 
 
 def _generic_reader(site, t, count):
-    readers = {space: reader(space, site, t, count) for space in ("global", "shared", "local", "param")}
+    readers = {space: reader(space, site, t, count) for space in ("global", "shared", "cluster", "local", "param")}
 
     def load(m, addresses):
         result = None
@@ -326,15 +374,19 @@ def st(op):
     else:
         store = writer(space, site, t, count)
 
+    releases = op.has("release")
+
     # result
     def run(m):
+        if releases and m.shared.shadow is not None:
+            m.shared.shadow.fence(m)
         store(m, address(m), [m.regs[s].view(dtype) for s in sources])
 
     return run
 
 
 def _generic_writer(site, t, count):
-    writers = {space: writer(space, site, t, count) for space in ("global", "shared", "local", "param")}
+    writers = {space: writer(space, site, t, count) for space in ("global", "shared", "cluster", "local", "param")}
 
     def store(m, addresses, values):
         whole = m.mask

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..cluster import RANK_SHIFT
 from ..layout import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from ..parser import Register, Vector
 from . import numerics
@@ -75,6 +76,8 @@ def isspacep(op):
     space = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")
     windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
     wanted = windows.get(space.split("::")[0])
+    if space in ("shared", "shared::cta"):
+        return _in_own_block(op)
 
     def meaning(a):
         top = a >> np.uint64(40)
@@ -84,6 +87,21 @@ def isspacep(op):
         return (top != others[0]) & (top != others[1]) & (top != others[2])
 
     return op.lanewise(meaning, "pred", ("u64",))
+
+
+def _in_own_block(op):
+    """p = whether a generic address is in the shared memory of the thread's own block, not only of its cluster."""
+    a, p = op.source(1, "u64"), op.result(0, "pred")
+
+    def run(m):
+        addresses = m.regs[a].view(np.int64)
+        inside = addresses >> 40 == SHARED_WINDOW >> 40
+        if "cluster" in m.program.uses:
+            rank = ((addresses - SHARED_WINDOW) >> RANK_SHIFT) - 1
+            inside = inside & ((rank < 0) | (rank == m.clusters.rank[m.block_index]))
+        m.regs[p] = inside
+
+    return run
 
 
 @instruction("selp")

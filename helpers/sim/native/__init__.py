@@ -111,6 +111,8 @@ def _asks_too_much(launch) -> str:
         return "a trace is wanted"
     if launch.clock.steps is not None:
         return "steps are counted"
+    if launch.cluster is not None or "cluster" in launch.program.uses:
+        return "its blocks form clusters"
     if launch.counting is not None and any(
         i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
     ):
