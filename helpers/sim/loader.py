@@ -26,7 +26,7 @@ from .parser import SINK, Address, Immediate, Instruction, Negated, Pair, Regist
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
-READS = ("ld", "ldmatrix")  # what a site does that changes nothing
+READS = ("ld", "ldmatrix", "wgmma")  # what a site does that changes nothing
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Block:
     counted: dict[tuple[int | None, str], int] = field(default_factory=dict)
     line: int | None = None
     size: int = 0
-    rendezvous: bool = False
+    rendezvous: int = 0  # warps that must come together here
     successors: tuple[int, ...] = ()
     live_in: int = 0
     instructions: list[Instruction] = field(default_factory=list)
@@ -408,6 +408,8 @@ class _Loader:
         self._flatten()
         count = len(self.flat)
         ops = [isa.build(self, instruction, position) for position, instruction in enumerate(self.flat)]
+        for finish in isa.FINISHERS:
+            finish(self, ops)
         leaders = {0, *self.labels.values()}
         for position, op in enumerate(ops):
             if op.terminator is not None:
@@ -439,7 +441,7 @@ class _Loader:
                 block.instructions.append(instruction)
                 block.lines[instruction.line] = block.lines.get(instruction.line, 0) + 1
                 if op.rendezvous:
-                    block.rendezvous = True
+                    block.rendezvous = int(op.rendezvous)
                 guard = self._guard(instruction)
                 for counter in op.counters:
                     if guard is None:

@@ -291,8 +291,8 @@ class Chunk(Lanes):
         for other, mask in self.groups.items():
             if other == pc:
                 continue
-            theirs = self.warps(np.broadcast_to(mask, self.shape), False)
-            if (theirs.any(axis=2) & mine.any(axis=2)).any():
+            theirs = self.warps(np.broadcast_to(mask, self.shape), False).any(axis=2)
+            if (np.logical_or.reduceat(theirs, first, axis=1) & mine).any():
                 return True
         return False
 

@@ -23,6 +23,7 @@ import pkgutil
 from .base import (
     DTYPES,
     EXAMPLES,
+    FINISHERS,
     REGISTRY,
     SPECIAL_REGISTERS,
     Example,
@@ -41,6 +42,6 @@ for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
-    "DTYPES", "EXAMPLES", "REGISTRY", "SPECIAL_REGISTERS", "Example", "Jump", "Op", "branch", "build", "closures", "example",
+    "DTYPES", "EXAMPLES", "FINISHERS", "REGISTRY", "SPECIAL_REGISTERS", "Example", "Jump", "Op", "branch", "build", "closures", "example",
     "guarded_end", "instruction", "jump_to",
 ]  # fmt: skip

@@ -68,6 +68,7 @@ class Example:
 
 REGISTRY: dict[str, list[tuple[frozenset[str] | None, Callable[[Op], Callable | None]]]] = {}
 EXAMPLES: list[Example] = []
+FINISHERS: list[Callable] = []
 
 
 def instruction(opcode: str, types=None):
@@ -85,6 +86,12 @@ def instruction(opcode: str, types=None):
         return handler
 
     return register
+
+
+def finisher(function):
+    """Register a function (loader, ops) that looks at all instructions of a kernel once they are bound."""
+    FINISHERS.append(function)
+    return function
 
 
 def example(opcode, *, reference, sources=None, result=None, arity=None, **more):
@@ -153,7 +160,8 @@ class Op:
         self.targets: tuple[str, ...] = ()
         self.falls_through = True
         self.full_barrier = False
-        self.rendezvous = False
+        self.rendezvous = 0  # warps that must come together: 1, or 4 for a warpgroup
+        self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
         self.run: Callable | None = None
 

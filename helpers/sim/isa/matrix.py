@@ -59,6 +59,15 @@ _NUMBERS = {
     "u4": (U8, lambda bits: bits.astype(F64)),
     "b1": (U8, lambda bits: bits.astype(F64)),
 }  # fmt: skip
+
+
+def numbers_of(kind: str, stored: np.ndarray) -> np.ndarray:
+    """The float64 numbers of elements as memory holds them: unsigned integers of their size, or bytes of bits (b1)."""
+    if kind == "b1":
+        stored = np.unpackbits(stored, axis=-1, bitorder="little")
+    return _NUMBERS[kind][1](np.ascontiguousarray(stored))
+
+
 _RESULTS = {
     "f16": lambda d: canonical16(d.astype(F16)).view(U16),
     "f32": lambda d: canonical(d.astype(F32)).view(U32),
@@ -81,9 +90,8 @@ class Operand:
 
     def collect(self, m) -> np.ndarray:
         """The matrix of every warp: float64 [warps, height, width]."""
-        known = m.__dict__.setdefault("tiles", {})
         arrays = [m.regs[r] for r in self.registers]
-        found = known.get(self.registers)
+        found = m.__dict__.setdefault("tiles", {}).get(self.registers)
         if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
             return found[2]  # one A tile meets several B tiles
         f, (stored, number) = self.fragment, _NUMBERS[self.kind]
@@ -96,10 +104,14 @@ class Operand:
             elements = words.view(stored)
         rows = elements.reshape(m.blocks * m.warp_count, -1)
         matrix = number(rows.take(f.gather, axis=1)).reshape(-1, f.height, f.width)
+        self._remember(m, arrays, matrix)
+        return matrix
+
+    def _remember(self, m, arrays, matrix) -> None:
+        known = m.__dict__.setdefault("tiles", {})
         if len(known) >= TILES:
             known.clear()
         known[self.registers] = (self.kind, arrays, matrix)
-        return matrix
 
     def spread(self, m, matrix: np.ndarray) -> None:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""
@@ -108,6 +120,8 @@ class Operand:
         words = bits.view(self.word).reshape(m.blocks, m.warp_count, WARP, len(self.registers))
         for i, register in enumerate(self.registers):
             m.regs[register] = m.from_warps(words[..., i])
+        if self.kind == "f32":  # the next product of a chain goes on with them
+            self._remember(m, [m.regs[r] for r in self.registers], matrix.astype(F32).astype(F64))
 
 
 def _whole_warps(m, op) -> None:
