@@ -90,6 +90,7 @@ class Launch:
     dtypes: dict[str, np.dtype]
     arch: str
     cluster: tuple[int, int, int] | None = None
+    registers: int = 0  # per thread, 0 if unknown
     printed: list[str] = field(default_factory=list)
     others_wait: Callable = lambda chunk: False
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..asynchronous import CopyQueue, MBarrier
+from ..cluster_shadow import UPDATE, WRITE
 from ..memory import RAW
 from ..parser import Address, Negated, Register
 from .base import instruction
+from .cluster import mbarriers_at
 from .memory import address_of, generic_parts, space_of, watch
 
 I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
@@ -203,10 +205,13 @@ def _touch(m, offsets):
 def mbarrier_init(op):
     """A new mbarrier at [a] that expects b arrivals per phase."""
     address, count = _shared_address(op, 0), op.source(1, "u32")
+    site = op.site("cluster", "mbarrier.init", 8)  # of interest to other blocks of the cluster only
 
     def run(m):
         offsets = address(m)
         _touch(m, offsets)
+        if m.shared.shadow is not None and m.shared.shadow.cluster is not None:
+            m.shared.shadow.cluster.own(m, site, offsets, m.mask, 8, WRITE)
         expected = m.rows_of(m.regs[count].view(U32)).astype(np.int64)
         for barrier, lanes in each_barrier(m, offsets):
             blocks = np.ones(m.blocks, bool) if lanes is None else lanes.any(axis=1)
@@ -234,6 +239,8 @@ def _arrive(op, drop: bool):
     """mbarrier.arrive{.expect_tx}{.noComplete} state, [a]{, count | bytes}."""
     has_state = op.operands and not _is_address(op.operand(0))
     first = 1 if has_state else 0
+    if space_of(op) == "cluster":
+        return _remotely(op, first, _expect_and_arrive if op.has("expect_tx") else _arrive_and_drop if drop else _arrive_at)
     address = _shared_address(op, first)
     amount = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
     expects_bytes = op.has("expect_tx")
@@ -267,6 +274,57 @@ def _is_address(operand) -> bool:
     return isinstance(operand, Address)
 
 
+def _remotely(op, first: int, change):
+    """An operation on mbarriers of any block of the cluster: operand `first` is the address, the next one the amount (1).
+
+    change: function of an mbarrier, the rows of the blocks it is changed in (one may occur often), and their amounts.
+    """
+    op.lands = True
+    address = address_of(op, first)
+    amount = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
+    site = op.site("cluster", "mbarrier", 8)
+    line = op.line
+
+    def run(m):
+        rows, offsets = m.clusters.resolve(m, address(m))
+        offsets, mask = m.shared.locate(m, site, offsets, 8)
+        shadow = m.shared.shadow
+        if shadow is not None:
+            shadow.remote(m, site, rows, offsets, mask, 8, UPDATE)
+        amounts = np.ones(m.lanes, np.int64) if amount is None else m.rows_of(m.regs[amount].view(U32)).reshape(-1).astype(np.int64)
+        for barrier, targets, lanes in mbarriers_at(m, rows, offsets, mask):
+            if (barrier.expected[targets] <= 0).any():
+                m.fail("a thread uses an mbarrier of another block that nobody has initialised.", line)
+            change(barrier, targets, amounts[lanes])
+            if shadow is not None and shadow.cluster is not None:
+                shadow.cluster.give(m, barrier, lanes, targets)
+            barrier.settle(m)
+
+    return run
+
+
+def _arrive_at(barrier, rows, amounts):
+    np.subtract.at(barrier.pending, rows, amounts)
+
+
+def _arrive_and_drop(barrier, rows, amounts):
+    np.subtract.at(barrier.expected, rows, amounts)
+    np.subtract.at(barrier.pending, rows, amounts)
+
+
+def _expect(barrier, rows, amounts):
+    np.add.at(barrier.bytes, rows, amounts)
+
+
+def _expect_and_arrive(barrier, rows, amounts):
+    np.add.at(barrier.bytes, rows, amounts)
+    np.subtract.at(barrier.pending, rows, 1)
+
+
+def _complete(barrier, rows, amounts):
+    np.subtract.at(barrier.bytes, rows, amounts)
+
+
 @instruction("mbarrier.arrive")
 def mbarrier_arrive(op):
     """Arrive at [a] (c times), announcing c bytes with .expect_tx; d = the phase it was in."""
@@ -282,6 +340,8 @@ def mbarrier_arrive_drop(op):
 @instruction("mbarrier.expect_tx")
 def mbarrier_expect_tx(op):
     """Announce b more bytes for the current phase of [a]."""
+    if space_of(op) == "cluster":
+        return _remotely(op, 0, _expect)
     address, amount = _shared_address(op, 0), op.source(1, "u32")
 
     def run(m):
@@ -294,6 +354,8 @@ def mbarrier_expect_tx(op):
 @instruction("mbarrier.complete_tx")
 def mbarrier_complete_tx(op):
     """b announced bytes of [a] have come."""
+    if space_of(op) == "cluster":
+        return _remotely(op, 0, _complete)
     address, amount = _shared_address(op, 0), op.source(1, "u32")
 
     def run(m):
@@ -320,7 +382,10 @@ def _wait(op):
             barrier.look(m)
             now = barrier.phase[:, None]
             over = ((now ^ given) & 1) == 1 if parity else now != given
-            done |= over if lanes is None else over & lanes
+            over = over if lanes is None else over & lanes
+            done |= over
+            if m.shared.shadow is not None and m.shared.shadow.cluster is not None:
+                m.shared.shadow.cluster.take(barrier, np.flatnonzero(over.any(axis=1)))
         active = np.ones((1, 1), bool) if m.mask is None else m.rows_of(m.mask)
         if (done & active).any():
             if m.shared.shadow is not None:
