@@ -488,8 +488,6 @@ class Chunk(Lanes):
                 shadow.clear(self, complete)
             else:
                 shadow.clear_threads(self, np.logical_or.reduce(rows) & complete[:, None])
-        if self.races is not None:
-            self.races.barrier(self, complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         for entry in entries:
@@ -533,13 +531,20 @@ class Chunk(Lanes):
         others = sorted({other.line for other in waiting if other.line not in (None, entry.line)})
         elsewhere = f" Others wait at line {', '.join(map(str, others))}." if others else ""
         count = int(rows[block].sum())
-        message = (
-            f"{count} of {self.threads} threads of block {self.block_position(block)} wait at a barrier that the others never reach.{elsewhere}"
-        )
+        whole, advice = "a barrier that the others never reach", None
+        if entry.barrier == CLUSTER:
+            whole = "the cluster's barrier, which other threads of the cluster never reach"
+            advice = "Every thread of every block of the cluster must call cluster.sync(): move it out of the if."
+        message = f"{count} of {self.threads} threads of block {self.block_position(block)} wait at {whole}.{elsewhere}"
         finding = self.findings.add(
             "divergent-barrier", entry.line, message, other_line=others[0] if others else None,
-            block=self.block_position(block), thread=self.thread_position(thread))
+            block=self.block_position(block), thread=self.thread_position(thread), advice=advice)
         self.findings.stop(f"{self.where(entry.line)}: {message} {finding.advice}", entry.line)
+
+    def finish(self) -> None:
+        """All threads have ended: look at what can only be told then."""
+        if self.parts is None and self.shared.shadow is not None and self.shared.shadow.cluster is not None:
+            self.shared.shadow.cluster.finish(self)
 
     # -------------------------------------------------------------------------------------------- what handlers use
 
