@@ -33,6 +33,7 @@ from .gemm import CheckReport
 from .kernel import Kernel
 from .ladder import Store
 from .measures import Expectation, expect
+from .progress import Progress
 from .steps import Step
 
 FOLDER = Path(__file__).parent / "exercise_sources"
@@ -105,7 +106,8 @@ class Exercise:
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
             kind = type(answer).__name__
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
-        report = gemm.check(answer)
+        with Progress(f"checking {answer.name}") as progress:
+            report = gemm.check(answer, progress=progress)
         expectations = ()
         if self.expect:
             try:

@@ -325,16 +325,19 @@ class CheckReport:
 
 
 def check(
-    kernel: Kernel, problems: Iterable[Problem] | None = None, on: str | None = None, seconds: float = 30.0
+    kernel: Kernel, problems: Iterable[Problem] | None = None, on: str | None = None, seconds: float = 30.0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    With a GPU (on='gpu' or None there) results are checked on the GPU as well.
+    With a GPU (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     """
     problems = list(problems if problems is not None else adversarial(geometry(kernel).tile))
     cases, findings = [], {}
     used = "cpu"
-    for problem in problems:
+    for done, problem in enumerate(problems):
+        if progress:
+            progress(done, len(problems))
         case, found = _check_one(kernel, problem, "cpu", seconds)
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line), finding)

@@ -73,7 +73,8 @@ class LessonKernel(Kernel):
 
     def check(self, on: str | None = None) -> CheckReport:
         """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?"""
-        report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on)
+        with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
+            report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on, progress=progress)
         if self.step is None or not self.step.expect or not report.passed:
             return report
         run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)

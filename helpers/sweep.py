@@ -21,6 +21,7 @@ from .lesson import DEFAULT_GPU, LessonKernel, Profile
 from .measures import WARP, count
 from .model import hardware
 from .model.occupancy import Occupancy
+from .progress import Progress
 
 
 def variant(source: str, **constants: int) -> str:
@@ -146,10 +147,12 @@ def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024,
     sweep, and what `variant`, the compiler (a static_assert that says no) and the model raise.
     """
     arch = hardware.gpu(gpu_name or DEFAULT_GPU).capability.arch
-    settings = []
-    for wanted in constants:
-        kernel = LessonKernel(compile_source(variant(source, **wanted), arch=arch), "sweep")
-        settings.append(Setting(dict(wanted), kernel.profile(size, gpu_name)))
+    constants, settings = list(constants), []
+    with Progress("executing variants") as progress:
+        for done, wanted in enumerate(constants):
+            progress(done, len(constants))
+            kernel = LessonKernel(compile_source(variant(source, **wanted), arch=arch), _assignments(wanted))
+            settings.append(Setting(dict(wanted), kernel.profile(size, gpu_name)))
     if not settings:
         raise CourseError("There is nothing to sweep: give at least one set of constants, such as {'TM': 8}.")
     first = settings[0].profile

@@ -1,5 +1,6 @@
 // The plugin: a cell whose first line is %%cuda is CUDA C++, any other code cell is what its notebook says.
 import { makeLanguage, MAGIC, MIME } from "./language.js";
+import { watchStopButtons } from "./stop.js";
 
 /** Give `cell` the language of its first line, now and after every edit. */
 function watchCell(notebook, cell) {
@@ -49,7 +50,7 @@ export async function makePlugin(load) {
   );
   return {
     id: "gemm-ladder:cuda-cells",
-    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++.",
+    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; lets Stop buttons interrupt the kernel.",
     autoStart: true,
     requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
     activate: async (app, tracker, languages) => {
@@ -66,6 +67,7 @@ export async function makePlugin(load) {
       await languages.getLanguage(MIME);
       tracker.forEach((panel) => watchNotebook(panel.content));
       tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
+      watchStopButtons(tracker);
     },
   };
 }

@@ -112,6 +112,16 @@
     return new language.LanguageSupport(cuda, [words]);
   }
 
+  // src/stop.js
+  function watchStopButtons(tracker) {
+    document.addEventListener("click", (event) => {
+      if (event.target instanceof Element && event.target.closest(".gemm-ladder-stop")) {
+        const panel = tracker.find((shown) => shown.node.contains(event.target));
+        panel?.sessionContext.session?.kernel?.interrupt();
+      }
+    });
+  }
+
   // src/plugin.js
   function watchCell(notebook, cell) {
     const update = () => {
@@ -156,7 +166,7 @@
     );
     return {
       id: "gemm-ladder:cuda-cells",
-      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++.",
+      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; lets Stop buttons interrupt the kernel.",
       autoStart: true,
       requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
       activate: async (app, tracker, languages) => {
@@ -172,6 +182,7 @@
         await languages.getLanguage(MIME);
         tracker.forEach((panel) => watchNotebook(panel.content));
         tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
+        watchStopButtons(tracker);
       }
     };
   }
