@@ -270,6 +270,8 @@ _REFUSED = {
     209: "the kernel was compiled for another architecture than this GPU's",
     222: "the driver is too old for this PTX",
     701: "the block needs more registers or shared memory than an SM has",
+    720: "its blocks wait for each other (grid.sync()), and so many do not fit on this GPU at once: use a smaller grid",
+    912: "this GPU cannot run a cluster of so many blocks of this size: use fewer, or smaller ones",
 }
 
 
@@ -463,20 +465,77 @@ def _function(compiled, shared: int):
     return function
 
 
-def launcher(compiled, grid, block, args: Sequence[Any], shared: int = 0) -> Callable[[], None]:
+def launcher(
+    compiled, grid, block, args: Sequence[Any], shared: int = 0, cluster: tuple[int, int, int] | None = None
+) -> Callable[[], None]:
     """A function that launches the kernel once on CuPy's current stream. `args` are CuPy arrays and NumPy scalars.
 
-    Raises LaunchError if the kernel cannot be loaded.
+    cluster: blocks per cluster (x, y, z). Raises LaunchError if the kernel cannot be loaded.
     """
     _need()
     try:
         function = _function(compiled, shared)
+        if cluster is not None and math.prod(cluster) > _PORTABLE_CLUSTER:
+            _check(_driver().cuFuncSetAttribute(ctypes.c_void_p(function.ptr), _NON_PORTABLE_ALLOWED, 1))
     except _cuda_errors() as error:
         raise explain(error, compiled.entry) from None
     arguments = tuple(np.uint64(0) if value is None else value for value in args)
+    cooperative = "%envreg2" in compiled.ptx  # this_grid() asks there for the barrier that such a launch brings
+    if cluster is not None or cooperative:
+        return _extended(function, grid, block, arguments, shared, cluster, cooperative)
 
     def once() -> None:
         function(tuple(grid), tuple(block), arguments, shared)
+
+    return once
+
+
+# What CuPy does not offer: launches with attributes, as cuda.h declares them.
+
+_PORTABLE_CLUSTER = 8  # blocks; more have to be allowed
+_NON_PORTABLE_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_COOPERATIVE, _CLUSTER_DIMENSION = 2, 4  # CU_LAUNCH_ATTRIBUTE_…
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_char * 4), ("value", ctypes.c_uint * 16)]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint),
+    ]  # fmt: skip
+
+
+@functools.cache
+def _driver():
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def _check(status: int) -> None:
+    if status:
+        from cupy_backends.cuda.api.driver import CUDADriverError
+
+        raise CUDADriverError(status)
+
+
+def _extended(function, grid, block, arguments, shared, cluster, cooperative) -> Callable[[], None]:
+    """A function that launches with a cluster, or cooperatively, on CuPy's current stream."""
+    cupy = _need()
+    values = []
+    for value in arguments:
+        data = np.uint64(value.data.ptr) if is_device_array(value) else value
+        values.append(ctypes.create_string_buffer(data.tobytes()))
+    pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
+    wanted = [(_COOPERATIVE, (1,))] if cooperative else []
+    wanted += [(_CLUSTER_DIMENSION, cluster)] if cluster is not None else []
+    attributes = (_Attribute * len(wanted))(*(_Attribute(kind, b"", (ctypes.c_uint * 16)(*value)) for kind, value in wanted))
+    sizes = [(ctypes.c_uint * 3)(*extent) for extent in (grid, block)]
+
+    def once(kept=(arguments, values)) -> None:  # the arrays must outlive the launch
+        config = _Config(*sizes, shared, cupy.cuda.get_current_stream().ptr, attributes, len(wanted))
+        _check(_driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function.ptr), pointers, None))
 
     return once
 
@@ -496,18 +555,22 @@ def run_once(work: Callable[[], None], name: str) -> None:
         raise explain(error, name) from None
 
 
-def launch(compiled, grid, block, args: Sequence[Any], shared: int = 0, repeat: int | None = None) -> Timing:
+def launch(
+    compiled, grid, block, args: Sequence[Any], shared: int = 0, repeat: int | None = None,
+    cluster: tuple[int, int, int] | None = None,
+) -> Timing:
     """Run a kernel on the GPU. NumPy arrays in `args` are copied there and back; CuPy arrays are used in place.
 
     grid, block: (x, y, z). shared: dynamic shared memory, bytes per block. repeat: None times the one launch that made
-    the results; n takes n samples more (see the module's head), on data that the reader never sees changed.
+    the results; n takes n samples more (see the module's head), on data that the reader never sees changed. cluster:
+    blocks per cluster (x, y, z).
     Raises LaunchError if the launch is refused, RunError if the kernel goes wrong or does not end.
     """
     cupy = _need()
     name = compiled.entry
     try:
         on_device = _OnDevice(cupy, args)
-        once = launcher(compiled, grid, block, on_device.args, shared)
+        once = launcher(compiled, grid, block, on_device.args, shared, cluster)
         cupy.cuda.Device().synchronize()
         stream = _stream()
         with stream:

@@ -20,6 +20,7 @@ from .compiler import Compiled, compile_source
 from .errors import CourseError, Finding, LaunchError
 from .model import hardware
 from .sim import Budget, Collect, Outcome, Trace, TraceFilter, simulate
+from .sim import cluster as clusters
 
 # C's pointee types and the array element types that match them.
 _ELEMENT_TYPES = {
@@ -160,6 +161,7 @@ class Kernel:
         counters: bool = True,
         findings: bool = True,
         blocks: Iterable[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
         seconds: float = 60.0,
         progress: Callable[[int, int], None] | None = None,
         repeat: int | None = None,
@@ -172,12 +174,14 @@ class Kernel:
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. repeat: GPU timing repetitions (default: once,
         untimed runs being cheaper than surprises: arrays are changed by every repetition).
+        cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
         grid, block = _extent("grid", grid), _extent("block", block)
         on = _place(on)
         self._check_limits(grid, block, shared)
+        dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
         filter_ = TraceFilter() if trace is True else trace or None
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks)
@@ -185,7 +189,7 @@ class Kernel:
         def simulated(values: Sequence[Any]) -> Outcome:
             return simulate(
                 self.compiled, grid, block, values, shared=shared, collect=collect,
-                budget=Budget(seconds=seconds), progress=progress,
+                budget=Budget(seconds=seconds), progress=progress, cluster=dims,
             )  # fmt: skip
 
         if on == "cpu":
@@ -195,7 +199,7 @@ class Kernel:
                 gpu.copy_back(value, copy)
             return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
         kernel = self.for_arch(gpu.arch())
-        timing = gpu.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat)
+        timing = gpu.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims)
         # The copies keep a later look at counters from changing the reader's arrays a second time.
         later = functools.partial(lambda: simulated([gpu.to_host(value, copy=True) for value in arguments]))
         return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
@@ -211,6 +215,11 @@ class Kernel:
         return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
 
     # ------------------------------------------------------------------------------------ what a launch may be
+
+    def _cluster(self, grid, wanted) -> tuple[int, int, int] | None:
+        """Blocks per cluster as (x, y, z), None without clusters. Raises LaunchError for what the hardware refuses."""
+        extent = None if wanted is None else _extent("cluster", wanted)
+        return clusters.extent(self.ptx, self.compiled.symbol, self.compiled.arch, grid, extent)
 
     def _check_limits(self, grid, block, shared) -> None:
         threads = block[0] * block[1] * block[2]

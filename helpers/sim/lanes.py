@@ -73,8 +73,8 @@ class Lanes:
         bx, by, bz = self.block if rows.shape[1] > 1 else (1, 1, 1)
         return self._kept(rows.reshape(nz, ny, nx, bz, by, bx).transpose(0, 3, 1, 4, 2, 5))
 
-    def special(self, name: str, shared_bytes: tuple[int, int]) -> np.ndarray:
-        """The value of a special register, as broadcast array. shared_bytes: (dynamic, total)."""
+    def special(self, name: str, shared_bytes: tuple[int, int] = (0, 0), workspace: int = 0) -> np.ndarray:
+        """The value of a special register, as broadcast array. shared_bytes: (dynamic, total). workspace: the grid barrier's."""
         u32 = np.uint32
         base, _, axis = name[1:].partition(".")
         index = "xyz".find(axis) if axis else -1
@@ -95,11 +95,11 @@ class Lanes:
             return self.uniform(self.grid[index], u32)
         dims = self.cluster or (1, 1, 1)
         if base == "clusterid":
-            return self.special(f"%ctaid.{axis}", shared_bytes) // u32(dims[index])
+            return self.special(f"%ctaid.{axis}") // u32(dims[index])
         if base == "cluster_ctaid":
-            return self.special(f"%ctaid.{axis}", shared_bytes) % u32(dims[index])
+            return self.special(f"%ctaid.{axis}") % u32(dims[index])
         if base == "cluster_ctarank":
-            x, y, z = (self.special(f"%cluster_ctaid.{axis}", shared_bytes) for axis in "xyz")
+            x, y, z = (self.special(f"%cluster_ctaid.{axis}") for axis in "xyz")
             return x + u32(dims[0]) * (y + u32(dims[1]) * z)
         if base == "nclusterid":
             return self.uniform(self.grid[index] // dims[index], u32)
@@ -131,6 +131,8 @@ class Lanes:
             return self.uniform(shared_bytes[1], u32)
         if base == "gridid":
             return self.uniform(1, np.uint64)
+        if base in ("envreg1", "envreg2"):
+            return self.uniform(workspace >> 32 if base == "envreg1" else workspace & 0xFFFFFFFF, u32)
         return self.uniform(0, np.uint64 if base in ("clock64", "globaltimer") else u32)
 
     # -------------------------------------------------------------------------------------- values out of the layout

@@ -119,6 +119,7 @@ class Program:
     labels: dict[str, int] = field(default_factory=dict)  # positions in `code`
     register_types: dict[str, str] = field(default_factory=dict)
     register_names: dict[int, str] = field(default_factory=dict)  # by index; the machine's own registers have none
+    grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 
     @property
     def exit(self) -> int:
@@ -478,6 +479,7 @@ class _Loader:
             blocks.append(block)
             reads_writes.append(facts)
         _liveness(blocks, reads_writes)
+        grid_workspace = self._place_grid_workspace()
         granule = min([site.width for site in self.sites if site.space in ("shared", "generic")] + [4])
         program = Program(
             name=self.entry.name, blocks=blocks, types=self.types, constants=self.constants, specials=self.specials,
@@ -485,10 +487,19 @@ class _Loader:
             dynamic_shared_at=self.dynamic_shared_at, local_bytes=self.local_bytes, param_bytes=self.param_bytes,
             device=self.device, image=bytes(self.image), image_addresses=self.relocations, shared_granule=granule,
             uses=frozenset(self.uses), line=self.entry.line, code=tuple(self.flat), labels=self.labels,
-            register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
+            grid_workspace=grid_workspace, register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip
         _races_that_cannot_be(program, ops, starts)
         return program
+
+    def _place_grid_workspace(self) -> int:
+        """Memory for cooperative groups' grid barrier, which the driver announces in %envreg1 and 2. Its address, or 0."""
+        if not {"%envreg1", "%envreg2"} & {name for _, name in self.specials}:
+            return 0
+        at = _align(len(self.image), 256)
+        self.image.extend(bytes(at + 256 - len(self.image)))
+        self.device.append(("the grid's barrier", DEVICE_BASE + at, 256, "global"))
+        return DEVICE_BASE + at
 
     def _guard(self, instruction) -> tuple[int, bool] | None:
         if instruction.guard is None:

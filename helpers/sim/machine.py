@@ -69,7 +69,7 @@ class Chunk(Lanes):
         for index, value in program.constants:
             self.regs[index] = value.reshape((1,) * self.nd)
         for index, name in program.specials:
-            self.regs[index] = self.special(name, (launch.dynamic_shared, launch.shared_bytes))
+            self.regs[index] = self.special(name, (launch.dynamic_shared, launch.shared_bytes), program.grid_workspace)
         self.params = ThreadMemory(self, program.param_bytes, "param")
         for word, value in launch.param_words.items():
             self.params.words[word] = self.uniform(value, np.uint32)
