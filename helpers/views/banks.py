@@ -6,6 +6,7 @@ a phase is the number of wavefronts that the phase takes. Everything above the f
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,7 +110,8 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     addresses = trace.addresses[when.row]
     note = ""
     if place.op in ("ldmatrix", "stmatrix"):
-        matrices = place.width // WORD  # a lane ends up with 4 bytes of each matrix
+        stated = re.search(r"\.x([124])\b", place.opcode)
+        matrices = int(stated[1]) if stated else place.width // WORD  # a lane ends up with 4 bytes of each matrix
         phases = rows_of_matrices(addresses, matrices)
         wavefronts, ideal = account.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
     elif place.op == COPY:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, NothingToSee, Span, heading, picture
+from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture
 from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace, plural
 
 # Kind -> colour, in the order of the swim lanes.
 KINDS = {
     "global loads": BLUE, "async copies": SKY, "shared stores": PURPLE, "shared loads": ORANGE, "arithmetic": GREEN,
-    "matrix units": "#00734f", "global stores": VERMILLION, "local memory": QUIET,
+    "matrix units": "#00734f", "cluster loads": YELLOW, "cluster stores": YELLOW, "global stores": VERMILLION, "local memory": QUIET,
 }  # fmt: skip
 WAIT, SYNC = "wait", "sync"
 FLIGHT = "under way"  # the row of the groups of copies
@@ -110,7 +110,8 @@ def _kind_of(site) -> str:
     if site.space == "local":
         return "local memory"
     stores = site.op in ("st", "stmatrix", "red", "atom")
-    return {"global": "global ", "shared": "shared "}.get(site.space, "global ") + ("stores" if stores else "loads")
+    space = site.space if site.space in ("shared", "cluster") else "global"
+    return f"{space} {'stores' if stores else 'loads'}"
 
 
 def _lane(warps, sequence, orders, names, groups) -> Lane:
@@ -204,12 +205,11 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
                 right = max(bar.right, bar.left + least)
                 cells.append([(bar.left, y), (right, y), (right, y + 0.8), (bar.left, y + 0.8)])
                 colours.append(KINDS[bar.kind])
-                inside = (right - bar.left) * points > 8 * len(str(bar.count))
+                inside = (right - bar.left) * points > 9 * len(str(bar.count))
                 if inside and low <= (bar.left + right) / 2 <= high:
                     ax.text((bar.left + right) / 2, y + 0.4, str(bar.count), ha="center", va="center_baseline", fontsize=11, color=PAPER)
-                elif not inside and low <= right < high - 20 / points:
-                    ax.annotate(str(bar.count), (right, y + 0.4), (3, 0), textcoords="offset points", va="center_baseline", fontsize=11,
-                                color=INK)  # fmt: skip
+                elif not inside:
+                    _beside(ax, bar, right, y + 0.4, points, [low, high, *(x for x, _ in lane.barriers)])
         rows = 1 + max((stage.row for stage in lane.stages), default=0)
         for number, stage in enumerate(lane.stages):
             if stage.left < high and stage.right > low:
@@ -239,6 +239,16 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
         lines += "; at a dotted line the warp waits for copies"
     heading(ax, title, detail=f"{lines}{more}{no_math}{cut(run.trace)}")
     return " ".join([f"{title}.", *(_say(lane) for lane in shown)])
+
+
+def _beside(ax, bar: Bar, right: float, y: float, points: float, edges: list[float]) -> None:
+    """The number of a bar that is too short for it: on the right, or on the left where a barrier or the end comes too soon."""
+    room = (4 + 7.5 * len(str(bar.count))) / points
+    for x, offset, align, start in ((right, 3, "left", right), (bar.left, -3, "right", bar.left - room)):
+        if edges[0] <= start and start + room <= edges[1] and not any(start <= edge <= start + room for edge in edges):
+            ax.annotate(str(bar.count), (x, y), (offset, 0), textcoords="offset points", va="center_baseline", ha=align, fontsize=11,
+                        color=INK)  # fmt: skip
+            return
 
 
 def _warps(warps: tuple[int, ...]) -> str:

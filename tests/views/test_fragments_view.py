@@ -54,6 +54,52 @@ def test_controls_offer_the_kernel_s_instructions(mma):
     assert [value for _, value in instruction.options] == ["m16n8k16.row.col.f32.bf16.bf16.f32"] and lane.high == 31
 
 
-def test_kernels_without_a_documented_layout_are_explained(said):
-    assert "hides from its users" in said(fragments(run_of_source(WMMA)))
+def test_wmma_is_shown_as_the_compiler_lays_it_out(said):
+    run = run_of_source(WMMA)
+    ax = fragments(run, lane=5)
+    assert "A: 16 × 16" in said(ax) and "C: 16 × 16" in said(ax) and "CUDA promises nothing" in ax.alt
+    assert "4 for A, 4 for B, 8 for C" in said(ax)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts.count("c7") == 1 and texts.count("b3") == 2  # two halves share a register
+
+
+MOVE = """
+extern "C" __global__ void k(unsigned* C) {
+    __shared__ __align__(16) unsigned short s[32][8];
+    s[threadIdx.x][0] = threadIdx.x;
+    unsigned a, b, at = (unsigned)__cvta_generic_to_shared(&s[threadIdx.x % 16][0]);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2TRANS.shared.b16 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(at));
+    C[threadIdx.x] = a + b;
+}"""
+
+
+@pytest.mark.parametrize("trans, elements", [("", "[1, 2] and [1, 3]"), (".trans", "[2, 1] and [3, 1]")])
+def test_ldmatrix_says_who_gives_a_row_and_who_gets_what(trans, elements, said):
+    run = run_of_source(MOVE.replace("TRANS", trans))
+    assert [value for _, value in PICTURES["fragments"].controls(run)[0].options] == [f"ldmatrix.x2{trans}"]
+    ax = fragments(run, lane=5)
+    assert f"register 0 {elements} of matrix 0; register 1 {elements} of matrix 1" in ax.alt
+    assert "lane 5 gives the address of row 5 of matrix 0" in said(ax)
+    assert "gives the address of no row" in fragments(run, lane=20).alt
+
+
+WGMMA = """
+extern "C" __global__ void __launch_bounds__(128) k(float* C, unsigned long long A, unsigned long long B) {
+    float c[4] = {};
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0,%1,%2,%3}, FIRST, %5, 1, 1, 1TURN;"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(A), "l"(B), "r"(0));
+    C[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+}"""
+
+
+@pytest.mark.parametrize("first, turn, in_memory", [("%4", ", 0, 0", "AB"), ("{%6,%6,%6,%6}", ", 0", "B")])
+def test_wgmma_reads_from_shared_memory_what_it_does_not_hold(first, turn, in_memory, said):
+    compiled = compile_source("\n" + WGMMA.replace("FIRST", first).replace("TURN", turn), arch="sm_90a")
+    ax = fragments(SimpleNamespace(kernel=SimpleNamespace(compiled=compiled)), lane=31)
+    for operand in "AB":
+        assert (f"{operand} is read from\nshared memory" in said(ax)) == (operand in in_memory)
+    assert "one warp, 4 of them for 64 rows" in said(ax) and "C: 16 × 8" in said(ax) and "4 for C" in said(ax)
+
+
+def test_a_kernel_without_tensor_cores_is_explained(said):
     assert "no tensor-core instruction" in said(fragments(run_of_source('extern "C" __global__ void k(float* A) { A[0] = 1; }')))
