@@ -18,6 +18,7 @@ Divergence follows the hardware: a warp that splits runs its parts separately un
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections import defaultdict
@@ -92,21 +93,24 @@ def instruction_counts(
     blocks: Iterable[int] | None = None,
     accesses: bool = False,
     budget: int = 2_000_000,
+    cluster: Sequence[int] | None = None,
 ) -> tuple[InstructionCounts | None, str]:
     """(counts, '') or (None, why not) for one launch.
 
     compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
     parameter; arrays stand for a pointer of their own, 256-byte aligned; an int for a pointer parameter is its address.
-    blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up.
+    blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up. cluster:
+    blocks per cluster (x, y, z).
     """
     functions = parse(compiled.sass)
     if compiled.symbol not in functions:
         return None, "there is no machine code for this kernel"
     try:
-        constants = _constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
+        dims = tuple(cluster or (1, 1, 1))
+        constants = _constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, dims)
         constants |= _cubin_constants(getattr(compiled, "cubin", b""), compiled.symbol)
         program = _Program(functions[compiled.symbol], accesses)
-        return _Launch(program, grid, block, constants, blocks, accesses, budget).run(), ""
+        return _Launch(program, grid, block, constants, blocks, accesses, budget, dims).run(), ""
     except CannotTell as reason:
         return None, str(reason)
 
@@ -180,15 +184,15 @@ def _cell_lines(compiled) -> dict[int, int | None]:
     return lines
 
 
-def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False):
+def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):
     """(totals, by line, why not): counters of a PTX-level run with those of the machine code put in their place.
 
     totals, by_line: as `Outcome` has them; they are not changed. Counters that the SASS decides (instructions executed, in
     all and per opcode; threads of FFMA and its like; with accesses=True the memory counters too) replace those of the same
     name and are added where there were none. If the SASS cannot tell, both come back as they were, with the reason.
-    blocks, scale: the blocks that were run, and what their counters were multiplied by.
+    blocks, scale: the blocks that were run, and what their counters were multiplied by. cluster: blocks per cluster.
     """
-    counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses)
+    counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
     if counts is None:
         return totals, by_line, why
     exact, lines = counters(counts, compiled)
@@ -508,8 +512,8 @@ class _Program:
 # --- constants -------------------------------------------------------------------------------------------------------
 
 
-def _constants(ptx, symbol, arch, grid, block, args) -> dict[tuple[int, int], int]:
-    """Constant bank 0 of a launch, as 32-bit words by (bank, byte offset): block and grid extents, parameters."""
+def _constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) -> dict[tuple[int, int], int]:
+    """Constant bank 0 of a launch, as 32-bit words by (bank, byte offset): extents of block, grid and cluster, parameters."""
     number = int(re.sub(r"\D", "", arch))
     grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
     if number >= 100:
@@ -519,6 +523,9 @@ def _constants(ptx, symbol, arch, grid, block, args) -> dict[tuple[int, int], in
         at_parameters = 0x210 if number >= 90 else 0x160
     words = {at_block + 4 * k: block[k] for k in range(3)} | {at_grid + 4 * k: grid[k] for k in range(3)}
     words[at_stack] = 0x00FFFDC0
+    if 90 <= number < 100:
+        words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
+        words[0x188] = math.prod(cluster)
     data = bytearray()
     declared = ptx_parameters(ptx, symbol)
     if len(declared) != len(args):
@@ -1192,7 +1199,7 @@ class _Part:
 class _Launch:
     """One launch (or some of its blocks) of the slice."""
 
-    def __init__(self, program, grid, block, constants, blocks, accesses, budget):
+    def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster=(1, 1, 1)):
         self.program = program
         self.constants = constants
         self.accesses = accesses
@@ -1211,6 +1218,7 @@ class _Launch:
             ctaid = [chosen % grid[0], chosen // grid[0] % grid[1], chosen // (grid[0] * grid[1])]
             ctaid = [c.reshape(1, 1, -1, 1) for c in ctaid]
         self.count_blocks = self.shape[0] * self.shape[1] * self.shape[2]
+        strides = (1, cluster[0], cluster[0] * cluster[1])
         lane = linear.reshape(1, 1, 1, -1)
         one = np.ones((1, 1, 1, 1), np.int64)
         self.special = {
@@ -1219,7 +1227,7 @@ class _Launch:
             **{f"SR_NTID.{c}": one * block[k] for k, c in enumerate("XYZ")},
             **{f"SR_NCTAID.{c}": one * grid[k] for k, c in enumerate("XYZ")},
             "SR_LANEID": lane % WARP,
-            "SR_CgaCtaId": one * 0,
+            "SR_CgaCtaId": sum(c % n * stride for c, n, stride in zip(ctaid, cluster, strides, strict=True)),
             "SRZ": one * 0,
             "SR_EQMASK": 1 << lane % WARP,
             "SR_LTMASK": (1 << lane % WARP) - 1,

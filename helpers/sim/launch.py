@@ -164,7 +164,7 @@ def simulate(
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
             counters, by_line, uncounted = flow.refine(
-                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, accesses=estimate)
+                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, accesses=estimate, cluster=dims)
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
