@@ -165,6 +165,7 @@ class Kernel:
         seconds: float = 60.0,
         progress: Callable[[int, int], None] | None = None,
         repeat: int | None = None,
+        uninitialized: Sequence[str] = (),
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
@@ -172,7 +173,8 @@ class Kernel:
         kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
         on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
-        the counters. seconds: time budget of the SIMT machine. repeat: GPU timing repetitions (default: once,
+        the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
+        count as never written, whatever they hold: reading them before the kernel has written is a finding. repeat: GPU timing repetitions (default: once,
         untimed runs being cheaper than surprises: arrays are changed by every repetition).
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
@@ -184,7 +186,9 @@ class Kernel:
         dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
         filter_ = TraceFilter() if trace is True else trace or None
-        collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks)
+        collect = Collect(
+            counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized)
+        )
 
         def simulated(values: Sequence[Any]) -> Outcome:
             return simulate(
@@ -252,6 +256,15 @@ class Kernel:
                 f"{self.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} registers "
                 f"of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
             )
+
+    def _pointers(self, names: Sequence[str]) -> frozenset[str]:
+        """`names` if all are pointer parameters. Raises LaunchError."""
+        names = frozenset([names] if isinstance(names, str) else names)
+        known = [parameter.name for parameter in self.compiled.parameters if parameter.pointer_to is not None]
+        for name in sorted(names, key=str):
+            if name not in known:
+                raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
+        return names
 
     def checked(self, args: Sequence[Any]) -> list[Any]:
         """`args` as the parameters want them. Raises LaunchError that says what is wrong."""

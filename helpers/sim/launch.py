@@ -18,6 +18,7 @@ from helpers.errors import CourseError, Finding, LaunchError, RunError
 from . import flow, isa, native, sass
 from . import cluster as clusters
 from .counting import Counting
+from .device_shadow import DeviceShadow
 from .findings import Findings
 from .loader import Program, load
 from .machine import Chunk, Clock
@@ -34,12 +35,16 @@ CLUSTER_SHADOW = 4 << 20  # bytes of shared memory per chunk whose accesses are 
 
 @dataclass(frozen=True)
 class Collect:
-    """What to collect. trace: a TraceFilter or None. blocks: run only these linear block indices and scale the counters."""
+    """What to collect. trace: a TraceFilter or None. blocks: run only these linear block indices and scale the counters.
+
+    uninitialized: parameters whose arrays count as never written by the host; a read of them is a finding.
+    """
 
     counters: bool = True
     findings: bool = True
     trace: TraceFilter | None = None
     blocks: Iterable[int] | None = None
+    uninitialized: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,9 @@ class Launch:
     dtypes: dict[str, np.dtype]
     arch: str
     cluster: tuple[int, int, int] | None = None
-    registers: int = 0  # per thread, 0 if unknown
     printed: list[str] = field(default_factory=list)
+    races: DeviceShadow | None = None
+    registers: int = 0  # per thread, 0 if unknown
     others_wait: Callable = lambda chunk: False
 
 
@@ -134,9 +140,13 @@ def simulate(
         program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
-        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds), registers=getattr(compiled, "registers", 0), param_words=param_words, dtypes=isa.DTYPES,
+        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds),
+        registers=getattr(compiled, "registers", 0), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims,
     )  # fmt: skip
+    if collect.findings:
+        races = DeviceShadow(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
+        launch.races = races if races.needed else None
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
     if chosen is not None and any(not 0 <= b < total for b in chosen):

@@ -51,6 +51,8 @@ class Site:
     shift: int = 0
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
+    volatile: bool = False
+    checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     def __post_init__(self):
         self.charged = self.width
@@ -87,6 +89,7 @@ class Block:
     line: int | None = None
     size: int = 0
     rendezvous: int = 0  # warps that must come together here
+    leaves: bool = False  # threads that are here only end
     successors: tuple[int, ...] = ()
     live_in: int = 0
     instructions: list[Instruction] = field(default_factory=list)
@@ -490,6 +493,7 @@ class _Loader:
             grid_workspace=grid_workspace, register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip
         _races_that_cannot_be(program, ops, starts)
+        _leaving(blocks)
         return program
 
     def _place_grid_workspace(self) -> int:
@@ -548,6 +552,13 @@ def _liveness(blocks: list[Block], facts) -> None:
             if live != block.live_in:
                 block.live_in = live
                 changed = True
+
+
+def _leaving(blocks: list[Block]) -> None:
+    """Mark the blocks from which threads end without doing anything else."""
+    for block in reversed(blocks):
+        idle = all(instruction.name in ("bra", "ret", "exit", "mov") for instruction in block.instructions)
+        block.leaves = idle and all(i >= len(blocks) or i > block.index and blocks[i].leaves for i in block.successors)
 
 
 def _races_that_cannot_be(program: Program, ops, starts) -> None:

@@ -82,12 +82,13 @@ class Chunk(Lanes):
 
     def _adopt(self, launch) -> None:
         self.launch = launch
-        self.program, self.memory, self.findings = launch.program, launch.memory, launch.findings
+        self.program, self.memory, self.findings, self.races = launch.program, launch.memory, launch.findings, launch.races
         self.counting, self.recorder = launch.counting, launch.recorder
         self.watching = self.counting is not None or self.recorder is not None
         self.stepping = self.recorder is not None and self.recorder.stepping
         self.wide = [None] * len(self.program.types)
         self.memo = [None] * len(self.program.sites)
+        self._thread_numbers = None
         self.mask: np.ndarray | None = None
         self.protected = 0
         self.groups: dict[int, np.ndarray] = {}
@@ -100,6 +101,9 @@ class Chunk(Lanes):
         self.polled = 0
         self.held: set[int] = set()  # groups at a warp-level instruction, waiting for lanes that are behind
         self.forced: int | None = None
+        self.awaited: dict[int, list] = {}  # warp-level instructions that wait: lanes elsewhere, calls so far (see _note_absent)
+        self.calls: np.ndarray | None = None  # [blocks, warps, 32]: warp-level instructions executed since one had to wait
+        self.absent: np.ndarray | None = None  # [blocks, warps, 32]: lanes that this warp-level instruction waited for in vain
         self.at = 0  # where the running group was last chosen
         self.idle = 0
         self.full_runs = [0] * len(self.program.blocks)
@@ -132,6 +136,7 @@ class Chunk(Lanes):
                     return True
             block = blocks[pc]
             if block.rendezvous and self.mask is not None and pc != self.forced and self._wait_for_others(pc):
+                self._note_absent(pc)
                 self._join(pc, self.mask)
                 self.held.add(pc)
                 pc = self._next_group()
@@ -148,6 +153,8 @@ class Chunk(Lanes):
                 else:
                     self._count_part(pc)
                     closures = block.masked
+                    if self.calls is not None and block.rendezvous:
+                        self._find_absent(pc)
                 if self.stepping:
                     self._step_by_step(block, closures)
                 else:
@@ -296,6 +303,31 @@ class Chunk(Lanes):
                 return True
         return False
 
+    def _note_absent(self, pc: int) -> None:
+        """The running group waits at a warp-level instruction: remember which lanes of its warps are elsewhere."""
+        if self.calls is None:
+            self.calls = np.zeros((self.blocks, self.warp_count, 32), np.int32)
+        elsewhere = np.zeros(self.calls.shape, bool)
+        for other, mask in self.groups.items():
+            if other != pc and not self.program.blocks[other].leaves:
+                elsewhere |= self.warps(np.broadcast_to(mask, self.shape), False)
+        elsewhere &= self.warps_active().any(axis=2)[:, :, None]
+        known = self.awaited.get(pc)
+        if known is not None:
+            elsewhere |= known[0]
+        self.awaited[pc] = [elsewhere, self.calls.copy()]
+
+    def _find_absent(self, pc: int) -> None:
+        """A warp-level instruction runs: which lanes has it waited for that have ended, or wait at a barrier, without
+        having called one themselves?"""
+        elsewhere, calls = self.awaited.pop(pc, (None, None))
+        self.absent = None
+        if elsewhere is not None:
+            gone = [self.exited, *(entry.mask for entry in self.parked if entry.resume is not None)]
+            gone = [self.warps(np.broadcast_to(mask, self.shape), False) for mask in gone if mask is not None]
+            self.absent = elsewhere & np.logical_or.reduce(gone) & (self.calls == calls) if gone else None
+        self.calls += self.warps_active()
+
     def _divide(self, where) -> bool:
         """Where a branch only separates whole blocks from others, let the parts run by themselves, undisturbed."""
         if self.groups or self.parked or self.exited is not None or self.blocks == 1 or self.asynchronous:
@@ -367,6 +399,8 @@ class Chunk(Lanes):
         if self.mask is None and not self.parked and not arrive and (expected is None or expected == self.threads):
             if self.shared.shadow is not None:
                 self.shared.shadow.clear(self)
+            if self.races is not None:
+                self.races.barrier(self)
             return resume
         mask = self.mask if self.mask is not None else np.ones((1,) * self.nd, bool)
         self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned))
@@ -488,6 +522,8 @@ class Chunk(Lanes):
                 shadow.clear(self, complete)
             else:
                 shadow.clear_threads(self, np.logical_or.reduce(rows) & complete[:, None])
+        if self.races is not None:
+            self.races.barrier(self, complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         for entry in entries:
@@ -559,6 +595,13 @@ class Chunk(Lanes):
     def clock(self) -> int:
         """A clock that only grows: instructions executed so far."""
         return self.launch.clock.used
+
+    @property
+    def thread_numbers(self) -> np.ndarray:
+        """Each thread's number in the grid + 1, as int32 array of the lanes."""
+        if self._thread_numbers is None:
+            self._thread_numbers = (self._blocks(self.block_numbers) * self.threads + self.thread_index + 1).astype(np.int32)
+        return self._thread_numbers
 
     def warps_active(self) -> np.ndarray:
         """[blocks, warps, 32]: which lanes take part."""

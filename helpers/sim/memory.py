@@ -21,6 +21,7 @@ from .findings import Findings
 from .layout import DEVICE_BASE
 from .proxies import Proxies
 from .trace import Allocation
+from .warp_clocks import WarpClocks
 
 ALIGN = 256
 LEAST_GUARD = 1 << 20
@@ -308,7 +309,8 @@ class Shadow:
     hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (where warps synchronise, several
     threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). A race is an access that meets
     another thread's, at least one of them a write, with no barrier between. Two threads of one warp are ordered by a
-    __syncwarp() between them: `writer_turn` and `reader_turn` remember how many their warp had passed.
+    __syncwarp() that names both: `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`).
+    Where reads at several places can race, `last_reader` is one thread and `other_site` where somebody else has read.
     """
 
     SEVERAL = -1
@@ -318,11 +320,12 @@ class Shadow:
         self.count = nbytes // granule
         self.rows = 1
         self.warp_syncs = bool({"bar.warp", "barrier.warp"} & program.uses)
+        self.many_reads = sum(site.may_race and site.op == "ld" and site.space in ("shared", "generic") for site in program.sites) > 1
         self.initialised = np.zeros((1, self.count), bool)
         self.complete = False
         for name in self._state():
             setattr(self, name, np.zeros((1, self.count), np.int32))
-        self.turns = np.zeros((1, -(-m.threads // 32)), np.int32)
+        self.clocks = WarpClocks(1, m.threads)
         self.copies = "cp.async" in program.uses
         self.under_way = np.zeros((1, self.count if self.copies else 0), np.int32)  # site + 1 of a copy not yet landed
         self.proxies = Proxies(self.count) if "async proxy" in program.uses else None
@@ -335,14 +338,16 @@ class Shadow:
 
     def _state(self):
         names = ["writer", "writer_site", "reader", "reader_site"]
-        return names + ["writer_turn", "reader_turn"] if self.warp_syncs else names
+        names += ["writer_turn", "reader_turn"] if self.warp_syncs else []
+        return names + ["last_reader", "other_site"] if self.many_reads else names
 
     def part(self, rows) -> Shadow:
         other = object.__new__(Shadow)
         other.__dict__.update(self.__dict__)
         pick = (lambda a: a[rows].copy()) if self.rows > 1 else (lambda a: a.copy())
-        for name in [*self._state(), "initialised", "turns", "under_way"]:
+        for name in [*self._state(), "initialised", "under_way"]:
             setattr(other, name, pick(getattr(self, name)))
+        other.clocks = self.clocks.rows(pick)
         other.proxies = self.proxies and self.proxies.part(pick)
         other.rows = len(rows) if self.rows > 1 else 1
         return other
@@ -351,8 +356,9 @@ class Shadow:
         """A row for each block."""
         if self.rows == m.blocks:
             return
-        for name in [*self._state(), "initialised", "turns", "under_way"]:
+        for name in [*self._state(), "initialised", "under_way"]:
             setattr(self, name, np.repeat(getattr(self, name), m.blocks, axis=0))
+        self.clocks = self.clocks.rows(lambda array: np.repeat(array, m.blocks, axis=0))
         if self.proxies is not None:
             self.proxies.expand(m.blocks)
         self.rows = m.blocks
@@ -412,15 +418,15 @@ class Shadow:
                 self._uninitialised(m, site, cells, np.repeat(who.reshape(-1), len(cells) // who.size), ~known)
         self.cluster.access(m, site, rows, offsets, mask, width, verb)
 
-    def warp_sync(self, m) -> None:
-        """The active warps pass a __syncwarp()."""
+    def warp_sync(self, m, masks=None) -> None:
+        """The active warps pass a __syncwarp(). masks: [blocks, warps, 32], which lanes each names; None: all of them."""
         if not self.warp_syncs:
             return
-        if m.mask is None:
-            self.turns += 1
+        if m.mask is None and self.rows == 1 and (masks is None or (masks == masks[:1]).all()):
+            self.clocks.meet(None if masks is None else masks[:1], None)
             return
         self._expand(m)
-        self.turns += m.warps_active().any(axis=2)
+        self.clocks.meet(masks, None if m.mask is None else m.warps_active())
 
     def _flatten(self, m, offsets, mask, width):
         """Granules touched: (flat indices, thread + 1 of each, whether each is touched by several threads)."""
@@ -477,6 +483,7 @@ class Shadow:
         conflict = (last != 0) & ((last != who) | (last == self.SEVERAL))
         if conflict.any():
             conflict = self._unordered(m, cells, who, last, conflict, "writer")
+            conflict &= ~np.array([other.checks for other in self.sites])[self.writer_site.reshape(-1).take(cells)]
             if conflict.any():
                 self._race(m, site, self.writer_site, cells, who, last, conflict, "reads", "writes")
         reader = self.reader.reshape(-1)
@@ -489,6 +496,8 @@ class Shadow:
                 code = -2 - (who - 1) // 32
                 other = np.where((before == code) | (-2 - (before - 1) // 32 == code) & (before > 0), code, self.SEVERAL)
             self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))
+        if self.many_reads:
+            self._note_others(cells, who, site)
         self.reader_site.reshape(-1)[cells] = site.index
         if self.warp_syncs:
             self._stamp(m, "reader_turn", cells, who)
@@ -551,6 +560,17 @@ class Shadow:
         warps = np.where(new[chosen] == self.SEVERAL, self.SEVERAL, -2 - (who[chosen] - 1) // 32)
         state[cells] = warps
         state[cells[state.take(cells) != warps]] = self.SEVERAL
+
+    def _note_others(self, cells, who, site) -> None:
+        """Threads read: keep where another thread than the last one did."""
+        last, other = self.last_reader.reshape(-1), self.other_site.reshape(-1)
+        changed = last.take(cells) != who
+        if changed.any():
+            other[cells[changed]] = self.reader_site.reshape(-1).take(cells[changed])
+        last[cells] = who
+        met = last.take(cells) != who
+        if met.any():
+            other[cells[met]] = site.index
 
     def _written(self, cells) -> None:
         if not self.complete:
@@ -641,7 +661,7 @@ class Shadow:
             conflict = (last != 0) & ((last != who) | (last == self.SEVERAL)) & ~atomics[sites.reshape(-1).take(cells)]
             if conflict.any():
                 conflict = self._unordered(m, cells, who, last, conflict, name)
-                if conflict.any():
+                if conflict.any() and not (site.checks and name == "reader"):
                     self._race(m, site, sites, cells, who, last, conflict, "updates", verb)
         before = writer.take(cells)
         writer[cells] = np.where((before == 0) | (before == who), who, self.SEVERAL)
@@ -653,9 +673,8 @@ class Shadow:
             self._stamp(m, "writer_turn", cells, who)
 
     def _stamp(self, m, name, cells, who) -> None:
-        warp = np.maximum(who - 1, 0) // 32
         row = cells // self.count if self.rows > 1 else 0
-        getattr(self, name).reshape(-1)[cells] = self.turns[row, warp]
+        getattr(self, name).reshape(-1)[cells] = self.clocks.now(row, np.maximum(who - 1, 0))
 
     def _unordered(self, m, cells, who, last, conflict, name):
         """Leave out pairs of one warp that a __syncwarp() orders."""
@@ -664,11 +683,11 @@ class Shadow:
         mine, theirs = np.maximum(who - 1, 0) // 32, np.where(last > 0, (last - 1) // 32, -2 - last)
         row = cells // self.count if self.rows > 1 else 0
         turn = getattr(self, f"{name}_turn").reshape(-1).take(cells)
-        ordered = (mine == theirs) & (self.turns[row, mine] > turn)
+        ordered = self.clocks.ordered(row, np.maximum(who - 1, 0), np.where(last > 0, last - 1, -1), turn)
         if m.threads <= 32:
             # Several threads of the only warp are still threads of that warp.
-            return conflict & ~(self.turns[row, mine] > turn)
-        return conflict & ~(ordered & (who > 0) & (last != self.SEVERAL))
+            return conflict & ~ordered
+        return conflict & ~(ordered & (mine == theirs) & (who > 0) & (last != self.SEVERAL))
 
     def _place(self, m, cell, who):
         row = int(cell) // self.count if self.rows > 1 else 0
@@ -690,6 +709,8 @@ class Shadow:
     def _race(self, m, site, sites, cells, who, last, conflict, verb, other_verb):
         i = int(np.flatnonzero(conflict)[0])
         block, thread, offset = self._place(m, cells[i], who[i])
+        if sites is self.reader_site and self.many_reads and last[i] < 0 and self.last_reader.reshape(-1)[cells[i]] == who[i]:
+            sites = self.other_site
         other = self.sites[int(sites.reshape(-1)[cells[i]])]
         rival = (
             "another thread" if last[i] <= 0 or last[i] == who[i] else f"thread {m.thread_position(int(last[i]) - 1)}"

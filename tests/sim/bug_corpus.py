@@ -55,6 +55,10 @@ class Launch:
                 made.append(int(text))
         return made
 
+    def never_written(self, kernel: Kernel) -> list[str]:
+        """Names of the parameters whose arrays the host never writes."""
+        return [p.name for p, text in zip(kernel.compiled.parameters, self.args, strict=True) if text.startswith("empty_")]
+
 
 @dataclass(frozen=True)
 class Bug:
@@ -85,8 +89,9 @@ class Bug:
         kernel = Kernel(self.compiled(fixed))
         try:
             run = kernel.launch(
-                launch.grid, launch.block, launch.arguments(), launch.shared, on="cpu", counters=False, seconds=seconds
-            )
+                launch.grid, launch.block, launch.arguments(), launch.shared, on="cpu", counters=False, seconds=seconds,
+                uninitialized=launch.never_written(kernel),
+            )  # fmt: skip
         except LaunchError:
             return {("launch-limit", None, None)}
         except RunError as error:

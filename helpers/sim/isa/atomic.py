@@ -102,6 +102,7 @@ def _atomic(op, has_result: bool):
     dtype = DTYPES[t]
     size = dtype.itemsize
     site = op.site(space, "atom" if has_result else "red", size * count)
+    site.checks = name in ("cas", "min", "max", "and", "or")
     raw = RAW[size]
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
 
@@ -129,6 +130,8 @@ def _atomic(op, has_result: bool):
             watch(m, site, addresses, mask)
         if where == "shared" and m.shared.shadow is not None:
             m.shared.shadow.atomic(m, site, offsets, mask, size * count)
+        if where == "global" and m.races is not None and m.races.watches[site.index]:
+            m.races.atomic(m, site, offsets, mask, size * count)
         lanes = None if mask is None else m.rows_of(mask).reshape(-1)
         places = m.rows_of(index).reshape(-1)
         places = places if lanes is None else places[lanes]
@@ -182,6 +185,8 @@ def _atomic(op, has_result: bool):
             m.regs[target] = value
         if acquires and m.shared.shadow is not None:
             m.shared.shadow.acquire(m)
+        if has_result and m.races is not None:
+            m.races.acquire(m)
 
     return run
 

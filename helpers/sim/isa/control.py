@@ -6,6 +6,7 @@ import numpy as np
 
 from ..parser import Immediate
 from .base import Jump, instruction
+from .warp import check_members
 
 
 @instruction("bra")
@@ -179,24 +180,6 @@ def barrier_cta_arrive(op):
     _barrier(op, 0, arrive=True)
 
 
-def _callers_not_named(m, masks, line) -> None:
-    """Note threads that call __syncwarp() with a mask that leaves themselves out."""
-    outside = m.warps_active() & ((masks >> np.arange(32, dtype=np.uint32)) & 1 == 0)
-    if not outside.any():
-        return
-    block, warp, lane = (int(i) for i in np.argwhere(outside)[0])
-    m.findings.add(
-        "divergent-barrier",
-        line,
-        f"A thread calls __syncwarp() with the mask {int(np.broadcast_to(masks, outside.shape)[block, warp, lane]):#010x}, "
-        "which leaves the thread itself out.",
-        block=m.block_position(block),
-        thread=m.thread_position(32 * warp + lane),
-        advice="The mask must name every thread that calls, and all those it names must call.",
-        count=int(np.count_nonzero(outside)),
-    )
-
-
 def _warp_barrier(op):
     op.loader.uses.add("bar.warp")
     op.rendezvous = True
@@ -206,11 +189,11 @@ def _warp_barrier(op):
     def run(m):
         if m.recorder is not None:
             m.recorder.barrier(m, line, "warp")
-        named = m.regs[mask]
-        if named.size > 1 or named.item() != 0xFFFFFFFF:
-            _callers_not_named(m, m.warps(named, 0xFFFFFFFF), line)
+        masks = check_members(m, mask, line, "__syncwarp()")
         if m.shared.shadow is not None:
-            m.shared.shadow.warp_sync(m)
+            m.shared.shadow.warp_sync(m, masks)
+        if m.races is not None:
+            m.races.warp_sync(m)
 
     return run
 

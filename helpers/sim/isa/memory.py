@@ -79,6 +79,8 @@ def reader(space: str, site, t: str, count: int):
             offsets, mask = m.memory.locate(m, site, addresses, width)
             if m.watching and space == "global":
                 watch(m, site, addresses, mask)
+            if m.races is not None and m.races.watches[site.index]:
+                m.races.load(m, site, offsets, mask, width)
             index = offsets >> shift
             flat = m.memory.views[dtype]
             values = [flat.take(index, mode="wrap")]
@@ -162,7 +164,13 @@ def writer(space: str, site, t: str, count: int):
             offsets, mask = m.memory.locate(m, site, addresses, width)
             if m.watching:
                 watch(m, site, addresses, mask)
-            scatter(m, m.memory.views[dtype], offsets >> shift, values, mask)
+            flat, index = m.memory.views[dtype], offsets >> shift
+            if m.races is None or not m.races.watches[site.index]:
+                scatter(m, flat, index, values, mask)
+                return
+            before = [flat[k:].take(index) for k in range(count)]
+            scatter(m, flat, index, values, mask)
+            m.races.store(m, site, offsets, mask, width, lambda: _unlike(before, values), lambda: _overwritten(flat, index, values))
 
         return to_device
 
@@ -177,7 +185,7 @@ def writer(space: str, site, t: str, count: int):
             flat = shared.views[dtype]
             scatter(m, flat, index, values, mask)
             if shared.shadow is not None:
-                shared.shadow.store(m, site, offsets, mask, width, lambda: _overwritten(m, flat, index, values, mask))
+                shared.shadow.store(m, site, offsets, mask, width, lambda: _some(_overwritten(flat, index, values), mask))
 
         return to_shared
 
@@ -221,18 +229,22 @@ def scatter(m, flat, index, values, mask):
         place[np.broadcast_to(index, shape)[chosen]] = np.broadcast_to(value, shape)[chosen]
 
 
-def _overwritten(m, flat, index, values, mask):
-    """Did lanes of this store write different values to one place?"""
-    for k, value in enumerate(values):
-        place = flat[k:] if k else flat
+def _overwritten(flat, index, values):
+    """The lanes of this store whose values another lane has overwritten with something else."""
+    return _unlike([flat[k:].take(index) for k in range(len(values))], values)
+
+
+def _unlike(held, values):
+    """Per lane: does memory hold other bits than the lane's values?"""
+    differs = np.zeros((), bool)
+    for old, value in zip(held, values, strict=True):
         raw = RAW[value.dtype.itemsize]
-        kept = place.take(index).view(raw)
-        differs = kept != value.view(raw)
-        if mask is not None:
-            differs = differs & mask
-        if differs.any():
-            return True
-    return False
+        differs = differs | (old.view(raw) != value.view(raw))
+    return differs
+
+
+def _some(lanes, mask) -> bool:
+    return bool((lanes if mask is None else lanes & mask).any())
 
 
 def generic_parts(m, addresses):
@@ -296,7 +308,7 @@ def ld(op):
         op.fail(f"loads {count} values into {len(targets)} registers")
     site = op.site(space, "ld", DTYPES[t].itemsize * count)
     polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
-    site.strong = op.has("acquire", "relaxed")
+    site.strong, site.volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
     # meaning
     if space == "generic":
         load = _generic_reader(site, t, count)
@@ -319,6 +331,8 @@ def ld(op):
             m.regs[d] = value
         if acquires and m.shared.shadow is not None:
             m.shared.shadow.acquire(m)
+        if polls and m.races is not None:
+            m.races.acquire(m)
 
     return run
 
@@ -366,7 +380,7 @@ def st(op):
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
     site = op.site(space, "st", DTYPES[t].itemsize * count)
-    site.strong = op.has("release", "relaxed")
+    site.strong, site.volatile = op.has("release", "relaxed"), op.has("volatile", "mmio")
     dtype = DTYPES[t]
     # meaning
     if space == "generic":

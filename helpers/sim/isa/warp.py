@@ -21,6 +21,45 @@ def members(m, mask_register: int) -> np.ndarray:
     return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 
 
+_MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
+
+
+def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndarray | None:
+    """Note threads whose member mask leaves themselves out, and lanes it names that never come.
+
+    Returns the masks, [blocks, warps, 32], or None if all name the whole warp.
+    """
+    named = m.regs[mask_register].view(U32)
+    masks = None
+    if named.size > 1 or named.item() != 0xFFFFFFFF:
+        masks = m.warps(named, 0xFFFFFFFF)
+        outside = m.warps_active() & ((masks >> LANE.astype(U32)) & 1 == 0)
+        if outside.any():
+            block, warp, lane = (int(i) for i in np.argwhere(outside)[0])
+            text = f"A thread calls {what} with the mask {int(np.broadcast_to(masks, outside.shape)[block, warp, lane]):#010x}"
+            _note(m, line, f"{text}, which leaves the thread itself out.", outside)
+    if m.mask is not None and m.absent is not None and m.absent.any():
+        wanted = np.where(m.warps_active(), np.uint32(0xFFFFFFFF) if masks is None else masks, np.uint32(0))
+        wanted = np.bitwise_or.reduce(wanted, axis=2, keepdims=True)
+        absent = m.absent & ((wanted >> LANE.astype(U32)) & 1 == 1)
+        if absent.any():
+            _note(m, line, f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier.", absent)
+    return masks
+
+
+def _note(m, line, message, lanes) -> None:
+    block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
+    m.findings.add(
+        "divergent-barrier",
+        line,
+        message,
+        block=m.block_position(block),
+        thread=m.thread_position(32 * warp + lane),
+        advice=_MASK_ADVICE,
+        count=int(np.count_nonzero(lanes)),
+    )
+
+
 def ballot(truth: np.ndarray) -> np.ndarray:
     """[…, 32] booleans -> […, 1] masks."""
     weights = np.left_shift(np.uint32(1), LANE.astype(U32))
@@ -33,11 +72,15 @@ def shfl(op):
     op.rendezvous = True
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
+    named = op.source(4, "b32") if len(op.operands) > 4 else None
     d, p = op.pair(0, "b32", "pred")
     mode = op.one_of("up", "down", "bfly", "idx")
+    line = op.line
 
     # meaning
     def run(m):
+        if named is not None:
+            check_members(m, named, line, "shuffle")
         values = m.warps(m.regs[a].view(U32), 0)
         distance = (m.warps(m.regs[b].view(U32), 0) & np.uint32(31)).astype(np.int64)
         control = m.warps(m.regs[c].view(U32), 0)
@@ -76,8 +119,11 @@ def vote(op):
     p = op.predicate(1)
     mask = op.source(2, "b32") if len(op.operands) > 2 else None
     mode = op.one_of("all", "any", "uni", "ballot")
+    line = op.line
 
     def run(m):
+        if mask is not None:
+            check_members(m, mask, line, "vote")
         truth = m.warps(m.regs[p], False)
         lanes = m.warps_active() if mask is None else members(m, mask)
         some = (truth & lanes).any(axis=2, keepdims=True)

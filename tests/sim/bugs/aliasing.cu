@@ -22,9 +22,9 @@ extern "C" __global__ void gemm(const float* B, const float* A, float* C) {
 //// launch: grid 1 block 64 args f32[64] f32[64]
 extern "C" __global__ void exchange(volatile float* x, float* y) {
   int t = threadIdx.x;
-  x[t] = t;
+  x[t] = t;  // @store
 #ifdef FIXED
   __syncthreads();
 #endif
-  y[t] = x[t ^ 33];  // MISSED: race
+  y[t] = x[t ^ 33];  // BUG: race @store
 }

@@ -21,7 +21,7 @@ extern "C" __global__ void gemm(int M, int N, int K, const float* A, const float
   float sum = 0;
   for (int k = 0; k < K; k++)
     sum += A[row * K + k] * B[k * N + col];  // BUG: out-of-bounds
-  C[row * N + col] = sum;  // BUG: out-of-bounds
+  C[row * N + col] = sum;  // BUG: out-of-bounds; race self
 }
 //// guard_off_by_one: the guard lets in one row too many
 //// launch: grid 1,1 block 16,16 args 10 16 f32[160]
@@ -200,11 +200,11 @@ extern "C" __global__ void registers(int n, float* y) {
   y[threadIdx.x] = acc[n & 3];
 }
 //// local_read: a negative index into a local array
-//// launch: grid 1 block 32 args -1 f32[32]
-extern "C" __global__ void registers(int at, float* y) {
+//// launch: grid 1 block 32 args -1 f32[8] f32[32]
+extern "C" __global__ void registers(int at, const float* x, float* y) {
   float acc[8];
 #pragma unroll 1
-  for (int i = 0; i < 8; i++) acc[i] = y[i];
+  for (int i = 0; i < 8; i++) acc[i] = x[i];
 #ifdef FIXED
   at = max(at, 0);
 #endif

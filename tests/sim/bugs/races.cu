@@ -237,11 +237,11 @@ extern "C" __global__ void scan(const float* x, float* y) {
     __syncthreads();
     float other = 0;
     if (t >= d)
-      other = s[t - d];
+      other = s[t - d];  // @read
 #ifdef FIXED
     __syncthreads();
 #endif
-    s[t] += other;  // BUG: race self // of the two reads, the machine names the one here
+    s[t] += other;  // BUG: race @read
   }
   y[t] = s[t];
 }

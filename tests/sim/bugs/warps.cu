@@ -75,7 +75,7 @@ extern "C" __global__ void exchange(const float* x, float* y) {
   if (t < 16) __syncwarp(0x0000ffff);
   else __syncwarp(0xffff0000);
 #endif
-  y[t] = s[31 - t];  // MISSED: race @store
+  y[t] = s[31 - t];  // BUG: race @store
 }
 //// missing_second_syncwarp: the next round overwrites what a neighbour still reads
 //// launch: grid 1 block 32 args 4 f32[32] f32[32]
@@ -102,7 +102,7 @@ extern "C" __global__ void half(const float* x, float* y) {
 #ifdef FIXED
     __syncwarp(0x0000ffff);
 #else
-    __syncwarp();  // MISSED: divergent-barrier
+    __syncwarp();  // BUG: divergent-barrier
 #endif
     y[t] = x[t];
     return;
