@@ -10,7 +10,7 @@ import importlib
 
 _PUBLIC = {
     "ask": "questions", "reveal": "questions", "exercise": "exercises", "reference": "lesson",
-    "compile": "kernel", "Kernel": "kernel", "Run": "kernel", "Problem": "gemm", "TraceFilter": "sim",
+    "compile": "kernel", "Kernel": "kernel", "Run": "kernel", "Problem": "gemm", "tensor_map": "tensor_maps", "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
 }  # fmt: skip
 __all__ = [*_PUBLIC, "load_ipython_extension"]

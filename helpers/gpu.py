@@ -23,12 +23,14 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .errors import CourseError, LaunchError, RunError
+from .sim.tensor import TensorMap
+from .tensor_maps import encode_for_gpu
 
 OFF_SWITCH = "GEMM_LADDER_NO_GPU"  # set to anything: behave as if there were no GPU
 OLDEST = (7, 5)  # compute capability; CUDA 13 compiles for nothing older
@@ -357,7 +359,9 @@ def is_device_array(value: Any) -> bool:
 
 
 def to_host(value: Any, copy: bool = False) -> Any:
-    """A CuPy array as a NumPy array, anything else as it is; copy=True copies NumPy arrays too."""
+    """A CuPy array (also that of a tensor map) as a NumPy array, anything else as it is; copy=True copies NumPy arrays too."""
+    if isinstance(value, TensorMap):
+        return replace(value, memory=to_host(value.memory, copy))
     if is_device_array(value):
         return value.get()
     return value.copy() if copy and isinstance(value, np.ndarray) else value
@@ -365,7 +369,9 @@ def to_host(value: Any, copy: bool = False) -> Any:
 
 def copy_back(value: Any, changed: Any) -> None:
     """Write what `to_host` gave, and a kernel changed, back into a CuPy array; nothing to do for anything else."""
-    if is_device_array(value):
+    if isinstance(value, TensorMap):
+        copy_back(value.memory, changed.memory)
+    elif is_device_array(value):
         value.set(changed)
 
 
@@ -374,7 +380,8 @@ class _OnDevice:
 
     def __init__(self, cupy, args: Sequence[Any]):
         self._host: list[tuple[np.ndarray, Any]] = []
-        arrays = {id(value): value for value in args if isinstance(value, np.ndarray)}
+        held = [value.memory if isinstance(value, TensorMap) else value for value in args]
+        arrays = {id(value): value for value in held if isinstance(value, np.ndarray)}
         views = {}
         for group in _overlapping(arrays.values()):
             start = min(_span(array)[0] for array in group)
@@ -393,6 +400,8 @@ class _OnDevice:
     def _pass(value, views):
         if isinstance(value, np.ndarray):
             return views[id(value)]
+        if isinstance(value, TensorMap):
+            return encode_for_gpu(value, views.get(id(value.memory), value.memory).data.ptr)
         if value is None:
             return np.uint64(0)
         return value
@@ -584,7 +593,8 @@ def launch(
         on_device.fetch()
         if not repeat:
             return Timing(elapsed, 0.0, 1, _nvml().clock_mhz(), device().name)
-        kept = [(value, value.copy()) for value in args if is_device_array(value)]
+        held = [value.memory if isinstance(value, TensorMap) else value for value in args]
+        kept = [(value, value.copy()) for value in held if is_device_array(value)]
         try:
             return interleave({name: once}, samples=repeat)[name]
         finally:

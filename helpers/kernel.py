@@ -21,6 +21,7 @@ from .errors import CourseError, Finding, LaunchError
 from .model import hardware
 from .sim import Budget, Collect, Outcome, Trace, TraceFilter, simulate
 from .sim import cluster as clusters
+from .sim.tensor import NBYTES, TensorMap
 
 # C's pointee types and the array element types that match them.
 _ELEMENT_TYPES = {
@@ -169,8 +170,8 @@ class Kernel:
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
-        grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays and scalars in the
-        kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
+        grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
+        the kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
         on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
@@ -319,6 +320,12 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         if isinstance(value, np.ndarray) and not value.flags.writeable and not parameter.const:
             raise LaunchError(f"{what} is read-only, and the kernel may write to it. Pass a copy.")
         return value
+    if isinstance(value, TensorMap):
+        if parameter.size != NBYTES:
+            raise LaunchError(f"{what} is no tensor map: declare the parameter `const __grid_constant__ CUtensorMap {parameter.name}`.")
+        return value
+    if is_array and parameter.size == NBYTES and parameter.ptx_type == "b8":
+        raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
     if is_array:
         raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)

@@ -24,6 +24,7 @@ from .loader import Program, load
 from .machine import Chunk, Clock
 from .memory import DeviceMemory, plain_name
 from .parser import immediate_bits, literal
+from .tensor import NBYTES, TensorMap
 from .trace import Allocation, Recorder, Trace, TraceFilter
 
 # Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
@@ -117,7 +118,7 @@ def simulate(
 
     compiled: needs `.ptx` and `.symbol`; with `.cubin` and `.sass`, accesses are counted as ptxas merged them.
     grid, block: blocks and threads per block as (x, y, z). args: in parameter order, NumPy arrays (C-contiguous;
-    arrays that overlap on the host overlap in the machine), numbers, or None for a null pointer. shared: bytes of
+    arrays that overlap on the host overlap in the machine), numbers, tensor maps, or None for a null pointer. shared: bytes of
     dynamic shared memory. progress: called with (blocks done, blocks in all). engine: 'numpy' for the NumPy machine,
     'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
@@ -237,7 +238,7 @@ def _pieces(launch: Launch, chosen):
 
 
 def _arguments(program: Program, compiled, args):
-    """(arrays with their parameter names, per parameter: array | None | bytes)."""
+    """(arrays with their parameter names, per parameter: array | TensorMap | bytes)."""
     if len(args) != len(program.parameters):
         raise LaunchError(f"{program.name} takes {len(program.parameters)} arguments, and {len(args)} were given.")
     names = [p.name for p in getattr(compiled, "parameters", ())] or [v.name for v, _ in program.parameters]
@@ -247,6 +248,11 @@ def _arguments(program: Program, compiled, args):
             if not value.flags.c_contiguous:
                 raise LaunchError(f"Argument {name} is not contiguous: pass numpy.ascontiguousarray(…).")
             arrays.append((name, value))
+            values.append(value)
+        elif isinstance(value, TensorMap):
+            if variable.nbytes != NBYTES:
+                raise LaunchError(f"Argument {name} is a tensor map of {NBYTES} bytes, and the kernel expects {variable.nbytes}.")
+            arrays.append((name, value.memory))
             values.append(value)
         elif value is None:
             values.append(bytes(variable.nbytes))
@@ -279,6 +285,8 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     for (variable, at), value in zip(program.parameters, values, strict=True):
         if isinstance(value, np.ndarray):
             value = memory.base_of(value).to_bytes(8, "little")
+        elif isinstance(value, TensorMap):
+            value = value.at(memory.base_of(value.memory)).pack()
         frame[at : at + len(value)] = value
     words = np.frombuffer(bytes(frame), np.uint32)
     used = -(-sum(v.nbytes for v, _ in program.parameters) // 4) if program.parameters else 0

@@ -97,6 +97,7 @@ class Chunk(Lanes):
         self.turns = 0
         self.polls = 0
         self.yielding = False  # set by an instruction that waits in vain
+        self.vain = None  # by the same: a function giving (what is missing, as the end of a sentence, another line or None)
         self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
         self.polled = 0
         self.held: set[int] = set()  # groups at a warp-level instruction, waiting for lanes that are behind
@@ -269,7 +270,8 @@ class Chunk(Lanes):
         self.idle += 1
         if self.idle > PATIENCE:
             line = self.program.blocks[pc].line
-            finding = self.findings.add("endless", line, "Threads wait for an mbarrier whose phase is never completed.",
+            why, other_line = self.vain() if self.vain is not None else ("", None)
+            finding = self.findings.add("endless", line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=other_line,
                                         advice="Check the number of arrivals it expects, who arrives, and the phase waited for.")
             self.findings.stop(f"{self.where(line)}: {finding.message} {finding.advice}", line)
 
@@ -376,6 +378,7 @@ class Chunk(Lanes):
                     return False
                 continue
             part = self.parts.pop(0)
+            part.finish()
             self._absorb(part)
         return True
 
@@ -579,6 +582,8 @@ class Chunk(Lanes):
 
     def finish(self) -> None:
         """All threads have ended: look at what can only be told then."""
+        if "bulk groups" in self.asynchronous:
+            self.asynchronous["bulk groups"].finish(self)
         if self.parts is None and self.shared.shadow is not None and self.shared.shadow.cluster is not None:
             self.shared.shadow.cluster.finish(self)
 

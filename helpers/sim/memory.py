@@ -16,6 +16,7 @@ import numpy as np
 
 from helpers.errors import RunError
 
+from .bulk_shadow import BulkShadow
 from .cluster_shadow import READ, UPDATE, WRITE, ClusterShadow
 from .findings import Findings
 from .layout import DEVICE_BASE
@@ -329,6 +330,7 @@ class Shadow:
         self.copies = "cp.async" in program.uses
         self.under_way = np.zeros((1, self.count if self.copies else 0), np.int32)  # site + 1 of a copy not yet landed
         self.proxies = Proxies(self.count) if "async proxy" in program.uses else None
+        self.bulk = BulkShadow(self) if "bulk" in program.uses else None
         self.touched = False
         self.sites = program.sites
         self.cluster = None
@@ -349,6 +351,7 @@ class Shadow:
             setattr(other, name, pick(getattr(self, name)))
         other.clocks = self.clocks.rows(pick)
         other.proxies = self.proxies and self.proxies.part(pick)
+        other.bulk = self.bulk and BulkShadow(other)  # a chunk with copies under way is not divided
         other.rows = len(rows) if self.rows > 1 else 1
         return other
 
@@ -361,6 +364,8 @@ class Shadow:
         self.clocks = self.clocks.rows(lambda array: np.repeat(array, m.blocks, axis=0))
         if self.proxies is not None:
             self.proxies.expand(m.blocks)
+        if self.bulk is not None:
+            self.bulk.expand(m.blocks)
         self.rows = m.blocks
 
     def clear(self, m, rows=None) -> None:
@@ -371,16 +376,41 @@ class Shadow:
             self.writer[:] = 0
             self.reader[:] = 0
             self.touched = False
+            if self.bulk is not None:
+                self.bulk.forget()
             return
         self._expand(m)
         self.writer[rows] = 0
         self.reader[rows] = 0
+        if self.bulk is not None:
+            self.bulk.forget(rows)
 
     def clear_threads(self, m, members: np.ndarray) -> None:
         """A barrier of some threads (boolean [blocks, threads]): what they did is ordered before what follows."""
-        self._expand(m)
-        padded = np.concatenate([np.zeros((m.blocks, 1), bool), members], axis=1)
-        rows = np.arange(m.blocks)[:, None]
+        self._order(m, members)
+        if self.bulk is not None:
+            self.bulk.met(m, members if self.rows > 1 else members[:1])
+
+    def waited(self, m, barrier, rows, lanes) -> None:
+        """Lanes (positions in [blocks, threads]) have waited for the mbarrier in the blocks `rows`."""
+        chosen = np.zeros(m.blocks, bool)
+        chosen[rows] = True
+        arrivers = barrier.arrivers(m, chosen)
+        if arrivers.any():
+            self._order(m, arrivers)
+        if self.bulk is not None:
+            self.bulk.waited(m, barrier, rows, lanes, arrivers)
+        if self.cluster is not None:
+            self.cluster.take(barrier, np.flatnonzero(chosen))
+
+    def _order(self, m, members: np.ndarray) -> None:
+        """Nothing that these threads ([blocks, threads]) have done races with what follows."""
+        if self.rows == 1 and (members == members[:1]).all():
+            members = members[:1]
+        else:
+            self._expand(m)
+        padded = np.concatenate([np.zeros((len(members), 1), bool), members], axis=1)
+        rows = np.arange(len(members))[:, None]
         for name in ("writer", "reader"):
             state = getattr(self, name)
             known = padded[rows, np.maximum(state, 0)]
@@ -420,6 +450,8 @@ class Shadow:
 
     def warp_sync(self, m, masks=None) -> None:
         """The active warps pass a __syncwarp(). masks: [blocks, warps, 32], which lanes each names; None: all of them."""
+        if self.bulk is not None:
+            self.bulk.warps_met(m)
         if not self.warp_syncs:
             return
         if m.mask is None and self.rows == 1 and (masks is None or (masks == masks[:1]).all()):
@@ -467,8 +499,11 @@ class Shadow:
         if self.complete and not site.may_race and not self.copies:
             return
         cells, who, several = self._flatten(m, offsets, mask, width)
-        if not cells.size:
-            return
+        if cells.size:
+            self._check_load(m, site, cells, who, several)
+
+    def _check_load(self, m, site, cells, who, several) -> None:
+        """`load` of granules (flat indices) by `who` (thread + 1 of each)."""
         if self.copies and self._still_under_way(m, site, cells, who, "reads"):
             return
         if not self.complete:
@@ -586,8 +621,11 @@ class Shadow:
         if self.cluster is not None:
             self.cluster.own(m, site, offsets, mask, width, WRITE)
         cells, who, _ = self._flatten(m, offsets, mask, width)
-        if not cells.size:
-            return
+        if cells.size:
+            self._start(m, site, cells, who)
+
+    def _start(self, m, site, cells, who) -> None:
+        """`start_copy` to granules (flat indices) by `who` (thread + 1 of each)."""
         self._still_under_way(m, site, cells, who, "writes")
         if self.proxies is not None:
             self.proxies.overwritten(self, m, site, cells, who, "starts a copy to")
@@ -620,12 +658,12 @@ class Shadow:
 
     def _still_under_way(self, m, site, cells, who, verb) -> bool:
         copy = self.under_way.reshape(-1).take(cells)
-        bad = copy != 0
+        bad = copy != 0 if self.bulk is None else self.bulk.unseen(copy, cells, who)
         if not bad.any():
             return False
         i = int(np.flatnonzero(bad)[0])
         block, thread, offset = self._place(m, cells[i], who[i])
-        other = self.sites[int(copy[i]) - 1]
+        other = self.sites[int(copy[i]) - 1 if self.bulk is None else self.bulk.site_of(int(copy[i]))]
         m.findings.add(
             "missing-wait",
             site.line,

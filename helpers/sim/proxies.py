@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 FENCE_ADVICE = 'Put asm volatile("fence.proxy.async;") after the stores, before the barrier that hands the data over.'
+STORE_ADVICE = "Wait for the copy (cp.async.bulk.commit_group, then wait_group.read) and put a barrier before the buffer is written again."
 READ_ADVICE = "Wait for the wgmma (wgmma.wait_group) and then put a barrier before the buffer is written again."
 
 
@@ -46,18 +47,20 @@ class Proxies:
         self.overwritten(shadow, m, site, cells, who)
 
     def overwritten(self, shadow, m, site, cells, who, verb: str = "writes") -> None:
-        """Note a race if a product that has not been waited for may still read these granules."""
+        """Note it if a product or a bulk copy that has not been waited for may still read these granules."""
         busy = self.readers.reshape(-1).take(cells) > 0
         if not busy.any():
             return
         i = int(np.flatnonzero(busy)[0])
         block, thread, offset = shadow._place(m, cells[i], who[i])
         other = shadow.sites[int(self.reader_site.reshape(-1)[cells[i]]) - 1]
+        stores = other.op == "bulk store"
+        what = "bulk copy" if stores else "wgmma"
         m.findings.add(
-            "race", site.line,
-            f"Thread {thread} {verb} shared memory at offset {offset}{shadow._name(m, offset)}, which the wgmma"
+            "missing-wait" if stores else "race", site.line,
+            f"Thread {thread} {verb} shared memory at offset {offset}{shadow._name(m, offset)}, which the {what}"
             f"{' of the same line' if other.line == site.line else f' of line {other.line}'} may still be reading.",
-            other_line=other.line, block=block, thread=thread, advice=READ_ADVICE, count=int(np.count_nonzero(busy)),
+            other_line=other.line, block=block, thread=thread, advice=STORE_ADVICE if stores else READ_ADVICE, count=int(np.count_nonzero(busy)),
         )  # fmt: skip
 
     def fence(self, shadow, m) -> None:
@@ -76,15 +79,18 @@ class Proxies:
         late = self.unfenced[np.ix_(rows, granules)] != 0
         if not late.any():
             return
-        row, i = (int(n) for n in np.argwhere(late)[0])
-        offset = int(granules[i]) * shadow.granule
-        other = shadow.sites[int(shadow.writer_site[rows[row], granules[i]])]
+        cells = np.asarray(rows)[:, None] * shadow.count + np.asarray(granules)
+        self.unfenced_read(shadow, m, site, cells[late], thread, what)
+
+    def unfenced_read(self, shadow, m, site, cells, thread: int, what: str) -> None:
+        """`what`, started by `thread`, reads granules (flat indices) that ordinary stores have written since the last fence."""
+        other = shadow.sites[int(shadow.writer_site.reshape(-1)[cells[0]])]
+        block, thread, offset = shadow._place(m, cells[0], thread + 1)
         m.findings.add(
             "missing-fence", site.line,
             f"{what} reads shared memory at offset {offset}{shadow._name(m, offset)}, written at line {other.line} by an ordinary store, "
             "with no fence.proxy.async between.",
-            other_line=other.line, block=m.block_position(int(rows[row])), thread=m.thread_position(thread), advice=FENCE_ADVICE,
-            count=int(np.count_nonzero(late)),
+            other_line=other.line, block=block, thread=thread, advice=FENCE_ADVICE, count=len(cells),
         )  # fmt: skip
 
     def reading(self, site, rows, granules, change: int) -> None:

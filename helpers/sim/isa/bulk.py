@@ -1,0 +1,545 @@
+"""Bulk copies, Hopper's tensor memory accelerator: one thread has a stretch of memory or a box of a tensor copied.
+
+A copy to shared memory announces its bytes at an mbarrier, and lands when somebody looks there; one from shared memory
+belongs to a group that its thread commits and waits for. Loads and stores alike read their source at once. Tensors are
+copied in tile mode and not interleaved; im2col, gather4 and scatter4 are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..asynchronous import Arrival, BulkGroups
+from ..layout import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
+from ..memory import RAW
+from ..parser import Address, Vector
+from ..swizzle import SPAN, swizzle
+from ..tensor import NBYTES, Tensor
+from .atomic import _new_value
+from .base import DTYPES, instruction
+from .mbarrier import active_lanes, barrier_at, of_lanes, shared_places
+from .memory import address_of
+
+I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint32)
+CHUNK = 16  # bytes that are copied and swizzled as one
+MOST_AT_ONCE = 1 << 22  # bytes copied by one pass through NumPy
+_REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+# The element types of tensor maps as PTX types, for reductions.
+_PTX_TYPES = {
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64", "float16": "f16",
+    "float32": "f32", "float64": "f64", "bfloat16": "bf16", "float32_ftz": "f32", "tf32": "f32", "tf32_ftz": "f32",
+}  # fmt: skip
+
+
+# --- where things are ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Piece:
+    """Stretches of shared memory, one per copy. rows: [n] blocks of the chunk. offsets: [n] where they begin. nbytes: of each.
+
+    mode: how their 16-byte chunks are swizzled.
+    """
+
+    rows: np.ndarray
+    offsets: np.ndarray
+    nbytes: int
+    mode: str | None = None
+
+    def units(self, size: int) -> np.ndarray:
+        """[n, nbytes / size]: offsets of pieces of `size` (at most 16) bytes, in the order of the unswizzled layout."""
+        return swizzle(self.offsets[:, None] + np.arange(0, self.nbytes, size), self.mode)
+
+    def index(self, m, size: int) -> np.ndarray:
+        """The same as positions in `m.shared.views` of that size."""
+        return (self.units(size) + self.rows[:, None] * m.shared.stride) >> (size.bit_length() - 1)
+
+    def checked(self, m, site, lanes, align: int) -> Piece:
+        """This, if it lies within shared memory at multiples of `align`; else a finding, and the run stops."""
+        end = self.offsets + self.nbytes
+        if self.mode is not None:
+            end = -(-end // SPAN[self.mode]) * SPAN[self.mode]
+        crooked, outside = self.offsets % align != 0, (self.offsets < 0) | (end > m.shared.size)
+        if crooked.any():
+            i = int(crooked.argmax())
+            _stop(m, site, lanes[i], "misaligned", f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
+                  int(crooked.sum()), f"Declare the buffer with alignas({1024 if self.mode == '128B' else 128}).")  # fmt: skip
+        if outside.any():
+            i = int(outside.argmax())
+            _stop(m, site, lanes[i], "out-of-bounds",
+                  f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, which has {m.shared.size} bytes per block.",
+                  int(outside.sum()))  # fmt: skip
+        return self
+
+
+def _stop(m, site, lane, kind: str, message: str, count: int, advice: str | None = None):
+    """Note a finding after which the hardware stops, and stop."""
+    block, thread = int(lane) // m.threads, int(lane) % m.threads
+    finding = m.findings.add(
+        kind, site.line, message, block=m.block_position(block), thread=m.thread_position(thread), count=count, advice=advice
+    )
+    m.findings.stop(f"{m.where(site.line)}: {message} The hardware stops here. {finding.advice}", site.line)
+
+
+def _global(m, site, lanes, addresses: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
+    """[n] offsets in device memory of stretches of bytes that are all within an allocation; else a finding, and the run stops."""
+    memory = m.memory
+    offsets = addresses - DEVICE_BASE
+    crooked = offsets % CHUNK != 0
+    if crooked.any():
+        i = int(crooked.argmax())
+        _stop(m, site, lanes[i], "misaligned", f"A bulk copy to or from address {addresses[i]:#x}, which is not a multiple of 16.", int(crooked.sum()))
+    where = np.searchsorted(memory.starts, offsets, side="right") - 1
+    outside = (where < 0) | (offsets + nbytes > memory.ends[where])
+    if outside.any():
+        i = int(outside.argmax())
+        near, distance, side = memory._nearest(int(offsets[i]), int(nbytes[i]))
+        what = f"{distance} bytes {side} {near}" if near is not None else f"at address {addresses[i]:#x}, far from every array"
+        _stop(m, site, lanes[i], "out-of-bounds", f"A bulk copy of {nbytes[i]} bytes reaches {what}.", int(outside.sum()))
+    return offsets
+
+
+def _sizes(m, site, lanes, register) -> np.ndarray:
+    """[n] byte counts of copies, which must be multiples of 16."""
+    nbytes = of_lanes(m, m.regs[register].view(U32), lanes).astype(np.int64)
+    if (nbytes % CHUNK).any():
+        i = int((nbytes % CHUNK != 0).argmax())
+        _stop(m, site, lanes[i], "misaligned", f"A bulk copy of {nbytes[i]} bytes, which is not a multiple of 16.", int((nbytes % CHUNK != 0).sum()),
+              "Copy a multiple of 16 bytes, and the rest by ordinary loads.")  # fmt: skip
+    return nbytes
+
+
+def _tensor_at(op, i: int):
+    """A function of the machine: operand i `[map, {coordinates}]` -> [(Tensor, lanes [n], coordinates [n, rank])]."""
+    operand = op.operand(i)
+    if not isinstance(operand, Address) or len(operand.coordinates) != 1 or not isinstance(operand.coordinates[0], Vector):
+        op.fail("needs a tensor map and coordinates in brackets")
+    address = address_of(op, i)
+    registers = [op.bind(item, "s32") for item in operand.coordinates[0].items]
+    line, rank = op.line, len(registers)
+
+    def tensors(m, lanes):
+        known = m.asynchronous.setdefault("tensors", {})
+        addresses = of_lanes(m, address(m), lanes)
+        coordinates = np.stack([of_lanes(m, m.regs[register].view(I32), lanes).astype(np.int64) for register in registers], axis=1)
+        found = []
+        for place in np.unique(addresses).tolist():
+            data = _map_bytes(m, place, line)
+            tensor = known.get(data)
+            if tensor is None:
+                tensor = known[data] = Tensor.unpack(data)
+            if tensor is None:
+                m.fail("these 128 bytes are no tensor map. Pass helpers.tensor_map(array, box) as the argument.", line)
+            if tensor.rank != rank:
+                m.fail(f"the copy gives {rank} coordinates, and the tensor map has {tensor.rank} dimensions.", line)
+            mine = addresses == place
+            found.append((tensor, lanes[mine], coordinates[mine]))
+        return found
+
+    return tensors
+
+
+def _map_bytes(m, address: int, line) -> bytes:
+    """The 128 bytes at a generic address."""
+    if address % 64:
+        m.fail("a tensor map must lie at a multiple of 64 bytes: declare the parameter as CUtensorMap.", line)
+    if PARAM_WINDOW <= address < PARAM_WINDOW + WINDOW_BYTES:
+        first = (address - PARAM_WINDOW) // 4
+        words = [m.params.load(m, np.int64(4 * k).reshape((1,) * m.nd), 4) for k in range(first, first + NBYTES // 4)]
+        return b"".join(int(word.reshape(-1)[0]).to_bytes(4, "little") for word in words)
+    offset = address - DEVICE_BASE
+    if 0 <= offset <= m.memory.size - NBYTES:
+        return m.memory.bytes[offset : offset + NBYTES].tobytes()
+    if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW_BYTES:
+        m.fail(
+            "the tensor map is a copy in local memory, where the copy engine cannot read it: "
+            "declare the parameter `const __grid_constant__ CUtensorMap`.", line)  # fmt: skip
+    m.fail("a tensor map must be a kernel parameter, or lie in constant or global memory.", line)
+
+
+# --- boxes of tensors ------------------------------------------------------------------------------------------------
+
+
+def _unit(tensor: Tensor, corners: np.ndarray, whole: bool) -> int:
+    """Bytes that can be moved as one: 8 where rows begin and end at multiples of 8 and nobody looks at the elements."""
+    size = tensor.itemsize
+    return size if whole or (corners[:, 0] * size % 8).any() or tensor.shape[0] * size % 8 else 8
+
+
+def _box(tensor: Tensor, corners: np.ndarray, size: int):
+    """(offsets in device memory [n, units], which of them are inside the tensor, or None for all), in units of `size` bytes.
+
+    corners: [n, rank], the coordinates of the boxes' first elements.
+    """
+    per = max(1, size // tensor.itemsize)  # elements per unit
+    first = corners[:, 0] * tensor.itemsize // size
+    position = first[:, None] + np.arange(tensor.counts[0] // per)
+    offsets = position * size + (tensor.address - DEVICE_BASE)
+    inside = (position >= 0) & (position < tensor.shape[0] // per)
+    for i in range(1, tensor.rank):
+        position = corners[:, i, None] + np.arange(tensor.counts[i]) * tensor.steps[i]
+        fits = (position >= 0) & (position < tensor.shape[i])
+        n = len(corners)
+        offsets = (offsets[:, None, :] + (position * tensor.strides[i - 1])[:, :, None]).reshape(n, -1)
+        inside = (inside[:, None, :] & fits[:, :, None]).reshape(n, -1)
+    return offsets, None if inside.all() else inside
+
+
+# What a load puts outside the tensor if that is to be NaN, per bytes of an element.
+NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
+
+
+def _filler(tensor: Tensor, size: int) -> int:
+    if not tensor.nan:
+        return 0
+    return int.from_bytes(NAN[tensor.itemsize].to_bytes(tensor.itemsize, "little") * (size // tensor.itemsize), "little")
+
+
+def _as_read(tensor: Tensor, values: np.ndarray) -> np.ndarray:
+    """What the copy engine makes of elements on their way to shared memory."""
+    if tensor.kind in ("float32_ftz", "tf32_ftz"):
+        bits = values.view(U32)
+        values = np.where(bits & 0x7F800000 == 0, bits & np.uint32(0x80000000), bits).view(values.dtype)
+    return values
+
+
+# --- copies to shared memory -----------------------------------------------------------------------------------------
+
+
+def _targets(op, first: int, barrier: int, mask: int | None):
+    """A function (m, lanes) giving where the lanes' copies go: [(positions in lanes [n], rows [n], offsets [n], barrier offsets [n])].
+
+    One entry, or with a CTA mask one for each member of the cluster.
+    """
+    places, barriers = shared_places(op, first, "the destination of a bulk copy"), shared_places(op, barrier, "the mbarrier of a bulk copy")
+    masks = None if mask is None else op.source(mask, "u16")
+    line = op.line
+
+    def targets(m, lanes):
+        rows, offsets = (of_lanes(m, part, lanes) for part in places(m))
+        its_rows, its_offsets = (of_lanes(m, part, lanes) for part in barriers(m))
+        if masks is None:
+            if (rows != its_rows).any():
+                m.fail("the destination of a bulk copy and its mbarrier lie in different blocks.", line)
+            return [(np.arange(len(lanes)), rows, offsets, its_offsets)]
+        named = of_lanes(m, m.regs[masks].view(U16), lanes).astype(np.int64)
+        if (named >> m.clusters.size).any():
+            m.fail(f"the CTA mask {int(named[(named >> m.clusters.size) != 0][0]):#x} names a block that the cluster of {m.clusters.size} does not have.", line)
+        found = []
+        for rank in range(m.clusters.size):
+            chosen = np.flatnonzero(named >> rank & 1)
+            found.append((chosen, m.clusters.rows[lanes[chosen] // m.threads, rank], offsets[chosen], its_offsets[chosen]))
+        return found
+
+    return targets
+
+
+def _land_later(m, site, lanes, piece: Piece, barriers: np.ndarray, size: int, values: np.ndarray, change=None) -> None:
+    """Have values [n, units of `size` bytes] written to shared memory when somebody looks at their mbarriers.
+
+    change: function (old, new) instead of a plain write, for reductions.
+    """
+    shadow = m.shared.shadow
+    if shadow is not None:
+        shadow.bulk.start(m, site, piece, lanes)
+    for offset in np.unique(barriers).tolist():
+        mine = np.flatnonzero(barriers == offset)
+        barrier = barrier_at(m, offset)
+        if (barrier.expected[piece.rows[mine]] <= 0).any():
+            m.fail("a bulk copy announces itself at an mbarrier that nobody has initialised.", site.line)
+
+        def land(m, chosen, barrier=barrier, mine=mine):
+            part = mine[chosen]
+            here = Piece(piece.rows[part], piece.offsets[part], piece.nbytes, piece.mode)
+            flat, index = m.shared.views[RAW[size]], here.index(m, size)
+            if change is None:
+                flat[index] = values[part]
+            else:
+                for k in range(len(part)):
+                    flat[index[k]] = change(flat[index[k]], values[part[k]])
+            np.subtract.at(barrier.bytes, here.rows, piece.nbytes)
+            if m.shared.shadow is not None:
+                m.shared.shadow.bulk.land(m, site, here, lanes[part], barrier)
+
+        barrier.attached.append(Arrival(piece.rows[mine], land))
+
+
+def _in_passes(n: int, nbytes: int):
+    """Slices of n copies that together are not too large for one pass."""
+    step = max(1, MOST_AT_ONCE // max(1, nbytes))
+    return [np.arange(start, min(n, start + step)) for start in range(0, n, step)]
+
+
+def _note(m, op_line, what: str) -> None:
+    if m.recorder is not None:
+        m.recorder.barrier(m, op_line, what)
+
+
+def _hinted(op) -> int:
+    """How many operands there are, leaving out a cache policy."""
+    return len(op.operands) - op.has("L2::cache_hint")
+
+
+def _bulk(op):
+    op.loader.uses |= {"cp.async", "bulk", "async proxy"}
+    op.opclass = "TMA"
+
+
+@instruction("cp.async.bulk.tensor")
+def bulk_tensor(op):
+    """Copy a box: [shared], [map, {coordinates}], [mbarrier]{, CTA mask}, or [map, {coordinates}], [shared]."""
+    _only_tiles(op)
+    _bulk(op)
+    if op.has("global") and op.parts.index("global") < _first_shared(op):
+        return _tensor_store(op, None)
+    # operands
+    tensors = _tensor_at(op, 1)
+    count = _hinted(op)
+    targets = _targets(op, 0, 2, 3 if op.has("multicast::cluster") else None)
+    if count != 3 + op.has("multicast::cluster"):
+        op.fail("has operands the machine does not know")
+    site = op.site("shared", "bulk load", CHUNK)
+    line = op.line
+
+    def run(m):
+        _note(m, line, "copy")
+        for tensor, lanes, corners in tensors(m, active_lanes(m)):
+            for chosen, rows, offsets, barriers in targets(m, lanes):
+                piece = Piece(rows, offsets, tensor.nbytes, tensor.swizzle).checked(m, site, lanes[chosen], 128)
+                if not len(chosen):
+                    continue
+                # meaning
+                size = _unit(tensor, corners, tensor.kind != "float32" and tensor.itemsize == 4 and tensor.kind not in ("uint32", "int32"))
+                values = np.concatenate([_load_box(m, tensor, corners[chosen[part]], size) for part in _in_passes(len(chosen), tensor.nbytes)])
+                # result
+                _land_later(m, site, lanes[chosen], piece, barriers, size, values)
+
+    return run
+
+
+def _first_shared(op) -> int:
+    return next(i for i, part in enumerate(op.parts) if part.startswith("shared"))
+
+
+def _only_tiles(op) -> None:
+    for part in op.parts:
+        if part.startswith("im2col") or part.startswith("tile::"):
+            op.fail(f"copies in the mode .{part}; the machine copies tensors in tile mode only")
+        if part.startswith("cta_group"):
+            op.unknown()
+
+
+def _load_box(m, tensor: Tensor, corners: np.ndarray, size: int) -> np.ndarray:
+    offsets, inside = _box(tensor, corners, size)
+    raw = RAW[size]
+    index = offsets >> (size.bit_length() - 1)
+    if inside is None:
+        values = m.memory.views[raw].take(index)
+    else:
+        values = np.where(inside, m.memory.views[raw].take(np.where(inside, index, 0)), raw.type(_filler(tensor, size)))
+    return _as_read(tensor, values)
+
+
+@instruction("cp.async.bulk")
+def bulk(op):
+    """Copy b bytes: [shared], [global or shared], b, [mbarrier]{, CTA mask}, or [global], [shared], b."""
+    _bulk(op)
+    if op.has("cp_mask"):
+        op.unknown()
+    if op.has("bulk_group"):
+        return _store(op, None)
+    return _load(op, None)
+
+
+def _load(op, change):
+    """From global or shared memory to shared memory of any block. change: see `_land_later`."""
+    from_shared = "global" not in op.parts
+    # operands
+    targets = _targets(op, 0, 3, 4 if op.has("multicast::cluster") else None)
+    source = shared_places(op, 1, "the source of this bulk copy") if from_shared else address_of(op, 1)
+    count = op.source(2, "u32")
+    size = change[1] if change else 8
+    site = op.site("shared", "bulk load", CHUNK)
+    line = op.line
+
+    def run(m):
+        _note(m, line, "copy")
+        lanes = active_lanes(m)
+        nbytes = _sizes(m, site, lanes, count)
+        places = tuple(of_lanes(m, part, lanes) for part in source(m)) if from_shared else of_lanes(m, source(m), lanes)
+        for chosen, rows, offsets, barriers in targets(m, lanes):
+            for n in np.unique(nbytes[chosen]).tolist():
+                same = nbytes[chosen] == n
+                which = chosen[same]
+                piece = Piece(rows[same], offsets[same], n).checked(m, site, lanes[which], CHUNK)
+                if not n:
+                    continue
+                # meaning
+                if from_shared:
+                    here = Piece(places[0][which], places[1][which], n).checked(m, site, lanes[which], CHUNK)
+                    if m.shared.shadow is not None:
+                        m.shared.shadow.bulk.read(m, site, here, lanes[which])
+                    values = m.shared.views[RAW[size]].take(here.index(m, size))
+                else:
+                    start = _global(m, site, lanes[which], places[which], np.full(len(which), n))
+                    values = m.memory.views[RAW[size]].take((start[:, None] + np.arange(0, n, size)) >> (size.bit_length() - 1))
+                # result
+                _land_later(m, site, lanes[which], piece, barriers[same], size, values, change and change[0])
+
+    return run
+
+
+# --- copies from shared memory ---------------------------------------------------------------------------------------
+
+
+def groups(m) -> BulkGroups:
+    found = m.asynchronous.get("bulk groups")
+    if found is None:
+        found = m.asynchronous["bulk groups"] = BulkGroups(m)
+    return found
+
+
+def _from_shared(m, site, piece: Piece, lanes: np.ndarray, size: int) -> np.ndarray:
+    """The bytes of a piece as [n, units], noted as being read until its thread has waited for the group."""
+    release = None
+    if m.shared.shadow is not None:
+        m.shared.shadow.bulk.read(m, site, piece, lanes)
+        release = m.shared.shadow.bulk.hold(m, site, piece, lanes)
+    groups(m).issue(lanes, site, release)
+    return m.shared.views[RAW[size]].take(piece.index(m, size))
+
+
+def _tensor_store(op, name: str | None):
+    """[map, {coordinates}], [shared]. name: of the operation that a reduction makes of it, None to copy."""
+    tensors, source = _tensor_at(op, 0), shared_places(op, 1, "the source of a bulk store")
+    site = op.site("shared", "bulk store", CHUNK)
+    line = op.line
+
+    def run(m):
+        _note(m, line, "copy")
+        every = active_lanes(m)
+        rows, offsets = source(m)
+        for tensor, lanes, corners in tensors(m, every):
+            piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor.swizzle).checked(m, site, lanes, 128)
+            size = _unit(tensor, corners, name is not None)
+            values = _from_shared(m, site, piece, lanes, size)
+            change = None if name is None else _reduction(op, name, _PTX_TYPES[tensor.kind])
+            for part in _in_passes(len(lanes), tensor.nbytes):
+                places, inside = _box(tensor, corners[part], size)
+                _to_global(m, places, values[part], inside, size, change)
+
+    return run
+
+
+def _to_global(m, offsets, values, inside, size: int, change) -> None:
+    """Write [n, units] to device memory, or with `change` put the results of (old, new) there, one copy after the other."""
+    flat, index = m.memory.views[RAW[size]], offsets >> (size.bit_length() - 1)
+    if change is None:
+        if inside is None:
+            flat[index] = values
+        else:
+            flat[index[inside]] = values[inside]
+        return
+    for k in range(len(index)):
+        where = index[k] if inside is None else index[k][inside[k]]
+        new = values[k] if inside is None else values[k][inside[k]]
+        flat[where] = change(flat[where], new)
+
+
+def _store(op, change):
+    """[global], [shared], bytes."""
+    target, source = address_of(op, 0), shared_places(op, 1, "the source of a bulk store")
+    count = op.source(2, "u32")
+    size = change[1] if change else 8
+    site = op.site("shared", "bulk store", CHUNK)
+    line = op.line
+
+    def run(m):
+        _note(m, line, "copy")
+        lanes = active_lanes(m)
+        nbytes = _sizes(m, site, lanes, count)
+        addresses = of_lanes(m, target(m), lanes)
+        rows, offsets = (of_lanes(m, part, lanes) for part in source(m))
+        for n in np.unique(nbytes[nbytes > 0]).tolist():
+            same = nbytes == n
+            piece = Piece(rows[same], offsets[same], n).checked(m, site, lanes[same], CHUNK)
+            start = _global(m, site, lanes[same], addresses[same], nbytes[same])
+            values = _from_shared(m, site, piece, lanes[same], size)
+            _to_global(m, start[:, None] + np.arange(0, n, size), values, None, size, change and change[0])
+
+    return run
+
+
+@instruction("cp.async.bulk.commit_group")
+def bulk_commit_group(op):
+    """Close the group of bulk stores started since the last commit."""
+    line = op.line
+
+    def run(m):
+        groups(m).commit(active_lanes(m))
+        _note(m, line, "commit")
+
+    return run
+
+
+@instruction("cp.async.bulk.wait_group")
+def bulk_wait_group(op):
+    """Wait until at most n of this thread's latest groups are under way (.read: still read their source)."""
+    pending, line = op.immediate(0), op.line
+
+    def run(m):
+        groups(m).wait(m, active_lanes(m), pending)
+        _note(m, line, f"wait {pending}")
+
+    return run
+
+
+@instruction("cp.async.bulk.prefetch")
+def bulk_prefetch(op):
+    """Fetch a stretch of memory, or a box of a tensor, into L2: a hint. The map and the addresses are checked all the same."""
+    op.opclass = "TMA"
+    if op.has("tensor"):
+        _only_tiles(op)
+        tensors = _tensor_at(op, 0)
+        return lambda m: tensors(m, active_lanes(m)) and None
+    address, count = address_of(op, 0), op.source(1, "u32")
+    site = op.site("global", "prefetch", CHUNK)
+
+    def run(m):
+        lanes = active_lanes(m)
+        _global(m, site, lanes, of_lanes(m, address(m), lanes), _sizes(m, site, lanes, count))
+
+    return run
+
+
+# --- reductions ------------------------------------------------------------------------------------------------------
+
+
+def _reduction(op, name: str, t: str, space: str = "global"):
+    """A function (old, new) of raw bits for an operation on elements of PTX type t."""
+    if name in ("inc", "dec") and t != "u32" or name in ("and", "or", "xor") and t[0] == "f":
+        op.fail(f"has no meaning for elements of type {t}")
+    function, dtype = _new_value(name, t, space)[0], DTYPES[t]
+    return lambda old, new: function(old.view(dtype), new.view(dtype)).astype(dtype, copy=False).view(old.dtype)
+
+
+@instruction("cp.reduce.async.bulk")
+def bulk_reduce(op):
+    """Combine b bytes with what is there: [shared of the cluster], [shared], b, [mbarrier], or [global], [shared], b."""
+    _bulk(op)
+    name, t = op.one_of(*_REDUCTIONS), op.type
+    to_global = op.has("bulk_group")
+    change = _reduction(op, name, t, "global" if to_global else "shared"), DTYPES[t].itemsize
+    return _store(op, change) if to_global else _load(op, change)
+
+
+@instruction("cp.reduce.async.bulk.tensor")
+def bulk_reduce_tensor(op):
+    """Combine a box of elements with what is there: [map, {coordinates}], [shared]."""
+    _only_tiles(op)
+    _bulk(op)
+    return _tensor_store(op, op.one_of(*_REDUCTIONS))
+
+

@@ -1,0 +1,304 @@
+"""Barriers in shared memory that threads arrive at without waiting, and that count bytes of copies: mbarrier.
+
+The address may point into the shared memory of another block of the cluster. Waiting is a loop of the kernel's own around
+`try_wait`; a group of threads that looks in vain lets the others go first.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..asynchronous import Arrival, MBarrier
+from ..cluster_shadow import UPDATE, WRITE
+from ..layout import SHARED_WINDOW, WINDOW_BYTES
+from ..parser import Address
+from .base import instruction
+from .memory import address_of
+
+I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
+LOW = np.uint64(0xFFFFFFFF)
+
+
+def shared_places(op, i: int, what: str):
+    """A function of the machine giving operand i, an address in shared memory, as (rows of blocks, offsets), int64 arrays.
+
+    The address may be generic, or in another block's shared memory. what: names it in messages.
+    """
+    address = address_of(op, i)
+    generic, line = not any(part.startswith("shared") for part in op.parts), op.line
+
+    def places(m):
+        addresses = address(m)
+        if generic:
+            outside = (addresses < SHARED_WINDOW) | (addresses >= SHARED_WINDOW + WINDOW_BYTES)
+            if (outside if m.mask is None else outside & m.mask).any():
+                m.fail(f"{what} must lie in shared memory, and this address points elsewhere.", line)
+            addresses = addresses - SHARED_WINDOW
+        return m.clusters.resolve(m, addresses)
+
+    return places
+
+
+def active_lanes(m) -> np.ndarray:
+    """Positions of the active threads in the flattened [blocks, threads]."""
+    return np.arange(m.lanes) if m.mask is None else np.flatnonzero(m.rows_of(m.mask))
+
+
+def of_lanes(m, array: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """An array of the lanes' layout at the positions `lanes`."""
+    return np.broadcast_to(array.reshape(-1), len(lanes)) if array.size == 1 else m.rows_of(array).reshape(-1)[lanes]
+
+
+def barrier_at(m, offset: int) -> MBarrier:
+    """The mbarriers at this offset of every block's shared memory."""
+    barriers = m.asynchronous.setdefault("barriers", {})
+    if offset not in barriers:
+        barriers[offset] = MBarrier.new(m.blocks)
+    return barriers[offset]
+
+
+def named(m, places, lanes: np.ndarray | None = None):
+    """Yield (mbarrier, its offset, rows of blocks [n], lanes [n]) for the mbarriers that the active lanes name."""
+    rows, offsets = places
+    lanes = active_lanes(m) if lanes is None else lanes
+    rows, offsets = of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes)
+    for offset in np.unique(offsets).tolist():
+        mine = offsets == offset
+        yield barrier_at(m, offset), offset, rows[mine], lanes[mine]
+
+
+def _remote(op):
+    """A function (m, places) that notes an operation on mbarriers of other blocks, and says in which order it puts blocks.
+
+    It returns a function (barrier, lanes, rows) to call for each mbarrier. For an operation that names no other block, both do nothing.
+    """
+    if not op.has("shared::cluster"):
+        return lambda m, places: lambda barrier, lanes, rows: None
+    op.loader.uses.add("cluster")
+    op.lands = True
+    site = op.site("cluster", "mbarrier", 8)
+
+    def note(m, places):
+        shadow = m.shared.shadow
+        rows, offsets = places
+        offsets, mask = m.shared.locate(m, site, offsets, 8)
+        if shadow is None or shadow.cluster is None:
+            return lambda barrier, lanes, rows: None
+        shadow.remote(m, site, rows, offsets, mask, 8, UPDATE)
+        return lambda barrier, lanes, rows: shadow.cluster.give(m, barrier, lanes, rows)
+
+    return note
+
+
+@instruction("mbarrier.init")
+def mbarrier_init(op):
+    """A new mbarrier at [a] that expects b arrivals per phase."""
+    places, count, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
+    site = op.site("cluster", "mbarrier.init", 8)  # of interest to other blocks of the cluster only
+
+    def run(m):
+        where, expected, shadow = places(m), m.regs[count].view(U32), m.shared.shadow
+        if shadow is not None:
+            shadow.mark_written(m, where[1], m.mask, 8)
+            if shadow.cluster is not None:
+                shadow.cluster.own(m, site, where[1], m.mask, 8, WRITE)
+        for barrier, offset, rows, lanes in named(m, where):
+            if offset & 7:
+                m.fail(f"an mbarrier must lie at a multiple of 8 bytes, and this one is at offset {offset}.", line)
+            counts = of_lanes(m, expected, lanes).astype(np.int64)
+            if not counts.all():
+                m.fail("an mbarrier must expect at least one arrival.", line)
+            barrier.init(rows, counts, line)
+
+    return run
+
+
+@instruction("mbarrier.inval")
+def mbarrier_inval(op):
+    """The mbarrier at [a] is one no more."""
+    places = shared_places(op, 0, "an mbarrier")
+
+    def run(m):
+        for barrier, _, rows, _ in named(m, places(m)):
+            barrier.expected[rows] = 0
+
+    return run
+
+
+def _initialised(m, barrier, rows, line):
+    if (barrier.expected[rows] <= 0).any():
+        m.fail("a thread uses an mbarrier that nobody has initialised: mbarrier.init, and a barrier of the block behind it, must come first.", line)
+
+
+def _arrive(op, drop: bool):
+    """mbarrier.arrive{.expect_tx}{.noComplete} {state,} [a]{, count | bytes}. A state of `_` is of no interest."""
+    first = 0 if isinstance(op.operand(0), Address) else 1
+    places = shared_places(op, first, "an mbarrier")
+    amount = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
+    d = op.result(0, "b64") if first else None
+    expects_bytes, stays, line = op.has("expect_tx"), op.has("noComplete"), op.line
+    remote = _remote(op)
+
+    def run(m):
+        tokens, where = np.zeros(m.lanes, U64), places(m)
+        give = remote(m, where)
+        for barrier, _, rows, lanes in named(m, where):
+            _initialised(m, barrier, rows, line)
+            tokens[lanes] = barrier.tokens(rows)
+            count = 1 if amount is None else of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64)
+            if expects_bytes:
+                barrier.announce(rows, count, line)
+                count = 1
+            if drop:
+                np.subtract.at(barrier.expected, rows, count)
+            give(barrier, lanes, rows)
+            phase = barrier.phase.copy()
+            barrier.arrive(m, rows, lanes, count)
+            if stays and (barrier.phase != phase).any():
+                m.fail("an arrival with .noComplete completes the phase, which it promises not to do.", line)
+        if d is not None:
+            m.regs[d] = m.from_rows(tokens.reshape(m.blocks, m.threads))
+
+    return run
+
+
+@instruction("mbarrier.arrive")
+def mbarrier_arrive(op):
+    """Arrive at [a] (c times), announcing c bytes with .expect_tx; d = the phase it was in."""
+    return _arrive(op, False)
+
+
+@instruction("mbarrier.arrive_drop")
+def mbarrier_arrive_drop(op):
+    """Arrive, and be expected no more."""
+    return _arrive(op, True)
+
+
+@instruction("mbarrier.expect_tx")
+def mbarrier_expect_tx(op):
+    """Announce b more bytes for the current phase of [a]."""
+    places, amount, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
+    remote = _remote(op)
+
+    def run(m):
+        where = places(m)
+        give = remote(m, where)
+        for barrier, _, rows, lanes in named(m, where):
+            _initialised(m, barrier, rows, line)
+            give(barrier, lanes, rows)
+            barrier.announce(rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64), line)
+
+    return run
+
+
+@instruction("mbarrier.complete_tx")
+def mbarrier_complete_tx(op):
+    """b announced bytes of [a] have come."""
+    places, amount, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
+    remote = _remote(op)
+
+    def run(m):
+        where = places(m)
+        give = remote(m, where)
+        for barrier, _, rows, lanes in named(m, where):
+            _initialised(m, barrier, rows, line)
+            give(barrier, lanes, rows)
+            np.subtract.at(barrier.bytes, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
+            barrier.settle(m)
+
+    return run
+
+
+def _wait(op):
+    """p = whether the phase (its state, or its parity) of [a] is over."""
+    op.lands = True
+    places = shared_places(op, 1, "an mbarrier")
+    parity = op.has("parity")
+    phase = op.source(2, "u32" if parity else "b64")
+    if len(op.operands) > 3:
+        op.source(3, "u32")  # how long the hardware may suspend the thread: a hint
+    p = op.result(0, "pred")
+    line = op.line
+
+    def run(m):
+        done = np.zeros(m.lanes, bool)
+        given = m.regs[phase].view(U32 if parity else U64)
+        looking = active_lanes(m)
+        for barrier, offset, rows, lanes in named(m, places(m), looking):
+            _initialised(m, barrier, rows, line)
+            chosen = np.zeros(m.blocks, bool)
+            chosen[rows] = True
+            barrier.look(m, chosen)
+            now, wanted = barrier.phase[rows], of_lanes(m, given, lanes)
+            over = ((now ^ wanted) & 1) == 1 if parity else now.astype(U64) != wanted & LOW
+            done[lanes] = over
+            if over.any() and m.shared.shadow is not None:
+                m.shared.shadow.waited(m, barrier, rows[over], lanes[over])
+            if not over.all():
+                m.vain = functools.partial(barrier.missing, offset, int(rows[~over][0]))
+        finished = done.reshape(m.blocks, m.threads)
+        if done.any() and m.recorder is not None:  # the look that ends the waiting, not those in vain
+            whole, m.mask = m.mask, None if done.all() else m.from_rows(finished)
+            m.recorder.barrier(m, line, "wait")
+            m.mask = whole
+        m.regs[p] = m.uniform(True, np.bool_) if done.all() else m.from_rows(finished)
+        if not done[looking].all():
+            m.yielding = True
+
+    return run
+
+
+@instruction("mbarrier.test_wait")
+def mbarrier_test_wait(op):
+    """p = whether the phase of [a] is over."""
+    return _wait(op)
+
+
+@instruction("mbarrier.try_wait")
+def mbarrier_try_wait(op):
+    """p = whether the phase of [a] is over, after waiting for a while."""
+    return _wait(op)
+
+
+@instruction("mbarrier.pending_count")
+def mbarrier_pending_count(op):
+    """d = the arrivals that were missing when the state b was made, before its arrival."""
+    state, d = op.source(1, "b64"), op.result(0, "u32")
+
+    def run(m):
+        m.regs[d] = (m.regs[state].view(U64) >> np.uint64(32)).astype(U32)
+
+    return run
+
+
+@instruction("cp.async.mbarrier.arrive")
+def cp_async_mbarrier_arrive(op):
+    """Arrive at [a] when this thread's copies so far have landed (.noinc: as one of the arrivals it expects)."""
+    from .asynchronous import queue  # here, because that file is about copies and knows nothing of barriers
+
+    op.lands = True
+    places, counted, line = shared_places(op, 0, "an mbarrier"), op.has("noinc"), op.line
+
+    def run(m):
+        copies = queue(m)
+        snapshot = list(copies.copies)
+        for barrier, _, rows, lanes in named(m, places(m)):
+            _initialised(m, barrier, rows, line)
+            if not counted:
+                np.add.at(barrier.pending, rows, 1)
+
+            def arrive(m, chosen, barrier=barrier, rows=rows, lanes=lanes):
+                here = np.zeros(m.lanes, bool)
+                here[lanes[chosen]] = True
+                whole, m.mask = m.mask, m.from_rows(here.reshape(m.blocks, m.threads))
+                for copy in snapshot:
+                    if not copy.landed:
+                        copies.land_where(m, copy, None)
+                m.mask = whole
+                barrier.arrive(m, rows[chosen], lanes[chosen])
+
+            barrier.attached.append(Arrival(rows, arrive))
+
+    return run
