@@ -401,7 +401,8 @@ class _OnDevice:
         if isinstance(value, np.ndarray):
             return views[id(value)]
         if isinstance(value, TensorMap):
-            return encode_for_gpu(value, views.get(id(value.memory), value.memory).data.ptr)
+            encoded = encode_for_gpu(value, views.get(id(value.memory), value.memory).data.ptr)
+            return upload(np.frombuffer(encoded.tobytes(), np.uint8)) if value.by_pointer else encoded
         if value is None:
             return np.uint64(0)
         return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -294,6 +294,9 @@ def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
+_MAPS = ("CUtensorMap", "CUtensorMap_st", "struct CUtensorMap_st")
+
+
 def _argument(kernel: str, parameter, value: Any) -> Any:
     """`value` as the parameter wants it, or a LaunchError that says what is wrong."""
     what = f"Argument {parameter.name} of {kernel}"
@@ -301,6 +304,8 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
     if parameter.pointer_to is not None:
         if value is None:
             return None
+        if isinstance(value, TensorMap) and parameter.pointer_to in _MAPS:
+            return replace(value, by_pointer=True)
         if not is_array:
             raise LaunchError(
                 f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "

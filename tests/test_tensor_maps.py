@@ -142,3 +142,12 @@ def test_bytes_that_are_no_tensor_map():
 def test_a_map_of_another_rank():
     with pytest.raises(helpers.RunError, match="gives 2 coordinates, and the tensor map has 1"):
         helpers.compile(example()).launch((3, 2), 32, [helpers.tensor_map(zeros(64), 32)], on="cpu")
+
+
+def test_a_map_may_lie_in_device_memory():
+    """Many kernels take `const CUtensorMap*` and leave it to the host to put the map there; the launch does that."""
+    source = example().replace("const __grid_constant__ CUtensorMap map", "const CUtensorMap* map").replace("&map", "map")
+    matrix = np.random.default_rng(1).standard_normal((64, 96)).astype(np.float32)
+    expected = matrix + 1
+    run = helpers.compile(source).launch((3, 2), 32, [helpers.tensor_map(matrix, (32, 32))], on="cpu")
+    assert np.array_equal(matrix, expected) and run.findings == []

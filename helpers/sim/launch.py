@@ -22,7 +22,7 @@ from .device_shadow import DeviceShadow
 from .findings import Findings
 from .loader import Program, load
 from .machine import Chunk, Clock
-from .memory import DeviceMemory, plain_name
+from .memory import DEVICE_BASE, DeviceMemory, plain_name
 from .parser import immediate_bits, literal
 from .tensor import NBYTES, TensorMap
 from .trace import Allocation, Recorder, Trace, TraceFilter
@@ -238,7 +238,7 @@ def _pieces(launch: Launch, chosen):
 
 
 def _arguments(program: Program, compiled, args):
-    """(arrays with their parameter names, per parameter: array | TensorMap | bytes)."""
+    """(arrays with their parameter names, per parameter: array | (TensorMap, where a pointer goes) | bytes)."""
     if len(args) != len(program.parameters):
         raise LaunchError(f"{program.name} takes {len(program.parameters)} arguments, and {len(args)} were given.")
     names = [p.name for p in getattr(compiled, "parameters", ())] or [v.name for v, _ in program.parameters]
@@ -250,10 +250,13 @@ def _arguments(program: Program, compiled, args):
             arrays.append((name, value))
             values.append(value)
         elif isinstance(value, TensorMap):
-            if variable.nbytes != NBYTES:
+            if variable.nbytes not in (8, NBYTES):
                 raise LaunchError(f"Argument {name} is a tensor map of {NBYTES} bytes, and the kernel expects {variable.nbytes}.")
             arrays.append((name, value.memory))
-            values.append(value)
+            copy = np.zeros(NBYTES, np.uint8) if variable.nbytes == 8 else None  # the kernel takes a pointer to it
+            if copy is not None:
+                arrays.append((f"{name} (descriptor)", copy))
+            values.append((value, copy))
         elif value is None:
             values.append(bytes(variable.nbytes))
         else:
@@ -285,8 +288,13 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     for (variable, at), value in zip(program.parameters, values, strict=True):
         if isinstance(value, np.ndarray):
             value = memory.base_of(value).to_bytes(8, "little")
-        elif isinstance(value, TensorMap):
-            value = value.at(memory.base_of(value.memory)).pack()
+        elif isinstance(value, tuple):
+            tensor, copy = value
+            value = tensor.at(memory.base_of(tensor.memory)).pack()
+            if copy is not None:
+                place = memory.base_of(copy)
+                copy[:] = memory.bytes[place - DEVICE_BASE :][:NBYTES] = np.frombuffer(value, np.uint8)
+                value = place.to_bytes(8, "little")
         frame[at : at + len(value)] = value
     words = np.frombuffer(bytes(frame), np.uint32)
     used = -(-sum(v.nbytes for v, _ in program.parameters) // 4) if program.parameters else 0

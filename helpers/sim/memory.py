@@ -311,10 +311,12 @@ class Shadow:
     threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). A race is an access that meets
     another thread's, at least one of them a write, with no barrier between. Two threads of one warp are ordered by a
     __syncwarp() that names both: `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`).
+    WARPGROUP - g is what a product of warpgroup g has read (`_others`).
     Where reads at several places can race, `last_reader` is one thread and `other_site` where somebody else has read.
     """
 
     SEVERAL = -1
+    WARPGROUP = -64
 
     def __init__(self, m, nbytes: int, granule: int, program):
         self.granule = granule
@@ -560,7 +562,7 @@ class Shadow:
             (reader, self.reader_site, "reads", "reader"),
         ):
             last = state.take(cells)
-            conflict = (last != 0) & ((last != who) | (last == self.SEVERAL))
+            conflict = self._others(last, who)
             if conflict.any():
                 conflict = self._unordered(m, cells, who, last, conflict, turn)
                 if conflict.any():
@@ -632,7 +634,7 @@ class Shadow:
         self.touched = True
         for name, verb in (("writer", "writes"), ("reader", "reads")):
             last = getattr(self, name).reshape(-1).take(cells)
-            conflict = (last != 0) & ((last != who) | (last == self.SEVERAL))
+            conflict = self._others(last, who)
             if conflict.any():
                 conflict = self._unordered(m, cells, who, last, conflict, name)
                 if conflict.any():
@@ -709,6 +711,12 @@ class Shadow:
         self.writer_site.reshape(-1)[cells] = site.index
         if self.warp_syncs:
             self._stamp(m, "writer_turn", cells, who)
+
+    def _others(self, last, who):
+        """Where somebody else was last. A product that a warpgroup has waited for was read by every thread of the warpgroup:
+        the product is one operation of all of them, so each of them knows that it has ended."""
+        other = (last != 0) & ((last != who) | (last == self.SEVERAL))
+        return other & (last != self.WARPGROUP - (who - 1) // 128) if other.any() else other
 
     def _stamp(self, m, name, cells, who) -> None:
         row = cells // self.count if self.rows > 1 else 0

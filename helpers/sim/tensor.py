@@ -99,12 +99,14 @@ class TensorMap:
 
     tensor: with address 0, which is known only when the kernel is launched. memory: the bytes from the array's first
     element to its last, flat, sharing the array's memory. l2_promotion: bytes, or None; a hint to the hardware's L2.
+    by_pointer: the kernel takes `const CUtensorMap*`, so the launch puts the map in device memory and passes its address.
     """
 
     array: Any = field(repr=False)
     memory: Any = field(repr=False)
     tensor: Tensor
     l2_promotion: int | None = None
+    by_pointer: bool = False
 
     def at(self, address: int) -> Tensor:
         """The tensor, its memory being at `address`."""

@@ -357,7 +357,7 @@ class Warpgroups:
             rows = _rows(shadow, m, blocks)
             shadow.proxies.reading(product.site, rows, read.granules, -1)
             place = np.ix_(rows, read.granules)
-            shadow.reader[place] = shadow.SEVERAL
+            shadow.reader[place] = shadow.WARPGROUP - read.group
             shadow.reader_site[place] = product.site.index
             shadow.touched = True
             read.blocks = read.blocks & ~blocks
