@@ -191,16 +191,16 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
 
 
-def block_classes(grid: tuple[int, int, int]) -> list[tuple[int, int]]:
+def block_classes(grid: tuple[int, int, int], overhang: tuple[bool, bool] = (True, True)) -> list[tuple[int, int]]:
     """(a block, how many blocks behave like it): interior, right edge, bottom edge, corner.
 
     In a GEMM what a block does depends only on whether it hangs over the right or the bottom edge of C, so one
-    block of each class counts for all.
+    block of each class counts for all. overhang: whether the last column and the last row of blocks do hang over.
     """
     columns, rows, _ = grid
     classes = []
-    for row, tall in ((0, rows - 1), (rows - 1, 1)):
-        for column, wide in ((0, columns - 1), (columns - 1, 1)):
+    for row, tall in ((0, rows - 1), (rows - 1, 1)) if overhang[1] else ((0, rows),):
+        for column, wide in ((0, columns - 1), (columns - 1, 1)) if overhang[0] else ((0, columns),):
             if tall * wide:
                 classes.append((row * columns + column, tall * wide))
     return classes
@@ -212,15 +212,17 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     A block of a class stands for all of it, so for kernels whose blocks differ only by the edges they touch the
     result equals a full simulation; small launches are simulated whole.
     """
-    grid = geometry(kernel).grid(problem.m, problem.n)
-    classes = block_classes(grid)
+    shape, problem = geometry(kernel), replace(problem, fused=is_fused(kernel))
+    grid = shape.grid(problem.m, problem.n)
+    classes = block_classes(grid, (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
     if grid[0] * grid[1] <= 2 * len(classes):
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
-    arrays = tuple(np.zeros(shape, problem.dtype) for shape in (
+    a, b, c = (np.zeros(extents, problem.dtype) for extents in (
         (problem.m, problem.lda), (problem.k, problem.ldb), (problem.m, problem.ldc)))
     parts = []
     for index, (block, weight) in enumerate(classes):
-        parts.append((run(kernel, problem, on="cpu", arrays=arrays, findings=False, blocks=[block]), weight))
+        part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block])
+        parts.append((replace(part, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c}), weight))
         if progress:
             progress(index + 1, len(classes))
     blocks = grid[0] * grid[1]

@@ -19,7 +19,7 @@ from . import gpu
 from .compiler import Compiled, compile_source
 from .errors import CourseError, Finding, LaunchError
 from .model import hardware
-from .sim import Budget, Collect, Outcome, Trace, TraceFilter, simulate
+from .sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from .sim import cluster as clusters
 from .sim.tensor import NBYTES, TensorMap
 
@@ -208,6 +208,23 @@ class Kernel:
         # The copies keep a later look at counters from changing the reader's arrays a second time.
         later = functools.partial(lambda: simulated([gpu.to_host(value, copy=True) for value in arguments]))
         return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
+
+    def count(
+        self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0, *, blocks: Iterable[int],
+        seconds: float = 60.0,
+    ) -> Run:  # fmt: skip
+        """Counters of a launch from some of its blocks (linear indices), scaled to all; there are no findings and no trace.
+
+        Arguments are those of `launch`. Where the counters follow from the machine code and the scalar arguments alone, nothing
+        is executed and the arrays are left as they were; otherwise the blocks run in the SIMT machine.
+        """
+        grid, block = _extent("grid", grid), _extent("block", block)
+        self._check_limits(grid, block, shared)
+        arguments, blocks = self.checked(args), list(blocks)
+        outcome = count(self.compiled, grid, block, arguments, blocks)
+        if outcome is None:
+            return self.launch(grid, block, args, shared, on="cpu", findings=False, blocks=blocks, seconds=seconds)
+        return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
 
     def for_arch(self, arch: str) -> Kernel:
         """This kernel compiled for another architecture (itself if it is the same)."""

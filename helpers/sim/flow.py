@@ -18,9 +18,11 @@ Divergence follows the hardware: a warp that splits runs its parts separately un
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +69,7 @@ class InstructionCounts:
     same per SASS instruction, in the order of the entry's code section. by_ptx_line: per 1-based PTX line.
     threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
+    threads_of: the same per SASS instruction index.
     accesses: per SASS instruction index, None if not asked for; `unknown_accesses`: index -> why its addresses are not known.
     """
 
@@ -77,7 +80,14 @@ class InstructionCounts:
     threads: dict[str, int]
     accesses: dict[int, SiteAccess] | None = None
     unknown_accesses: dict[int, str] = field(default_factory=dict)
+    threads_of: dict[int, int] = field(default_factory=dict)
     instructions: tuple[Instruction, ...] = field(default=(), repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every counter of `counters` is known: all addresses, their spaces, and all guards of arithmetic."""
+        counted = {i.name for i, n in zip(self.instructions, self.per_instruction, strict=True) if n and i.name in THREAD_COUNTED}
+        return self.accesses is not None and not self.unknown_accesses and counted <= set(self.threads)
 
 
 THREAD_COUNTED = (
@@ -94,25 +104,32 @@ def instruction_counts(
     accesses: bool = False,
     budget: int = 2_000_000,
     cluster: Sequence[int] | None = None,
+    seconds: float = math.inf,
 ) -> tuple[InstructionCounts | None, str]:
     """(counts, '') or (None, why not) for one launch.
 
     compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
     parameter; arrays stand for a pointer of their own, 256-byte aligned; an int for a pointer parameter is its address.
-    blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up. cluster:
-    blocks per cluster (x, y, z).
+    blocks: count only these linear block indices (x fastest). budget, seconds: basic blocks executed and time spent before
+    giving up. cluster: blocks per cluster (x, y, z).
     """
-    functions = parse(compiled.sass)
-    if compiled.symbol not in functions:
+    program = _program(compiled.sass, compiled.symbol, accesses)
+    if program is None:
         return None, "there is no machine code for this kernel"
     try:
         dims = tuple(cluster or (1, 1, 1))
         constants = _constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, dims)
         constants |= _cubin_constants(getattr(compiled, "cubin", b""), compiled.symbol)
-        program = _Program(functions[compiled.symbol], accesses)
-        return _Launch(program, grid, block, constants, blocks, accesses, budget, dims).run(), ""
+        return _Launch(program, grid, block, constants, blocks, accesses, budget, dims, seconds).run(), ""
     except CannotTell as reason:
         return None, str(reason)
+
+
+@functools.lru_cache(maxsize=16)
+def _program(text: str, symbol: str, accesses: bool) -> _Program | None:
+    """The slice of one kernel; None if the disassembly does not have it."""
+    function = parse(text).get(symbol)
+    return None if function is None else _Program(function, accesses)
 
 
 # --- counters under Nsight Compute's names ---------------------------------------------------------------------------
@@ -126,6 +143,9 @@ _EXECUTED = {
     "LDSM": "smsp__inst_executed_op_ldsm.sum",
     "LDGSTS": "smsp__inst_executed_op_ldgsts.sum",
 }  # an instruction whose guard is false counts here, too
+_THREADS = {
+    name.upper(): f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul")
+}
 
 
 def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
@@ -143,6 +163,8 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         mine = by_index[index] = {"smsp__inst_executed.sum": executed, f"sass__inst_executed_per_opcode.{instruction.name}": executed}
         if instruction.name in _EXECUTED:
             mine[_EXECUTED[instruction.name]] = executed
+        if instruction.name in _THREADS and index in counts.threads_of:
+            mine[_THREADS[instruction.name]] = counts.threads_of[index]
         if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
             continue
         space, op = MEMORY_OPCODES[instruction.name]
@@ -165,11 +187,11 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             if name in unknown:
                 continue
             totals[name] += value
-            if line is not None:
+            if line is not None and value:
                 by_line[line][name] += value
-    for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul"):
-        if name.upper() in counts.threads:
-            totals[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = counts.threads[name.upper()]
+        site = None if counts.accesses is None else counts.accesses.get(index)
+        if line is not None and site is not None and site.space in ("global", "local") and site.ideal_sectors:
+            by_line[line][f"{site.space}_{_GLOBAL_OP[site.op]}_sectors_ideal"] += site.ideal_sectors
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
 
 
@@ -197,8 +219,7 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
         return totals, by_line, why
     exact, lines = counters(counts, compiled)
     new = {**totals, **{name: round(value * scale) for name, value in exact.items()}}
-    ours = set(exact) - {name for name in exact if "sass_thread" in name}  # those are not known per line
-    merged = {line: {name: value for name, value in values.items() if name not in ours} for line, values in by_line.items()}
+    merged = {line: {name: value for name, value in values.items() if name not in exact} for line, values in by_line.items()}
     for line, values in lines.items():
         merged.setdefault(line, {}).update({name: round(value * scale) for name, value in values.items()})
     return new, dict(sorted(merged.items())), ""
@@ -284,6 +305,7 @@ class _Address:
     text: str
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def _operand(text: str):
     if match := _PREDICATE.match(text):
         name = "T" if match[3] == "T" else match[2] + match[3]
@@ -336,6 +358,10 @@ def _result_count(name: str, opcode: str) -> int:
         return 4 if name == "LDSM" else max(1, sass_width(opcode) // 4)
     if "128" in parts and name in ("ULDC", "LDC", "LDCU"):
         return 4
+    if name in ("SHF", "USHF"):
+        return 1  # .U64 is what it shifts, not what it gives
+    if name in ("F2I", "I2F", "I2FP"):
+        return 2 if {"F2I": {"S64", "U64"}}.get(name, {"F64"}) & set(parts) else 1
     if "WIDE" in parts or "64" in parts or "U64" in parts or "S64" in parts or "F64" in parts:
         return 2
     if name in ("DADD", "DMUL", "DFMA", "DMNMX", "IADD64"):
@@ -356,6 +382,12 @@ class _Decoded:
     writes: frozenset[str]
     reads: frozenset[str]
     modifiers: frozenset[str]
+
+    @functools.cached_property
+    def addressing(self) -> tuple[str, ...]:
+        """What decides which bytes a memory instruction reaches."""
+        deciding = [s for s in self.sources if isinstance(s, _Address) or (isinstance(s, _Pred) and self.instruction.name == "LDGSTS")]
+        return tuple(name for source in deciding for name in _read_names(source))
 
 
 def _decode(instruction: Instruction) -> _Decoded:
@@ -392,8 +424,10 @@ def _decode(instruction: Instruction) -> _Decoded:
         writes.update(o for o in operands if isinstance(o, str) and re.fullmatch(r"B\d+", o))
     guard = _operand(instruction.guard) if instruction.guard else None
     reads = set()
-    for operand in [*operands[results:], guard]:
-        reads.update(_read_names(name, instruction.opcode, operand))
+    sources = operands[results:]
+    for operand, width in zip(sources, _widths(name, instruction.opcode, sources), strict=True):
+        reads.update(_read_names(operand, width))
+    reads.update(_read_names(guard))
     if name == "P2R":
         reads.update(f"P{k}" for k in range(7))
     return _Decoded(
@@ -402,11 +436,21 @@ def _decode(instruction: Instruction) -> _Decoded:
     )  # fmt: skip
 
 
-def _read_names(name, opcode, operand):
+def _widths(name, opcode, sources):
+    """How many registers each source is, if it is one. (One too many only makes the slice larger.)"""
+    if name in ("IMAD", "UIMAD"):
+        if ".WIDE" not in opcode and ".HI" not in opcode:
+            return [1] * len(sources)
+        values = [k for k, source in enumerate(sources) if not isinstance(source, _Pred)]
+        return [2 if k == values[2] else 1 for k in range(len(sources))]  # the addend
+    wide = name not in ("SHF", "USHF") and "64" in opcode or name.startswith("D")
+    return [4 if name == "STL" and "128" in opcode else 2 if wide else 1] * len(sources)
+
+
+def _read_names(operand, width=1):
+    """Registers that an operand names; width: how many, if it is a register itself."""
     if isinstance(operand, _Reg) and not operand.zero:
-        # Reading one register too many only makes the slice larger.
-        wide = any(x in opcode for x in ("WIDE", ".HI", "64")) or name.startswith("D")
-        return [operand.name(k) for k in range(2 if wide else 1)]
+        return [operand.name(k) for k in range(width)]
     if isinstance(operand, _Pred) and operand.name != "T":
         return [operand.name]
     if isinstance(operand, _Indexed) and not operand.register.zero:
@@ -446,6 +490,8 @@ class _Program:
         bounds = sorted(s for s in starts if s < len(self.decoded)) + [len(self.decoded)]
         self.blocks = [_Block(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
         self.block_of = {b.start: b for b in self.blocks}
+        # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
+        self.fixed_stack = sum("R1" in d.writes for d in self.decoded) <= 2
         self._mark()
 
     def _successors(self, block: _Block) -> list[int]:
@@ -462,50 +508,80 @@ class _Program:
             out.append(block.end)
         return [s for s in out if s in self.block_of]
 
+    def _slots(self, d: _Decoded) -> tuple[str, ...]:
+        """Words of the stack that LDL and STL name, as liveness tells them apart: by offset while R1 stays where it is."""
+        if d.instruction.name not in ("LDL", "STL"):
+            return ()
+        place = next(s for s in d.sources if isinstance(s, _Address))
+        if [part.name() for part in place.parts] != ["R1"] or not self.fixed_stack:
+            return ("stack",)
+        words = max(1, sass_width(d.instruction.opcode) // 4)
+        return tuple(f"stack+{place.offset + 4 * k}" for k in range(words))
+
     def _roots(self, d: _Decoded) -> frozenset[str] | None:
         """Names an instruction needs for our purpose; None if it is of no interest by itself."""
         name = d.instruction.name
         if name in _ENDS or name in ("BSSY", "BREAK", "BMOV"):
             return d.reads
         if name in THREAD_COUNTED and d.guard is not None:
-            return frozenset(_read_names("", "", d.guard))
+            return frozenset(_read_names(d.guard))
         if self.accesses and name in MEMORY_OPCODES:
-            names = set(_read_names("", "", d.guard)) if d.guard else set()
-            for operand in d.sources:
-                if isinstance(operand, _Address):
-                    names.update(_read_names(name, d.instruction.opcode, operand))
-            return frozenset(names)
+            return frozenset([*d.addressing, *_read_names(d.guard)])
         return None
 
     def _mark(self):
-        live_in: dict[int, frozenset[str]] = {b.start: frozenset() for b in self.blocks}
+        """Find the needed instructions: registers are bits of an integer, liveness runs backwards through the blocks."""
+        bits: dict[str, int] = {}
+
+        def bits_of(names) -> int:
+            out = 0
+            for name in names:
+                out |= bits.setdefault(name, 1 << len(bits))
+            return out
+
+        slots = [self._slots(d) for d in self.decoded]
+        somewhere = {"stack"} if ("stack",) in slots else set()
+        every = {slot for named in slots for slot in named}
+        facts = []
+        for d, mine in zip(self.decoded, slots, strict=True):
+            name, roots = d.instruction.name, self._roots(d)
+            kills = d.guard is None and len(d.writes) <= _result_count(name, d.instruction.opcode) + 2
+            names = d.writes
+            # What nothing here evaluates is unknown whatever it reads.
+            needs = d.reads if name in _HANDLERS or name == "BMOV" else _read_names(d.guard)
+            if mine:
+                reached = every if mine == ("stack",) else {*mine, *somewhere}
+                if name == "LDL":
+                    needs = {*needs, *reached}
+                else:
+                    names, kills = reached, kills and not somewhere
+            writes = bits_of(names)
+            facts.append((writes, ~writes if kills else -1, bits_of(needs), None if roots is None else bits_of(roots)))
+        live_in = dict.fromkeys(self.block_of, 0)
+        successors = {block.start: self._successors(block) for block in self.blocks}
         predecessors = defaultdict(list)
         for block in self.blocks:
-            for successor in self._successors(block):
+            for successor in successors[block.start]:
                 predecessors[successor].append(block)
         pending = list(self.blocks)
         while pending:
             block = pending.pop()
-            live = set()
-            for successor in self._successors(block):
+            live = 0
+            for successor in successors[block.start]:
                 live |= live_in[successor]
             needed = []
             for index in range(block.end - 1, block.start - 1, -1):
-                d = self.decoded[index]
-                roots = self._roots(d)
-                if d.writes & live:
+                writes, kept, reads, roots = facts[index]
+                if writes & live:
                     needed.append(index)
-                    if d.guard is None and len(d.writes) <= _result_count(d.instruction.name, d.instruction.opcode) + 2:
-                        live -= d.writes
-                    live |= d.reads
+                    live = live & kept | reads
                 elif roots is not None:
                     needed.append(index)
                 if roots is not None:
                     live |= roots
             block.needed = needed[::-1]
-            frozen = frozenset(live)
-            if frozen != live_in[block.start]:
-                live_in[block.start] = frozen
+            if live != live_in[block.start]:
+                live_in[block.start] = live
                 pending.extend(predecessors[block.start])
 
 
@@ -668,6 +744,18 @@ def _set_pair(launch, d, value, mask):
 def _split_sources(d):
     values = [s for s in d.sources if not isinstance(s, _Pred)]
     return values, [s for s in d.sources if isinstance(s, _Pred)]
+
+
+@functools.cache
+def _scale(suffix: str) -> int:
+    """What a register in an address is multiplied by: 8 of 'R4.X8'."""
+    found = re.search(r"\.X(\d+)", suffix)
+    return int(found[1]) if found else 1
+
+
+def _same(one, other):
+    """Whether two masks are equal; None is the mask of all."""
+    return one is other or (one is not None and other is not None and one.shape == other.shape and bool((one == other).all()))
 
 
 def _known(*values):
@@ -998,6 +1086,41 @@ def _leading(launch, d, mask):
     _set_register(launch, d, out, mask)
 
 
+def _add_minmax(launch, d, mask):
+    """VIADDMNMX: the smaller (PT) or larger (!PT) of a + b and c."""
+    values, predicates = _split_sources(d)
+    terms = [launch.read(v) for v in values]
+    least = launch.condition(predicates[0]) if predicates else None
+    if len(terms) != 3 or not _known(*terms, least) or "RELU" in d.modifiers:
+        _set_register(launch, d, None, mask)
+        return
+    total, other = (terms[0] + terms[1]) & LOW, terms[2] & LOW
+    if "U32" not in d.modifiers:
+        total, other = _signed(total), _signed(other)
+    _set_register(launch, d, np.where(least, np.minimum(total, other), np.maximum(total, other)), mask)
+
+
+def _store_local(launch, d, mask):
+    """STL: spilled values stay known. A word is kept under its address; where that differs by thread, nothing stays known."""
+    place, data = launch.stack_word(d), d.sources[-1]
+    words = sass_width(d.instruction.opcode) // 4
+    if place is None or not words or d.modifiers & {"U8", "S8", "U16", "S16"}:
+        launch.forget_stack(mask)
+        return
+    for k in range(words):
+        register = data if data.zero else _Reg(data.file, data.number + k)
+        value = launch.read(register)
+        launch.write(f"stack+{place + 4 * k}", value, mask)
+
+
+def _load_local(launch, d, mask):
+    place = launch.stack_word(d)
+    partial = d.modifiers & {"U8", "S8", "U16", "S16"}
+    for k in range(max(1, sass_width(d.instruction.opcode) // 4)):
+        value = None if place is None or partial else launch.lookup(f"stack+{place + 4 * k}")
+        _set_register(launch, d, value, mask, k)
+
+
 def _permute(launch, d, mask):
     a, selector, b = (launch.read(s) for s in d.sources[:3])
     if not _known(a, selector, b) or d.modifiers:
@@ -1177,11 +1300,12 @@ _HANDLERS: dict[str, Callable] = {
     "IADD3": _iadd3, "UIADD3": _iadd3, "VIADD": _iadd3, "UVIADD": _iadd3, "IADD": _iadd3,
     "IMAD": _imad, "UIMAD": _imad, "LEA": _lea, "ULEA": _lea, "LOP3": _lop3, "ULOP3": _lop3, "SHF": _shf, "USHF": _shf,
     "MOV": _move, "UMOV": _move, "LDC": _load_constant, "ULDC": _load_constant, "LDCU": _load_constant,
-    "S2R": _special, "S2UR": _special, "CS2R": _special, "R2UR": _to_uniform, "IMNMX": _minmax, "VIMNMX": _minmax, "UVIMNMX": _minmax,
+    "S2R": _special, "S2UR": _special, "CS2R": _special, "R2UR": _to_uniform, "IMNMX": _minmax, "VIMNMX": _minmax, "UVIMNMX": _minmax, "VIADDMNMX": _add_minmax,
     "SEL": _select, "USEL": _select, "IABS": _absolute, "POPC": _population, "UPOPC": _population, "FLO": _leading, "UFLO": _leading,
     "PRMT": _permute, "UPRMT": _permute, "SGXT": _sign_extend, "USGXT": _sign_extend, "BMSK": _bitmask, "UBMSK": _bitmask,
     "VOTE": _vote, "VOTEU": _vote, "ELECT": _elect, "SHFL": _shuffle, "HFMA2": _half_constant, "I2F": _integer_to_float,
     "I2FP": _integer_to_float, "F2I": _float_to_integer, "MUFU": _reciprocal, "P2R": _pack_predicates, "R2P": _unpack_predicates,
+    "STL": _store_local, "LDL": _load_local,
 }  # fmt: skip
 
 
@@ -1199,11 +1323,11 @@ class _Part:
 class _Launch:
     """One launch (or some of its blocks) of the slice."""
 
-    def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster=(1, 1, 1)):
+    def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster, seconds):
         self.program = program
         self.constants = constants
         self.accesses = accesses
-        self.budget = budget
+        self.budget, self.seconds = budget, seconds
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
         self.threads = block[0] * block[1] * block[2]
         self.lanes = -(-self.threads // WARP) * WARP
@@ -1246,10 +1370,12 @@ class _Launch:
         self.parts = [_Part(0, exists)]
         self.waiting: list[tuple[int, str, np.ndarray, np.ndarray]] = []  # (next pc, barrier, arrived, expected)
         self.executed = np.zeros(len(program.decoded) + 1, np.int64)
-        self.thread_counts: dict[str, int | None] = {}
+        self.thread_counts: dict[int, int | None] = {}  # guarded arithmetic, by index; None: a guard was not known
         self.lane_counts: dict[int, int] = defaultdict(int)
         self.sites: dict[int, SiteAccess] = {}
         self.unknown_sites: dict[int, str] = {}
+        self.repeats: dict[int, tuple[list, dict[str, int]]] = {}  # per site: mask and registers of its last execution, cost
+        self.patterns: dict[int, tuple] = {}  # per site: addresses and mask of its last new pattern, bases, cost by phase
 
     # -- lanes and warps
 
@@ -1350,10 +1476,20 @@ class _Launch:
             known = self.known[name]
             self.known[name] = known if known is None or known is mask else known | mask
 
+    def stack_word(self, d) -> int | None:
+        """The address that an LDL or STL names, if it is known and the same for all threads."""
+        place = self.address(next(s for s in d.sources if isinstance(s, _Address)))
+        return place.item() if place is not None and place.size == 1 and not place.item() & 3 else None
+
+    def forget_stack(self, mask):
+        """Something unknown was stored somewhere on the stack."""
+        for name in [name for name in self.values if name.startswith("stack")]:
+            self.write(name, None, mask)
+
     # -- the run
 
     def run(self) -> InstructionCounts:
-        steps = 0
+        steps, start = 0, time.monotonic()
         while self.parts or self.waiting:
             if not self.parts:
                 self.wake()
@@ -1363,6 +1499,8 @@ class _Launch:
             steps += 1
             if steps > self.budget:
                 raise CannotTell(f"the launch takes more than {self.budget} basic blocks")
+            if time.monotonic() - start > self.seconds:
+                raise CannotTell(f"the launch takes more than {self.seconds:g} seconds")
             self.execute(part)
         per_instruction = tuple(int(n) for n in np.cumsum(self.executed)[:-1])
         return self.result(per_instruction)
@@ -1413,16 +1551,19 @@ class _Launch:
             elif guard.all():
                 guard = _TRUE
         if name in THREAD_COUNTED and d.guard is not None:
-            known = self.thread_counts.get(name, 0)
+            index = d.instruction.index
+            known = self.thread_counts.get(index, 0)
             if guard is None or known is None:
-                self.thread_counts[name] = None
+                self.thread_counts[index] = None
             elif guard is not False:
-                self.thread_counts[name] = known + self.lanes_in(mask if guard is _TRUE else self.narrow(mask, guard))
+                self.thread_counts[index] = known + self.lanes_in(mask if guard is _TRUE else self.narrow(mask, guard))
         if guard is False:
             return
         if guard is None:
             for written in d.writes:
                 self.write(written, None, mask)
+            if name == "STL":
+                self.forget_stack(mask)
             if self.accesses and name in MEMORY_OPCODES:
                 self.unknown_sites[d.instruction.index] = "whether it runs depends on data"
             return
@@ -1591,19 +1732,68 @@ class _Launch:
     def observe(self, d: _Decoded, mask):
         """Account one execution of a memory instruction."""
         index = d.instruction.index
-        name, opcode = d.instruction.name, d.instruction.opcode
-        space, op = MEMORY_OPCODES[name]
+        if index in self.unknown_sites:
+            return
+        # Nothing has been written to its registers since the last time: nothing has to be computed.
+        inputs = [mask, *(self.values.get(name) for name in d.addressing), *(self.known.get(name) for name in d.addressing)]
+        last = self.repeats.get(index)
+        if last is not None and all(a is b for a, b in zip(last[0], inputs, strict=True)):
+            self.add(index, d, last[1])
+            return
+        if MEMORY_OPCODES[d.instruction.name][0] == "generic":
+            self.unknown_sites[index] = "its address may lie in any memory"
+            return
         places = [self.address(s) for s in d.sources if isinstance(s, _Address)]
+        if d.instruction.name == "LDGSTS" and isinstance(d.sources[-1], _Pred):
+            # Where the last operand is false, zeros are written and nothing is read.
+            reads = self.condition(d.sources[-1])
+            if reads is None:
+                self.unknown_sites[index] = "whether it reads depends on data"
+                return
+            if not reads.all():
+                mask = self.narrow(mask, reads)
+                if not mask.any():
+                    return
         if not places or any(p is None for p in places):
             self.unknown_sites[index] = "its address depends on data"
             return
+        # An access that repeats its last pattern at another place costs what it cost there.
+        bases = [place.item(0) for place in places]
+        known = self.patterns.get(index)
+        if (
+            known is None
+            or not _same(known[1], mask)
+            or any(old.shape != new.shape or np.not_equal(new, old + (base - was)).any()
+                   for old, new, was, base in zip(known[0], places, known[2], bases, strict=True))
+        ):  # fmt: skip
+            known = self.patterns[index] = (places, mask, bases, {})
+        phase = tuple(base & 127 for base in bases)
+        cost = known[3].get(phase)
+        if cost is None:
+            cost = known[3][phase] = self.cost(d, places, mask)
+        if isinstance(cost, str):
+            self.unknown_sites[index] = cost
+            return
+        self.repeats[index] = inputs, cost
+        self.add(index, d, cost)
+
+    def add(self, index, d: _Decoded, cost: dict[str, int]):
+        site = self.sites.get(index)
+        if site is None:
+            site = self.sites[index] = SiteAccess(*MEMORY_OPCODES[d.instruction.name])
+        for name, value in cost.items():
+            setattr(site, name, getattr(site, name) + value)
+
+    def cost(self, d: _Decoded, places, mask) -> dict[str, int] | str:
+        """What one execution adds to its SiteAccess, or why that cannot be told."""
+        name, opcode = d.instruction.name, d.instruction.opcode
+        space, op = MEMORY_OPCODES[name]
         active = mask
         if active is None and self.lanes != self.threads:
             active = np.arange(self.lanes).reshape(1, 1, 1, -1) < self.threads
         active = self.flat(active)
         # A copy names its target in shared memory first and its global source last.
         addresses = self.flat(places[-1] if name == "LDGSTS" else places[0])
-        site = self.sites.setdefault(index, SiteAccess(space, op))
         width, size = sass_width(opcode), (self.count_blocks, self.lanes)
         if space == "shared":
             if op in ("ldmatrix", "stmatrix"):
@@ -1611,32 +1801,25 @@ class _Launch:
                 shared = account.count_ldmatrix(addresses, active, matrices, *size)
             else:
                 shared = account.count_shared(addresses, active, width, *size, op)
-            site.requests += shared.requests
-            site.wavefronts += shared.wavefronts
-            site.ideal_wavefronts += shared.ideal
-            return
+            return {"requests": shared.requests, "wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
         count = {"atom": account.count_atomic, "red": account.count_atomic}.get(op, account.count_global)
         got = (account.count_local if space == "local" else count)(addresses, active, width, *size)
-        site.requests += got.requests
-        site.sectors += got.sectors
-        site.ideal_sectors += got.ideal
-        site.distinct_sectors += account.count_global(addresses, active, width, *size).sectors if op in ("atom", "red") else got.sectors
+        distinct = account.count_global(addresses, active, width, *size).sectors if op in ("atom", "red") else got.sectors
+        cost = {"requests": got.requests, "sectors": got.sectors, "ideal_sectors": got.ideal, "distinct_sectors": distinct}
         if name != "LDGSTS":
-            return
+            return cost
         target = self.flat(places[0])
         if "BYPASS" in d.modifiers:
             sides = np.broadcast_arrays(addresses, target, True if active is None else active)
             if sides[0].shape[1] == 1:
                 sides = [np.broadcast_to(side, (len(side), self.lanes)) for side in sides]
-            if not account.pairs_of_sectors(*(side.reshape(-1, WARP) for side in sides)):
-                self.unknown_sites[index] = "it copies parts of sectors past the cache"
-            return
+            whole = account.pairs_of_sectors(*(side.reshape(-1, WARP) for side in sides))
+            return cost if whole else "it copies parts of sectors past the cache"
         shared = account.count_copy(addresses, target, active, width, *size)
-        site.wavefronts += shared.wavefronts
-        site.ideal_wavefronts += shared.ideal
+        return cost | {"wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
 
     def address(self, place: _Address):
-        total = np.full((1, 1, 1, 1), place.offset, np.int64)
+        total = place.offset
         for part in place.parts:
             low = self.lookup(part.name())
             if low is None:
@@ -1648,9 +1831,8 @@ class _Launch:
                 low = low | high << 32
             else:
                 low = _signed(low)
-            scale = re.search(r"\.X(\d+)", part.suffix)
-            total = total + low * (int(scale[1]) if scale else 1) * (-1 if part.sign == "-" else 1)
-        return total
+            total = total + low * _scale(part.suffix) * (-1 if part.sign == "-" else 1)
+        return total if place.parts else np.full((1, 1, 1, 1), total, np.int64)
 
     def flat(self, array):
         """[blocks or 1, lanes or 1]: broadcast over blocks only as far as needed."""
@@ -1664,27 +1846,26 @@ class _Launch:
         by_opcode: dict[str, int] = defaultdict(int)
         by_line: dict[int, int] = defaultdict(int)
         threads: dict[str, int | None] = {}
-        for d, n in zip(self.program.decoded, per_instruction, strict=True):
-            if n:
-                by_opcode[d.instruction.name] += n
+        threads_of: dict[int, int] = {}
+        for block in self.program.blocks:
+            lanes = self.lane_counts.get(block.start, 0)
+            for d in self.program.decoded[block.start : block.end]:
+                name, index = d.instruction.name, d.instruction.index
+                n = per_instruction[index]
+                if not n:
+                    continue
+                by_opcode[name] += n
                 if d.instruction.ptx_line is not None:
                     by_line[d.instruction.ptx_line] += n
-        for name in THREAD_COUNTED:
-            if name not in by_opcode:
-                continue
-            guarded = self.thread_counts.get(name, 0)
-            plain = self.plain_threads(name)
-            threads[name] = None if guarded is None or plain is None else guarded + plain
-        known = {index: site for index, site in self.sites.items() if index not in self.unknown_sites}
-        sites = known if self.accesses else None
+                if name in THREAD_COUNTED:
+                    mine = lanes if d.guard is None else self.thread_counts.get(index, 0)
+                    before = threads.get(name, 0)
+                    threads[name] = None if mine is None or before is None else before + mine
+                    threads_of[index] = mine
+        known = {name: count for name, count in threads.items() if count is not None}
+        threads_of = {k: v for k, v in threads_of.items() if self.program.decoded[k].instruction.name in known}
+        sites = {index: site for index, site in self.sites.items() if index not in self.unknown_sites} if self.accesses else None
         return InstructionCounts(
-            sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line),
-            {k: v for k, v in threads.items() if v is not None}, sites, dict(self.unknown_sites), tuple(d.instruction for d in self.program.decoded),
+            sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line), known, sites, dict(self.unknown_sites),
+            threads_of, tuple(d.instruction for d in self.program.decoded),
         )  # fmt: skip
-
-    def plain_threads(self, name):
-        return sum(
-            self.lane_counts.get(b.start, 0)
-            * sum(1 for d in self.program.decoded[b.start : b.end] if d.instruction.name == name and d.guard is None)
-            for b in self.program.blocks
-        )

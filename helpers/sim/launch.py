@@ -17,7 +17,7 @@ from helpers.errors import CourseError, Finding, LaunchError, RunError
 
 from . import flow, isa, native, sass
 from . import cluster as clusters
-from .counting import Counting
+from .counting import ALWAYS, Counting
 from .device_shadow import DeviceShadow
 from .findings import Findings
 from .loader import Program, load
@@ -60,7 +60,8 @@ class Budget:
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
-    uncounted: why the counters of executed machine instructions are missing, "" when they are there.
+    uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
+    "native", or "slice" where nothing was run and `flow` counted.
     """
 
     counters: dict[str, int]
@@ -175,7 +176,8 @@ def simulate(
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
             counters, by_line, uncounted = flow.refine(
-                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, accesses=estimate, cluster=dims)
+                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, cluster=dims,
+                accesses=estimate or getattr(compiled, "spill_loads", 0) > 0)  # the PTX does not show what ptxas spilled
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
@@ -184,6 +186,36 @@ def simulate(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
         engine=engine, uncounted=uncounted,
+    )  # fmt: skip
+
+
+SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried
+
+
+def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
+    """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `flow`).
+
+    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
+    None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
+    """
+    start = time.monotonic()
+    grid, block, chosen = tuple(map(int, grid)), tuple(map(int, block)), sorted(set(blocks))
+    if not getattr(compiled, "cubin", b"") or clusters.extent(compiled.ptx, compiled.symbol, compiled.arch, grid, None) is not None:
+        return None
+    try:
+        counts, _ = flow.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
+    except CourseError:
+        return None  # no disassembler on this machine
+    if counts is None or not counts.complete:
+        return None
+    exact, lines = flow.counters(counts, compiled)
+    scale = math.prod(grid) / len(chosen) if chosen else 1.0
+    names = {name for name in exact if exact[name] and not name.startswith("memory_l2")}  # those, only the SASS tells
+    return Outcome(
+        counters=dict.fromkeys(ALWAYS, 0) | {name: round(exact[name] * scale) for name in exact if name in names},
+        by_line={line: {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
+                 for line, values in sorted(lines.items())},
+        findings=[], trace=None, sampled=len(chosen) != math.prod(grid), seconds=time.monotonic() - start, estimate=False, engine="slice",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ others with nothing, gives the counts of the hardware.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Instruction:
     target: int | None
     ptx_line: int | None
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The opcode without its modifiers: 'LDS' of 'LDS.128'."""
         return self.opcode.split(".", 1)[0]
@@ -57,8 +58,9 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P[T\d]+)\s+)?([A
 _TARGET = re.compile(r"`\(([^)]+)\)")
 
 
+@functools.lru_cache(maxsize=8)
 def parse(text: str) -> dict[str, Function]:
-    """Code sections of a disassembly by function name. An empty text gives an empty dict."""
+    """Code sections of a disassembly by function name. An empty text gives an empty dict. The last few texts are remembered."""
     functions: dict[str, Function] = {}
     name, lines, labels, ptx_line = None, [], {}, None
 
@@ -100,6 +102,8 @@ def _finish(name, lines, labels):
 
 def _split_operands(text):
     """Split at commas outside of brackets: 'R1, desc[UR6][R2.64+0x4]' -> two operands; a label is one of its own."""
+    if "[" not in text and "`" not in text and "{" not in text and "(" not in text:
+        return tuple([part.strip() for part in text.split(",")]) if text else ()
     text = re.sub(r"(?<=[^\s,])\s+`\(", ", `(", text)
     out, depth, start = [], 0, 0
     for i, c in enumerate(text):
