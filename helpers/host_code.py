@@ -42,7 +42,7 @@ typedef unsigned long long CUdeviceptr;
 """
 # What nvcc lets every file use without an #include, through the host's headers.
 IMPLICIT = "implicit_types.h"
-_IMPLICIT_TYPES = "#pragma once\ntypedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
+_IMPLICIT_TYPES = _INTEGER_TYPES + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
 
 
 def _device_library(name: str) -> str:
