@@ -1,7 +1,7 @@
 """Sliders and menus around the pictures: they wire, and compute nothing.
 
 `panel(name, run)` is one picture with its controls, `explore(run)` all of them, `compare(before, after)` two runs side by
-side. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control leads
+side, in any picture. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control leads
 to a new drawing, and nothing else.
 
 What the reader set is kept per `state` (usually the kernel's name) and picture, so that running the cell again, with a
@@ -48,6 +48,7 @@ class Panel(ipywidgets.VBox):
         self._what, self._picture = what, picture
         self._fields: dict[str, ipywidgets.Widget] = {}
         self._busy = False
+        self._other: Panel | None = None  # one whose controls move with these
         self._links = ipywidgets.HTML()
         self._row = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center"))
         self._image = ipywidgets.HTML()
@@ -82,10 +83,25 @@ class Panel(ipywidgets.VBox):
         self._wanted.update(values)
         self._guard(self._redraw)
 
-    def _changed(self, _) -> None:
-        if not self._busy:
-            self._wanted.update(self.values)
-            self._guard(self._redraw)
+    def lead(self, other: Panel | None) -> None:
+        """Move the controls of `other` with these, as far as both offer the same; None: no more."""
+        self._other = other
+
+    def _changed(self, change) -> None:
+        if self._busy:
+            return
+        moved = change["owner"]
+        name = next(name for name, field in self._fields.items() if field is moved)
+        self._wanted.update(self.values)
+        self._guard(self._redraw)
+        if self._other is not None:
+            self._other._take(name, moved)
+
+    def _take(self, name: str, moved: ipywidgets.Widget) -> None:
+        """Do what a control of another panel did, if this one has the same: a slider, or a menu with the same entries."""
+        mine = self._fields.get(name)
+        if mine is not None and getattr(mine, "options", None) == getattr(moved, "options", None):
+            self.set(**{name: moved.value})
 
     def _redraw(self) -> None:
         self._links.value = ""
@@ -208,10 +224,7 @@ class Explorer(ipywidgets.VBox):
         self._run, self._state_name, self._again = run, state, again
         self._panels: dict[str, Panel] = {}
         wanted = first or _KEPT.get((state, "explore", ""), {}).get("picture")
-        self.choice = ipywidgets.ToggleButtons(
-            options=[(PICTURES[name].title, name) for name in names], value=wanted if wanted in names else names[0],
-            tooltips=[_first_sentence(PICTURES[name].draw) for name in names], style={"button_width": "auto"},
-        )  # fmt: skip
+        self.choice = _pictures_menu(names, wanted)
         self.choice.observe(lambda _: self._open(), "value")
         super().__init__()
         self._open()
@@ -248,6 +261,14 @@ class Failed:
         raise self._error
 
 
+def _pictures_menu(names: list[str], wanted: str | None) -> ipywidgets.ToggleButtons:
+    """A button for each picture, `wanted` or the first of them pressed."""
+    return ipywidgets.ToggleButtons(
+        options=[(PICTURES[name].title, name) for name in names], value=wanted if wanted in names else names[0],
+        tooltips=[_first_sentence(PICTURES[name].draw) for name in names], style={"button_width": "auto"},
+    )  # fmt: skip
+
+
 def _first_sentence(function) -> str:
     return (function.__doc__ or "").strip().split("\n")[0]
 
@@ -271,15 +292,53 @@ def explore(
     return Explorer(run, _state(run, state), names, picture, again)
 
 
-def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> ipywidgets.Widget:
-    """Two runs side by side in one picture, each with its own controls: before and after a change."""
-    sides = []
-    for place, run in (("before", before), ("after", after)):
-        name = _state(run, None)
-        title = ipywidgets.HTML(f"<b>{place}: {html.escape(name)}</b>")
-        sides.append(ipywidgets.VBox([title, panel(picture, run, f"{state}/{place}/{name}", **initial)],
-                                     layout=ipywidgets.Layout(flex="1 1 24em", min_width="20em")))  # fmt: skip
-    return ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
+class Comparison(ipywidgets.VBox):
+    """Two runs side by side in one picture out of a row of them. Moving a control on one side moves it on the other."""
+
+    def __init__(self, runs: dict[str, Any], state: str, names: list[str], first: str, initial: dict[str, Any]):
+        self._runs, self._state_name, self._first, self._initial = runs, state, first, initial
+        self._sides: dict[str, list[Panel]] = {}
+        wanted = _KEPT.get((state, "compare", first), {}).get("picture", first)
+        self.choice = _pictures_menu(names, wanted)
+        self.choice.observe(lambda _: self._open(), "value")
+        self.together = ipywidgets.Checkbox(value=True, description="move both sides", indent=False)
+        self.together.observe(lambda _: self._join(), "value")
+        super().__init__()
+        self._open()
+
+    @property
+    def panels(self) -> list[Panel]:
+        """Before and after, of the picture on display."""
+        return self._sides[self.choice.value]
+
+    def _open(self) -> None:
+        name = self.choice.value
+        if name not in self._sides:
+            own = self._initial if name == self._first else {}
+            self._sides[name] = [Panel(run, PICTURES[name], f"{self._state_name}/{side}", own) for side, run in self._runs.items()]
+        _KEPT[self._state_name, "compare", self._first] = {"picture": name}
+        half = ipywidgets.Layout(flex="1 1 24em", min_width="20em")
+        sides = [ipywidgets.VBox([ipywidgets.HTML(f"<b>{html.escape(side)}</b>"), panel], layout=half)
+                 for side, panel in zip(self._runs, self.panels, strict=True)]  # fmt: skip
+        row = ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self._join()
+        self.children = (self.choice, self.together, row)
+
+    def _join(self) -> None:
+        """Let each side lead the other, or none."""
+        left, right = self.panels
+        left.lead(right if self.together.value else None)
+        right.lead(left if self.together.value else None)
+
+
+def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> Comparison:
+    """Two runs side by side, before and after a change. picture: the one to open, with these options."""
+    every = sorted((item for item in PICTURES.values() if item.of == "run" and item.needs is None), key=lambda item: item.order)
+    names = [item.name for item in every]
+    if picture not in PICTURES:
+        raise CourseError(f"There is no picture {picture!r}. There are: {', '.join(PICTURES)}.")
+    runs = {f"{place}: {_state(run, None)}": run for place, run in (("before", before), ("after", after))}
+    return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
 
 
 def ladder(

@@ -128,9 +128,40 @@ def test_saving_offers_both_formats(shared):
 
 def test_compare_shows_two_runs_side_by_side(shared):
     pair = widgets.compare(gemm_run("naive", 32, 32, 32), shared, line=3)
-    left, right = (side.children[1] for side in pair.children)
+    left, right = pair.panels
     assert "32 sectors" in alt(left) and "4 sectors" in alt(right)
-    assert "before: naive" in pair.children[0].children[0].value
+    assert "before: naive" in pair.children[-1].children[0].children[0].value
+
+
+def test_compare_changes_the_picture_of_both_sides_and_keeps_it(shared):
+    pair = widgets.compare(gemm_run("naive", 64, 64, 64), shared, line=3)
+    assert "stepper" not in [name for _, name in pair.choice.options]  # it needs a run of its own
+    pair.choice.value = "tiles"
+    left, right = pair.panels
+    assert "Step 1 of 64" in alt(left) and "Step 1 of 2" in alt(right)
+    assert widgets.compare(gemm_run("naive", 64, 64, 64), shared, line=3).choice.value == "tiles"
+    assert widgets.compare(shared, shared, "owners").choice.value == "owners"  # a cell that asks for another picture
+
+
+def test_a_control_moves_both_sides_unless_the_reader_wants_it_otherwise(shared):
+    pair = widgets.compare(gemm_run("naive", 64, 64, 64), shared, "tiles")
+    left, right = pair.panels
+    left._fields["block"].value = 3
+    assert right.values["block"] == 3 and "block (1, 1)" in alt(right)
+    left._fields["step"].value = 40  # the other side has fewer: its last
+    assert right.values["step"] == 1 and left.values["step"] == 40
+    right._fields["level"].value = "warp"
+    assert left.values["level"] == "warp" and "warp 0" in alt(left)
+    pair.together.value = False
+    right._fields["block"].value = 0
+    assert left.values["block"] == 3
+
+
+def test_menus_that_differ_do_not_follow_each_other(shared):
+    pair = widgets.compare(one_load(4 * np.arange(32)), shared)
+    left, right = pair.panels
+    right._fields["site"].value = 2
+    assert "store to C" in alt(right) and left.values["site"] == 0
 
 
 def test_ladder_takes_the_saved_climbs(tmp_path, monkeypatch):

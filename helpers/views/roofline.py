@@ -2,13 +2,15 @@
 
 Two roofs for two levels of memory. DRAM's roof meets the *compulsory* intensity: each input read once, the result written
 once, whatever the kernel does. The roof of the L1 cache meets the intensity of what the kernel *requests*: the 32-byte
-sectors its loads and stores ask for, from its counters.
+sectors its loads and stores ask for, from its counters. There is no roof for L2: no maker states its bandwidth.
+
+A run without a time stands where the model predicts it, if its size is one that the model was tried at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 
+from ..errors import CourseError
 from ..model import hardware
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
 
@@ -23,6 +26,7 @@ DEFAULT_GPU = "H200 SXM"
 L1_BYTES_PER_CLOCK = 128  # per SM; CUDA C++ Best Practices: the L1 data path is 128 bytes wide
 SECTOR = 32
 _SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+_TRIED = 2 * 512**3  # operations of the smallest product that the model's error was measured on
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 
 
@@ -75,6 +79,17 @@ def point(run, name: str | None = None, tflops: float | None = None, kind: str =
     )  # fmt: skip
 
 
+def _placed(run, gpu: str) -> Point:
+    """Where a run stands on `gpu`: by its own time, else by the model's."""
+    found = point(run)
+    if found.tflops is None and found.flops >= _TRIED:
+        try:
+            return replace(found, tflops=found.flops / run.predict(gpu=gpu).milliseconds / 1e9, kind="predicted")
+        except CourseError:
+            pass  # the model cannot say: the roofs alone are shown
+    return found
+
+
 def gemm_point(m: int, n: int, k: int, name: str = "", itemsize: int = 4, tflops: float | None = None, kind: str = "") -> Point:
     """A matrix product as such, before any kernel: 2·m·n·k operations on m·k + k·n + m·n elements."""
     flops, least = 2 * m * n * k, itemsize * (m * k + k * n + m * n)
@@ -101,7 +116,7 @@ def controls(what, gpu=None):
 def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     """Roofs of `gpu`, and points under them. what: a Run, a Point (see `point`, `gemm_point`), or several of them."""
     items = list(what) if isinstance(what, Sequence) else [what]
-    points = [item if isinstance(item, Point) else point(item) for item in items]
+    points = [item if isinstance(item, Point) else _placed(item, gpu) for item in items]
     top = roof(gpu)
     intensities = [value for item in points for value in (item.compulsory, item.requested) if value]
     low = min([*intensities, 0.25]) / 3
@@ -173,7 +188,7 @@ def _draw(ax, item: Point, top: Roof, number: int) -> str:
             _name(ax, f"{item.name}  {figure}", intensity, y, colour, above=item.tflops is not None)
         said.append(
             f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {allowed:.3g} TFLOPS"
-            + (f", {figure} reached." if item.tflops else ".")
+            + (f", {item.tflops:.3g} {kind.strip() or 'reached'}." if item.tflops else ".")
         )
     return " ".join(said) or f"{item.name} did no operation that was counted."
 

@@ -1,32 +1,39 @@
 """Traffic: how many bytes each level of the memory hierarchy is asked for, from the registers down to DRAM's least.
 
-Every bar is a counter of the run times the bytes it stands for. The last one is no counter: what any kernel must move, each
-matrix once. The ratio between two neighbours is the reuse that the upper one achieves.
+A full bar is a counter of the run times the bytes it stands for. The hollow ones are no counters. L2: what would be asked of it
+if the L1 cache kept every sector until the block that loaded it ends, and blocks shared nothing; from the accesses of a trace
+that has them all. DRAM: what any kernel must move, each matrix once. The ratio between two neighbours is the reuse that the
+upper one achieves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.ticker import NullLocator
 
-from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, SKY, NothingToSee, heading, picture
+from ..errors import CourseError
+from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, heading, picture
+from .places import once_per_trace
 from .roofline import compulsory_bytes
 
 _FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
+_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 SECTOR, WAVEFRONT, OPERANDS = 32, 128, 8  # bytes of a sector, of a wavefront (32 banks), of the two factors of an FMA
 
 
 @dataclass(frozen=True)
 class Level:
-    """Bytes asked of one level. what: which counter they come from."""
+    """Bytes asked of one level. what: where the number comes from. counted: from the run's counters, not from a model or bound."""
 
     name: str
     bytes: int
     what: str
     colour: str
+    counted: bool = True
 
 
 def levels(run) -> list[Level]:
@@ -38,15 +45,41 @@ def levels(run) -> list[Level]:
         Level("arithmetic", OPERANDS * counters.get(_FFMA, 0), "two factors of 4 bytes per FMA and thread", GREEN),
         Level("shared memory", WAVEFRONT * sum(shared), "128 bytes per wavefront", ORANGE),
         Level("L1 cache", SECTOR * sum(sectors), "32 bytes per requested sector", BLUE),
-        Level("must be moved", compulsory_bytes(run), "every matrix once", SKY),
+        Level("L2 cache,\nby a model", SECTOR * (sectors_of_blocks(run) + sectors[1]), "every block loads a sector once; all stores", PURPLE, False),
+        Level("DRAM,\nat least", compulsory_bytes(run), "every matrix once", SKY, False),
     ]
+    if not sectors_of_blocks(run):
+        del found[3]
     found = [level for level in found if level.bytes]
-    if not any(level.name != "must be moved" for level in found):
+    if not any(level.counted for level in found):
         raise NothingToSee("This run counted neither arithmetic nor memory accesses, so there is no traffic to compare.")
     return found
 
 
-@picture("Traffic", size=(10, 4.6), margins=(1.75, 0.75, 1.5, 1.05), order=60)
+def sectors_of_blocks(run) -> int:
+    """Sectors that the blocks load, each counted once per block; 0 where the trace does not hold every load of the launch."""
+    try:
+        trace = run.trace
+    except CourseError:
+        return 0
+    loads, total = _distinct_sectors(trace)
+    return total if loads and loads == run.counters.get(_REQUESTS) and not run.sampled else 0
+
+
+@once_per_trace
+def _distinct_sectors(trace) -> tuple[int, int]:
+    """(recorded load instructions of warps from global memory, their sectors, each once per block)."""
+    kinds = np.array([site.space == "global" and site.op in ("ld", "cp.async") and site.width > 0 for site in trace.sites] or [False])
+    rows = kinds[trace.accesses["site"]] & (trace.addresses >= 0).any(axis=1)
+    total = 0
+    blocks = trace.accesses["block"][rows]
+    sectors = trace.addresses[rows] // SECTOR
+    for block in np.unique(blocks):
+        total += int((np.unique(sectors[blocks == block]) >= 0).sum())
+    return int(rows.sum()), total
+
+
+@picture("Traffic", size=(10, 5.2), margins=(1.75, 0.75, 1.5, 1.05), order=60)
 def traffic(run, *, ax):
     """One bar per level, in bytes, on a logarithmic scale, with the ratio to the level below."""
     found = levels(run)
@@ -55,8 +88,9 @@ def traffic(run, *, ax):
     start = 10 ** (len(str(min(sizes))) - 2)
     ax.set_xlim(start, max(sizes) * 1.15)
     ax.set_ylim(len(found) - 0.4, -0.6)
-    ax.barh(range(len(found)), [size - start for size in sizes], left=start, height=0.55, color=[level.colour for level in found])
     for y, level in enumerate(found):
+        ax.barh(y, level.bytes - start, left=start, height=0.55, facecolor=level.colour if level.counted else PAPER, edgecolor=level.colour,
+                hatch="" if level.counted else "//", linewidth=2)  # fmt: skip
         ax.annotate(amount(level.bytes), (level.bytes, y), (8, 0), textcoords="offset points", va="center", fontsize=14, weight="bold",
                     annotation_clip=False)  # fmt: skip
         if y + 1 < len(found):
@@ -69,8 +103,8 @@ def traffic(run, *, ax):
     ax.xaxis.set_minor_locator(NullLocator())
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("bytes in the whole launch", color=INK)
-    heading(ax, "Bytes asked of each level", detail="the last bar is what every kernel must move: each matrix once")
-    said = "; ".join(f"{level.name} {amount(level.bytes)} ({level.what})" for level in found)
+    heading(ax, "Bytes asked of each level", detail="full: counted in this run; hatched: a model, and what any kernel must move")
+    said = "; ".join(f"{' '.join(level.name.split())} {amount(level.bytes)} ({level.what})" for level in found)
     return f"Bytes asked of each level: {said}."
 
 

@@ -16,7 +16,7 @@ from helpers.views.owners import ownership
 from helpers.views.places import copy_groups
 from helpers.views.tiles import march
 from helpers.views.timeline import lanes
-from helpers.views.traffic import levels
+from helpers.views.traffic import levels, sectors_of_blocks
 
 OF_A_RUN = sorted(name for name, picture in PICTURES.items() if picture.of == "run")
 
@@ -144,10 +144,19 @@ def test_occupancy_is_the_model_s_and_one_change_helps_as_said(runs, said):
 def test_traffic_is_counters_times_bytes(runs, said):
     run = runs["shared_tile"]
     amounts = {level.name: level.bytes for level in levels(run)}
-    assert amounts["arithmetic"] == 8 * 64 * 96 * 64 and amounts["must be moved"] == 4 * (64 * 64 + 64 * 96 + 64 * 96)
+    assert amounts["arithmetic"] == 8 * 64 * 96 * 64 and amounts["DRAM,\nat least"] == 4 * (64 * 64 + 64 * 96 + 64 * 96)
     assert amounts["L1 cache"] == 32 * (4 * 2 * 64 * 96 * 64 // 32 // 32 + 4 * 64 * 96 // 32)
     assert "shared memory" not in {level.name for level in levels(runs["naive"])}
     assert "bytes in the whole launch" == traffic(run).get_xlabel()
+    # By the model a block of 32 x 32 loads 32 rows of A and 32 columns of B once, whatever it asks for. There are 2 x 3 blocks.
+    assert amounts["L2 cache,\nby a model"] == 6 * 4 * 2 * 32 * 64 + 4 * 64 * 96 == 32 * sectors_of_blocks(runs["naive"]) + 4 * 64 * 96
+    assert "L2 cache, by a model" in traffic(runs["naive"]).alt
+
+
+def test_a_recording_that_lacks_loads_says_nothing_of_l2():
+    kernel = helpers.compile("\n" + get("naive").kernel_path.read_text(encoding="utf-8"))
+    run = gemm.run(kernel, gemm.Problem(64, 64, 64), on="cpu", trace=TraceFilter(blocks={0}))
+    assert sectors_of_blocks(run) == 0 and "L2" not in traffic(run).alt
 
 
 def test_the_listing_adds_up_to_the_counters(runs):
