@@ -1,0 +1,292 @@
+"""Bulk copies that run both in the machine and on a GPU, with the same data: every swizzle, element type and kind of box.
+
+The hardware is the reference: directly in tests/gpu/test_tensor_map.py, and as fingerprints in
+helpers/data/tensor_map_h200.json for tests/sim/test_tensor_truth.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import zlib
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+import helpers
+from helpers.sim.swizzle import SPAN
+from helpers.sim.tensor import FLOATS, KINDS
+
+WINDOW = 16384  # bytes of shared memory that are looked at
+RANKS = range(1, 6)
+
+
+def _copy(rank: int, before: str, after: str) -> str:
+    """One instruction per rank, chosen at run time: `before` [map, {coordinates}]`after`."""
+    coordinates = ", ".join(f"%{i + 2}" for i in range(rank))
+    return before.replace("NDIM", f"{rank}d") + f" [%0, {{{coordinates}}}]" + after
+
+
+def _operands(rank: int) -> str:
+    return '"l"(&map), "r"(at(tile)), ' + ", ".join(f'"r"(c{i})' for i in range(rank))
+
+
+HEAD = r"""
+#include <cuda.h>
+__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+extern __shared__ __align__(1024) unsigned char smem[];
+#define FENCE asm volatile("fence.proxy.async;" ::: "memory")
+#define INIT __shared__ alignas(8) unsigned long long bar; \
+    if (threadIdx.x == 0) { asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at(&bar)) : "memory"); FENCE; } __syncthreads();
+#define EXPECT(n) asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at(&bar)), "r"(n) : "memory")
+#define WAIT { int done; do asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.b32 %0, 1, 0, p;}" \
+    : "=r"(done) : "r"(at(&bar)) : "memory"); while (!done); }
+#define DRAIN asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory")
+__device__ void fill(const uint4* data, int window) {  // data == 0: a pattern
+    for (int i = threadIdx.x; i < window / 16; i += blockDim.x)
+        ((uint4*)smem)[i] = data ? data[i] : make_uint4(0xa5a5a5a5u, 0xa5a5a5a5u, 0xa5a5a5a5u, 0xa5a5a5a5u);
+    FENCE;
+    __syncthreads();
+}
+__device__ void give(uint4* out, int window) {
+    for (int i = threadIdx.x; i < window / 16; i += blockDim.x) out[i] = ((uint4*)smem)[i];
+}
+"""
+PARAMETERS = "(const __grid_constant__ CUtensorMap map, int c0, int c1, int c2, int c3, int c4, int which, int offset, int nbytes, int window, uint4* data)"
+
+
+def _switch(lines: dict[int, str]) -> str:
+    return "\n".join(f"    if (which == {number}) {text}" for number, text in lines.items())
+
+
+LOADS = {
+    rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%1],", f", [%{rank + 2}];")}" :: '
+    f'{_operands(rank)}, "r"(at(&bar)) : "memory");'
+    for rank in RANKS
+}
+STORES = {
+    rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.global.shared::cta.tile.bulk_group", ", [%1];")}" :: {_operands(rank)} : "memory");'
+    for rank in RANKS
+}
+TENSOR_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+REDUCTIONS = {
+    number: f'asm volatile("{_copy(2, f"cp.reduce.async.bulk.tensor.NDIM.global.shared::cta.{op}.tile.bulk_group", ", [%1];")}" :: {_operands(2)} : "memory");'
+    for number, op in enumerate(TENSOR_OPERATIONS)
+}
+# Reductions of plain bytes: opcode's end for global memory, and those that shared memory has, too.
+BYTES_OPERATIONS = (
+    "add.u32", "add.s32", "add.u64", "inc.u32", "dec.u32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32",
+    "min.u64", "max.s64", "and.b64", "or.b64", "xor.b64", "add.f32", "add.f64", "add.noftz.f16", "add.noftz.bf16", "min.f16", "max.f16", "min.bf16", "max.bf16",
+)  # fmt: skip
+IN_SHARED = BYTES_OPERATIONS[:12]
+
+
+def _kernel(name: str, body: str) -> str:
+    return f'{HEAD}extern "C" __global__ void {name}{PARAMETERS} {{\n    unsigned char* tile = smem + offset;\n{body}\n}}\n'
+
+
+ONE = "if (threadIdx.x == 0) {\n"
+BYTES = "cp.async.bulk.shared::cluster.{source}.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+FROM_DATA = ONE + '    asm volatile("{text}" :: "l"(data), "r"(at(tile)), "r"(nbytes) : "memory");\n    DRAIN; }}'
+SOURCES = {
+    "load": _kernel("load", f"INIT fill(0, window); {ONE}EXPECT(nbytes);\n{_switch(LOADS)} }}\nWAIT give(data, window);"),
+    "store": _kernel("store", f"fill(data, window); {ONE}{_switch(STORES)}\n DRAIN; }}"),
+    "reduce": _kernel("reduce", f"fill(data, window); {ONE}{_switch(REDUCTIONS)}\n DRAIN; }}"),
+    # data holds what is copied, and behind it what the block writes back
+    "bytes in": _kernel(
+        "bytes_in",
+        f'INIT fill(0, window); {ONE}EXPECT(nbytes); asm volatile("{BYTES.format(source="global")}" :: "r"(at(tile)), "l"(data), "r"(nbytes), '
+        '"r"(at(&bar)) : "memory"); }\nWAIT give(data + window / 16, window);',
+    ),
+    "bytes within": _kernel(
+        "bytes_within",
+        f'INIT fill(data, window); {ONE}EXPECT(nbytes); asm volatile("{BYTES.format(source="shared::cta")}" :: "r"(at(tile)), "r"(at(smem)), "r"(nbytes), '
+        '"r"(at(&bar)) : "memory"); }\nWAIT give(data + window / 16, window);',
+    ),
+    "bytes out": _kernel(
+        "bytes_out",
+        f'fill(data, window); {ONE}asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: '
+        '"l"(data + window / 16), "r"(at(tile)), "r"(nbytes) : "memory"); DRAIN; }',
+    ),
+    "bytes reduced": _kernel(
+        "bytes_reduced",
+        f"fill(data, window); {ONE}"
+        + _switch({
+            number: f'asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.{op} [%0], [%1], %2;" :: '
+            '"l"(data + window / 16), "r"(at(tile)), "r"(nbytes) : "memory");'
+            for number, op in enumerate(BYTES_OPERATIONS)
+        }) + "\n DRAIN; }",
+    ),
+    "bytes reduced within": _kernel(
+        "bytes_reduced_within",
+        f"INIT fill(data, window); {ONE}EXPECT(nbytes);\n"
+        + _switch({
+            number: f'asm volatile("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{op} [%0], [%1], %2, [%3];" :: '
+            '"r"(at(tile)), "r"(at(smem)), "r"(nbytes), "r"(at(&bar)) : "memory");'
+            for number, op in enumerate(IN_SHARED)
+        }) + " }\nWAIT give(data + window / 16, window);",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One copy. what: a key of SOURCES. operation: of a reduction. shape, box, steps: in the order of the array's axes; the
+    array is a part of a larger one if `padded`. corner: the kernel's coordinates, innermost first. offset: of the tile in
+    shared memory. nbytes: of a copy of plain bytes."""
+
+    what: str
+    kind: str = "uint32"
+    shape: tuple[int, ...] = (8, 32)
+    box: tuple[int, ...] = (8, 32)
+    corner: tuple[int, ...] = (0, 0)
+    swizzle: str | None = None
+    steps: tuple[int, ...] | None = None
+    fill: str = "zero"
+    offset: int = 0
+    padded: bool = False
+    operation: str = ""
+    nbytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """What tells one case from another in the recorded table."""
+        plain = [self.what, *filter(None, [self.operation])]
+        if self.what.startswith("bytes"):
+            return " ".join([*plain, str(self.nbytes), f"at {self.offset}"])
+        shown = [f"{self.kind}{list(self.shape)}", f"box{list(self.box)}", f"at{list(self.corner)}", str(self.swizzle)]
+        shown += [f"steps{list(self.steps)}"] if self.steps else []
+        shown += [self.fill] * (self.fill != "zero") + [f"offset {self.offset}"] * bool(self.offset) + ["padded"] * self.padded
+        return " ".join(plain + shown)
+
+
+NUMPY = {kind: np.dtype(kind) for kind in KINDS if "_" not in kind and kind not in ("bfloat16", "tf32")} | {
+    "bfloat16": np.dtype(ml_dtypes.bfloat16), **dict.fromkeys(("float32_ftz", "tf32", "tf32_ftz"), np.dtype(np.float32))
+}  # fmt: skip
+
+
+def _data(name: str, nbytes: int, dtype, numbers: bool) -> np.ndarray:
+    """Random elements: any bits, or numbers of moderate size with some zeros, denormals and infinities among them."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    dtype = np.dtype(dtype)
+    raw = random.integers(0, 256, nbytes, np.uint8)
+    if not numbers or dtype.kind in "ui":
+        return raw.view(dtype)
+    values = (random.standard_normal(nbytes // dtype.itemsize) * 2.0 ** random.integers(-6, 6, nbytes // dtype.itemsize)).astype(dtype)
+    bits = values.view(f"u{dtype.itemsize}")
+    special = random.random(len(bits))
+    mantissa = {2: 0x3FF, 4: 0x7FFFFF, 8: (1 << 52) - 1}[dtype.itemsize] if dtype.name != "bfloat16" else 0x7F
+    sign = 1 << 8 * dtype.itemsize - 1
+    bits[:] = np.where(special < 0.1, bits & (mantissa | sign), bits)  # denormals
+    bits[:] = np.where(special > 0.97, bits & sign, bits)  # zeros of both signs
+    return values
+
+
+@functools.cache
+def kernel(what: str):
+    return helpers.compile(SOURCES[what])
+
+
+def run(case: Case, on: str) -> np.ndarray:
+    """What the copy leaves behind, as bytes: the window of shared memory, or the array in device memory. Findings must be none."""
+    numbers = case.what.startswith(("reduce", "bytes reduced"))
+    if case.what.startswith("bytes"):
+        element = case.operation.rsplit(".", 1)[-1]
+        dtype = {"f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16}.get(element, "u1")
+        data = _data(case.name, 2 * WINDOW, dtype, numbers).view(np.uint8)
+        operations = IN_SHARED if case.what.endswith("within") else BYTES_OPERATIONS
+        which, corner, nbytes = operations.index(case.operation) if case.operation else 0, (0,) * 5, case.nbytes
+        map_, array, result = bytes(128), None, data
+    else:
+        whole = list(case.shape)
+        if case.padded:
+            size = KINDS[case.kind]
+            whole[-1] = (-(-whole[-1] * size // 16) * 16 + 48) // size
+        dtype = NUMPY[case.kind]
+        count = int(np.prod(whole))
+        array = _data(case.name, count * dtype.itemsize, dtype, numbers).reshape(whole)
+        part = array[..., 16 // dtype.itemsize :][..., : case.shape[-1]] if case.padded else array
+        map_ = helpers.tensor_map(
+            part, case.box, case.swizzle, dtype=case.kind, element_strides=case.steps, out_of_bounds=case.fill
+        )
+        nbytes, corner = map_.tensor.nbytes, (*case.corner, 0, 0, 0, 0)[:5]
+        which = TENSOR_OPERATIONS.index(case.operation) if case.operation else len(case.shape)
+        data = _data(case.name + " data", WINDOW, dtype, numbers).view(np.uint8)
+        result = data if case.what == "load" else array.reshape(-1).view(np.uint8)
+    done = kernel(case.what).launch(1, 64, [map_, *corner, which, case.offset, nbytes, WINDOW, data.view(np.int32)], WINDOW, on=on, counters=False)
+    if on == "cpu":
+        assert done.findings == [], done.findings
+    return result
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+# --- the cases -------------------------------------------------------------------------------------------------------
+
+
+def _loads():
+    for kind, (swizzle, span) in itertools.product(KINDS, [(None, 256), *SPAN.items()]):
+        size = KINDS[kind]
+        widths = {span, 48 if span > 32 else 16} if size > 1 or span < 256 else {48, 240}
+        for width in sorted(widths):
+            inner = width // size
+            shape = (21, 2 * inner + 16 // size)
+            for corner in ((0, 0), (-3, -2), (shape[1] - inner // 2 - 1, 17), (16 // size, 3)):
+                yield Case("load", kind, shape, (9, inner), corner, swizzle)
+    for kind in sorted(FLOATS):
+        for corner in ((-3, -2), (90, 3), (-500, 0)):
+            yield Case("load", kind, (21, 96), (9, 16 // KINDS[kind]), corner, fill="nan")
+    for swizzle, offset in itertools.product(SPAN, (128, 640, 1024, 1152)):
+        yield Case("load", "float32", (32, 32), (20, SPAN[swizzle] // 4), (0, 0), swizzle, offset=offset)
+        yield Case("load", "float16", (32, 32), (3, 8), (0, 0), swizzle, offset=offset)
+
+
+def _shapes():
+    shape, box = (3, 4, 5, 6, 40), (2, 3, 2, 3, 16)
+    for rank, kind, (corner, swizzle) in itertools.product(RANKS, ("float32", "uint8"), itertools.product(((0,) * 5, (8, -1, 3, 2, -1)), (None, "64B"))):
+        yield Case("load", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
+        yield Case("store", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
+    for steps, box in (((2, 1), (9, 8)), ((3, 1), (9, 8)), ((8, 1), (17, 8)), ((5, 1), (4, 16))):
+        for corner in ((0, 0), (4, -4), (28, 27)):
+            yield Case("load", "float32", (40, 32), box, corner, "32B" if box[1] == 8 else None, steps)
+            yield Case("store", "float32", (40, 32), box, corner, None, steps)
+    for what, kind, corner in itertools.product(("load", "store"), ("float16", "uint8"), ((0, 0), (-5, 2), (7, 6))):
+        yield Case(what, kind, (9, 13), (4, 16), corner, None if corner[0] else "32B", padded=True)  # rows that end within 16 bytes
+    yield Case("load", "float16", (6, 20, 24), (6, 20, 16), (8, 3, -1), "32B", (2, 3, 1))
+
+
+def _stores():
+    for kind, (swizzle, span) in itertools.product(("uint8", "float16", "float32", "float32_ftz", "tf32", "float64"), [(None, 128), *SPAN.items()]):
+        inner = span // KINDS[kind]
+        shape = (21, 2 * inner + 16 // KINDS[kind])
+        for corner, offset in (((0, 0), 0), ((-3, -2), 1024), ((shape[1] - inner // 2 - 1, 17), 128)):
+            yield Case("store", kind, shape, (9, inner), corner, swizzle, offset=offset)
+
+
+def _reductions():
+    kinds = {
+        "add": ("uint32", "int32", "uint64", "float16", "bfloat16", "float32"), "inc": ("uint32",), "dec": ("uint32",),
+        **dict.fromkeys(("min", "max"), ("uint32", "int32", "uint64", "int64", "float16", "bfloat16")),
+        **dict.fromkeys(("and", "or", "xor"), ("uint32", "int32", "uint64")),
+    }  # fmt: skip
+    for operation, names in kinds.items():
+        for kind in names:
+            inner = 64 // KINDS[kind]
+            yield Case("reduce", kind, (21, 3 * inner), (9, inner), (-2, 14), "64B", operation=operation)
+
+
+def _bytes():
+    for what, (nbytes, offset) in itertools.product(("bytes in", "bytes within", "bytes out"), ((16, 0), (4096, 1024), (2064, 6160))):
+        if what != "bytes within" or offset:
+            yield Case(what, nbytes=nbytes, offset=offset)
+    for operation in BYTES_OPERATIONS:
+        yield Case("bytes reduced", operation=operation, nbytes=2064, offset=1040)
+    for operation in IN_SHARED:
+        yield Case("bytes reduced within", operation=operation, nbytes=2064, offset=8208)
+
+
+CASES = tuple({case.name: case for case in (*_loads(), *_shapes(), *_stores(), *_bytes(), *_reductions())}.values())
