@@ -9,6 +9,7 @@ Addresses arrive as int64 arrays that broadcast to the lanes; a value that is th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -782,17 +783,18 @@ class Shadow:
 
 
 def plain_name(symbol: str) -> str:
-    """The variable's name inside a mangled symbol: `_ZZ4gemmE2As` -> As."""
-    position = symbol.rfind("E")
-    if symbol.startswith("_ZZ") and position > 0:
-        digits = ""
-        rest = symbol[position + 1 :]
-        while rest and rest[0].isdigit():
-            digits, rest = digits + rest[0], rest[1:]
-        if digits:
-            return rest[: int(digits)] or symbol
-        return rest or symbol
-    return symbol
+    """The variable's name inside a mangled symbol: `_ZZ4gemmE2As` -> As, `_ZN2ns4smemE` -> smem."""
+    if symbol.startswith("_ZZ") and "E" in symbol:  # a local name stands behind its function
+        rest = symbol[symbol.rfind("E") + 1 :]
+    elif symbol.startswith("_ZN"):
+        rest = symbol[3:]
+    else:
+        return symbol
+    name = rest
+    while length := re.match(r"\d+", rest):
+        name = rest[length.end() :][: int(length[0])]
+        rest = rest[length.end() + len(name) :]
+    return name or symbol
 
 
 # --- per-thread memory -----------------------------------------------------------------------------------------------
