@@ -26,8 +26,8 @@ from types import MappingProxyType
 from .errors import CompileError, CourseError
 from .host_code import HEADERS, IMPLICIT, HostPart, device_part, strip_comments
 from .paths import cache_folder
+from .source_lines import FILENAME, line_of_ptx
 
-FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder the notebook runs in
 _CACHE_FORMAT = 5  # raise it when what is stored changes
 _CACHE_ENTRIES = 500  # about 50 MB; the oldest go first
 
@@ -379,20 +379,6 @@ def _lines_of_refused_ptx(nvrtc, log, source, expressions, flags) -> dict[int, i
     finally:
         nvrtc.destroyProgram(program)
     return line_of_ptx(ptx.decode() if isinstance(ptx, bytes) else ptx)
-
-
-def line_of_ptx(ptx: str) -> dict[int, int | None]:
-    """Each PTX line's cell line, from the `.loc` before it (the calling line, for code inlined from a header)."""
-    files = {int(number) for number, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M) if name == FILENAME}
-    lines, current = {}, None
-    for number, text in enumerate(ptx.split("\n"), 1):
-        match = re.match(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(.*)", text)
-        if match:
-            inlined = re.search(r"inlined_at (\d+) (\d+)", match[3])
-            places = [(int(match[1]), int(match[2]))] + ([(int(inlined[1]), int(inlined[2]))] if inlined else [])
-            current = next((line for file, line in places if file in files), None)
-        lines[number] = current
-    return lines
 
 
 def _explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None]) -> CompileError:

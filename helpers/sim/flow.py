@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler import line_of_ptx
+from ..source_lines import line_of_ptx
 from . import account
 from .sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
 

@@ -3,9 +3,7 @@
 Reads what NVRTC writes, in both dialects (typed registers up to sm_90, `%r`/`.b32` for everything from sm_100 on), and
 what inline assembly may add: nested `{ }` scopes with registers and labels of their own, several statements on a line.
 
-Lines. An instruction keeps its 1-based line in the PTX text and the line of the reader's cell, from the `.loc` before
-it. Code inlined from a header is attributed to the line of the cell that called it, through as many levels of
-`inlined_at` as there are. `.loc … 0 …` means "compiler-made" and continues the line before.
+Lines. An instruction keeps its 1-based line in the PTX text and the line of the reader's cell (see `source_lines`).
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import struct
 from dataclasses import dataclass, field
 
 from helpers.errors import RunError
+from helpers.source_lines import FILE, LOC, CellLines
 
 # --- what a program is made of ---------------------------------------------------------------------------------------
 
@@ -152,11 +151,6 @@ TYPE_BYTES = {
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _SPACE = re.compile(r"\s+")
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
-_LOC = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
-    r"(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
-)
-_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*')
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*([^;]*);", re.S)
 _STRING_DIRECTIVE = re.compile(r"\.pragma\s+\"[^\"]*\"\s*;")
 _LINE_DIRECTIVE = re.compile(r"\.(?:version|target|address_size)[^\n]*")
@@ -204,22 +198,16 @@ def parse(ptx: str, filename: str = "/cell.cu") -> Module:
 
 class _Parser:
     def __init__(self, ptx: str, filename: str):
-        self.lines = ptx.split("\n")
-        files = {int(n): name for n, name in _FILE.findall(ptx)}
-        self.cell_files = {n for n, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (
-            set() if files else {1}
-        )
+        self.cell = CellLines(ptx, filename)
         self.text = _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), ptx)
         self.position = 0
         self.ptx_line = 1
-        self.line: int | None = None
-        self.callers: dict[tuple[int, int, int], tuple[int, int, int] | None] = {}
 
     # ------------------------------------------------------------------------------------------------ small tools
 
     def _fail(self, why: str, text: str = ""):
         shown = f" `{_SPACE.sub(' ', text).strip()[:120]}`" if text else ""
-        raise RunError(f"PTX line {self.ptx_line}: {why}{shown}.", self.line)
+        raise RunError(f"PTX line {self.ptx_line}: {why}{shown}.", self.cell.line)
 
     def _advance(self, end: int) -> None:
         self.ptx_line += self.text.count("\n", self.position, end)
@@ -237,20 +225,6 @@ class _Parser:
             self._advance(match.end())
         return match
 
-    def _locate(self, match: re.Match) -> None:
-        here = (int(match[1]), int(match[2]), int(match[3]))
-        caller = (int(match[4]), int(match[5]), int(match[6])) if match[4] else None
-        if here != caller:
-            self.callers[here] = caller
-        seen = set()
-        while here is not None and here not in seen:
-            seen.add(here)
-            if here[0] in self.cell_files:
-                if here[1]:
-                    self.line = here[1]
-                return
-            here = caller if len(seen) == 1 else self.callers.get(here)
-
     # ------------------------------------------------------------------------------------------------- the module
 
     def module(self) -> Module:
@@ -262,11 +236,11 @@ class _Parser:
                 self._take(_LINE_DIRECTIVE)
                 or self._take(_SECTION)
                 or self._take(_STRING_DIRECTIVE)
-                or self._take(_FILE)
+                or self._take(FILE)
             ):
                 continue
-            if match := self._take(_LOC):
-                self._locate(match)
+            if match := self._take(LOC):
+                self.cell.read(match)
                 continue
             self._take(_LINKAGE)
             self._skip_space()
@@ -325,7 +299,7 @@ class _Parser:
 
     def _function(self, module: Module, match: re.Match) -> None:
         kind, results, name, parameters = match.groups()
-        line = self.line
+        line = self.cell.line
         function = Function(name, kind == "entry", self._parameters(parameters), self._parameters(results), line=line)
         while True:
             self._skip_space()
@@ -338,8 +312,8 @@ class _Parser:
                 return
             if character == "{":
                 break
-            if match := self._take(_LOC):
-                self._locate(match)
+            if match := self._take(LOC):
+                self.cell.read(match)
                 continue
             self._fail("a function body was expected", self.text[self.position : self.position + 80])
         self._advance(self.position + 1)
@@ -398,19 +372,19 @@ class _Parser:
                     self._fail("this statement cannot be read", self.text[self.position : self.position + 120])
                 guard = (match[2], bool(match[1])) if match[2] else None
                 text = _SPACE.sub(" ", match[0]).strip()
-                instruction = Instruction(match[3], (match[4],), guard, self.line, ptx_line, text)
+                instruction = Instruction(match[3], (match[4],), guard, self.cell.line, ptx_line, text)
                 pending.append((scope, len(function.body), instruction))
                 function.body.append(instruction)
         # Labels may be used before they are defined, so names are looked up at the end.
         known = set(function.labels) | set(function.tables)
-        position = self.ptx_line, self.line
+        position = self.ptx_line, self.cell.line
         for scope, index, raw in pending:
-            self.ptx_line, self.line = raw.ptx_line, raw.line
+            self.ptx_line, self.cell.line = raw.ptx_line, raw.line
             resolve = functools.partial(self._name, scope, known)
             operands = tuple(self._operand(item, resolve) for item in split_operands(raw.operands[0]))
             guard = (scope.find(raw.guard[0]) or raw.guard[0], raw.guard[1]) if raw.guard else None
             function.body[index] = Instruction(raw.opcode, operands, guard, raw.line, raw.ptx_line, raw.text)
-        self.ptx_line, self.line = position
+        self.ptx_line, self.cell.line = position
         for table, labels in function.tables.items():
             function.tables[table] = tuple(label if label in known else f"{label}{_suffix(table)}" for label in labels)
 
@@ -419,10 +393,10 @@ class _Parser:
         return scope.names[name]
 
     def _directive(self, function: Function, scope: _Scope) -> None:
-        if match := self._take(_LOC):
-            self._locate(match)
+        if match := self._take(LOC):
+            self.cell.read(match)
             return
-        if self._take(_STRING_DIRECTIVE) or self._take(_FILE):
+        if self._take(_STRING_DIRECTIVE) or self._take(FILE):
             return
         if match := self._take(_REGISTERS):
             for item in match[2].split(","):

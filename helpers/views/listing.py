@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from ..sim import sass
+from ..source_lines import line_of_ptx
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
 from .places import plural
 
@@ -179,28 +180,21 @@ def table(run, line: int | None = None, whole: bool = True) -> Table:
 
 # ----------------------------------------------------------------------------------- what the compiler made of a line
 
-_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
-
-
 def ptx_lines(compiled) -> dict[int, list[int]]:
     """Source line -> 1-based lines of the PTX that belong to it. Code inlined from headers belongs to the line that called it."""
-    text = compiled.ptx.split("\n")
-    own = {match[1] for match in map(_FILE.match, text) if match and match[2] == compiled.filename}
+    cell = line_of_ptx(compiled.ptx, compiled.filename)
     found: dict[int, list[int]] = {}
-    current, inside = None, False
-    for index, line in enumerate(text, 1):
-        if match := _LOC.match(line):
-            if match[1] in own:
-                current = int(match[2])
-            elif match[3] in own:
-                current = int(match[4])
-        elif re.match(rf"^\s*(\.visible\s+)?(\.weak\s+)?\.entry\s+{re.escape(compiled.symbol)}\b", line):
-            inside, current = True, None
+    inside = located = False  # what comes before the first .loc of the kernel belongs to no line
+    for index, line in enumerate(compiled.ptx.split("\n"), 1):
+        text = line.strip()
+        if re.match(rf"^\s*(\.visible\s+)?(\.weak\s+)?\.entry\s+{re.escape(compiled.symbol)}\b", line):
+            inside, located = True, False
+        elif text.startswith(".loc"):
+            located = True
         elif line.startswith("}"):
             inside = False
-        elif inside and current is not None and line.strip() and line.strip()[0] not in "{}()/.$" and not line.strip().endswith(":"):
-            found.setdefault(current, []).append(index)
+        elif inside and located and cell[index] is not None and text and text[0] not in "{}()/.$" and not text.endswith(":"):
+            found.setdefault(cell[index], []).append(index)
     return found
 
 
