@@ -354,7 +354,8 @@ _ADVICE = (
     (r"identifier \"(?P<what>half|__half|half2|nv_bfloat16|__nv_bfloat16)\" is undefined",
      "Half precision needs #include <cuda_fp16.h> (or <cuda_bf16.h>) at the top of the cell."),
     (r"function without execution space annotations",
-     "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call."),
+     "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
+     "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
     (r"not supported on \.target 'sm_(90|100|120)'",
      "This instruction needs the architecture-specific target: add --arch sm_90a (or arch='sm_90a')."),
     (r"uses too much shared data",

@@ -62,6 +62,8 @@ HEADERS = {
         "omp.h", "cublas_v2.h", "cublas.h", "cublasLt.h", "cuda_profiler_api.h", "curand.h", "helper_cuda.h", "helper_functions.h",
         "helper_string.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "torch/all.h", "torch/extension.h", "torch/types.h",
         "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h", "pybind11/pybind11.h", "gtest/gtest.h", "nvml.h",
+        "thrust/host_vector.h", "thrust/device_vector.h", "cub/cub.cuh", "cutlass/util/print_error.hpp", "cutlass/util/GPU_Clock.hpp",
+        "cutlass/util/helper_cuda.hpp", "cutlass/util/command_line.h", "cutlass/util/host_tensor.h", "cutlass/util/device_memory.h",
     )},
     **{name: _STD for name in (
         "algorithm", "cassert", "chrono", "cmath", "cstddef", "cstdio", "cstdlib", "cstring", "ctime", "fstream", "iomanip", "iostream",
