@@ -154,24 +154,15 @@ def test_course_kernels(path):
             c,
             problem.ldc,
         ]
-        try:
-            simulate(
-                compiled,
-                grid,
-                block,
-                [x.copy() if isinstance(x, np.ndarray) else x for x in args],
-                shared,
-                collect=QUIET,
-                engine="native",
-            )
-        except RunError as refusal:
-            pytest.skip(refusal.message)  # asynchronous copies and tensor cores run in the NumPy machine
+        if "bias" in path.read_text():
+            args.append(np.linspace(-1, 1, problem.n, dtype=np.float32))
         both(compiled, grid, block, args, shared)
 
 
 DIVERGENCE = """
 extern "C" __global__ void k(const int* in, int* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x, x = in[i], steps = 0;
+    int t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    int i = blockIdx.x * (blockDim.x * blockDim.y * blockDim.z) + t, x = in[i], steps = 0;
     if (i % 7 == 3) { out[i] = -1; return; }
     while (x != 1 && steps < n) {                 // every lane leaves when it likes
         if (x & 1) { x = 3 * x + 1; if (x % 5 == 2) continue; } else x >>= 1;
@@ -274,7 +265,8 @@ def test_overlapping_arrays():
     source = 'extern "C" __global__ void k(float* a, float* b) { int i = threadIdx.x; float x = a[i]; b[i] = x + 1; }'
     storage = [np.arange(96, dtype=np.float32) for _ in range(2)]
     for name, array in zip(("native", "numpy"), storage, strict=True):
-        simulate(compile_source(source), (1, 1, 1), (32, 1, 1), [array[:64], array[16:80]], engine=name)
+        arrays = [array[:64], array[16:80]]  # a race, but the threads of a warp read before they write
+        simulate(compile_source(source), (1, 1, 1), (32, 1, 1), arrays, collect=Collect(findings=False), engine=name)
     assert storage[0].tobytes() == storage[1].tobytes()
 
 
@@ -352,7 +344,7 @@ def test_an_interrupt_stops_at_once(monkeypatch):
     """What the notebook's stop button does: the arrays stay as they were, and no thread goes on working."""
     compiled = compile_source(ENDLESS)
     c = np.ones(32, np.float32)
-    simulate(compiled, (1, 1, 1), (32, 1, 1), [c.copy(), 2], engine="native")  # compiled before the clock starts
+    simulate(compiled, (1, 1, 1), (32, 1, 1), [c.copy(), 2], collect=QUIET, engine="native")  # compiled before the clock starts
     wait = threading.Condition.wait
 
     def interrupted(self, timeout=None):
@@ -363,7 +355,7 @@ def test_an_interrupt_stops_at_once(monkeypatch):
     monkeypatch.setattr(threading.Condition, "wait", interrupted)
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        simulate(compiled, (8, 1, 1), (32, 1, 1), [c, 1], engine="native", budget=Budget(seconds=30))
+        simulate(compiled, (8, 1, 1), (32, 1, 1), [c, 1], collect=QUIET, engine="native", budget=Budget(seconds=30))
     assert threading.active_count() == before
     assert c.tolist() == [1.0] * 32
 
@@ -438,7 +430,7 @@ def test_good_code_gives_the_same_results():
 def test_a_large_kernel_is_compiled_while_the_numpy_machine_works(k, seconds, winner, tmp_path, monkeypatch):
     """A short run is over before it is compiled; a long one is overtaken. The results are the same."""
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))  # nothing is kept there
-    monkeypatch.setattr(native, "seconds_to_make", lambda program: seconds)
+    monkeypatch.setattr(native, "seconds_to_make", lambda *_: seconds)
     name = f"race{k}"
     compiled = compile_source(CALIBRATION.replace("naive(", f"{name}("), name)
     a, b = np.random.default_rng(4).standard_normal((2, 32, k)).astype(np.float32)

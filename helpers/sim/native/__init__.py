@@ -16,6 +16,8 @@ from . import engine
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
+LARGE = 1000  # instructions of kernels that are made for the ways a launch can take,
+WAYS = 4  # at most so many times; then once for all
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
@@ -64,9 +66,11 @@ def _attempt(launch, blocks, progress, required):
             launch.block,
             None if launch.counting is None else _charges(program),
             launch.watch_shared and launch.shared_bytes > 0,
+            launch.races,
+            _ways(launch),
         )
         prepared = native.remembered(program, options)
-        seconds = native.seconds_to_make(program)
+        seconds = native.seconds_to_make(program, options)
         if prepared is None and not required and seconds > SHORT:
             from .rival import Rival
 
@@ -86,6 +90,24 @@ def _attempt(launch, blocks, progress, required):
     return "", None
 
 
+def _ways(launch) -> tuple[tuple[int, bool], ...]:
+    """The branches that are decided, for kernels so large that it pays to make code for one way through them."""
+    program = launch.program
+    if len(program.code) < LARGE:
+        return ()
+    from .analysis import Unsupported
+    from .decided import decided
+
+    met = program.__dict__.setdefault("_ways", [])
+    try:
+        found = decided(launch)
+    except Unsupported:
+        return ()  # the kernel will be declined
+    if found not in met and len(met) < WAYS:
+        met.append(found)
+    return found if found in met else ()
+
+
 def _run(native, options, blocks, progress, launch, cancelled) -> None:
     """Compile if need be, run, count. Raises Declined or OutOfTime."""
     prepared = native.prepare(launch.program, options)
@@ -101,6 +123,7 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
         None if clock.seconds is None else clock.start + clock.seconds,
         progress,
         cancelled=cancelled,
+        races=launch.races,
     )
     if launch.counting is not None:
         _count(launch, totals)
@@ -117,17 +140,26 @@ def _asks_too_much(launch) -> str:
         i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
     ):
         return "guarded arithmetic is counted"
-    if launch.watch_shared and {"bar.warp", "barrier.warp"} & launch.program.uses:
+    if launch.watch_shared and launch.shared_bytes and {"bar.warp", "barrier.warp"} & launch.program.uses:
         return "warp barriers matter to findings"
     return ""
 
 
-def _charges(program) -> dict[int, tuple[int, int]]:
+def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
+    """(position, number among its accesses) -> (bytes per lane, offset) of what is counted."""
     return {
-        site.pc: (site.charged, site.shift)
-        for site in program.sites
-        if site.charged and site.space in ("global", "shared") and site.op in ("ld", "st")
+        key: (site.width, 0) if site.op == "cp.async" and site.space == "shared" else (site.charged, site.shift)
+        for key, site in _numbered(program)
+        if site.charged and site.space in ("global", "shared") and site.op in ("ld", "st", "cp.async")
     }
+
+
+def _numbered(program):
+    """((position, number among the accesses of that instruction), site), for every site."""
+    met: dict[int, int] = {}
+    for site in program.sites:
+        number = met[site.pc] = met.get(site.pc, -1) + 1
+        yield (site.pc, number), site
 
 
 def _parameters(launch) -> np.ndarray:
@@ -143,8 +175,8 @@ def _count(launch, totals) -> None:
         counting.blocks[i][0] += int(totals.warps[start])
         counting.blocks[i][1] += int(totals.threads[start])
         start += block.size
-    for site in launch.program.sites:
-        for k, value in enumerate(totals.accesses.get(site.pc, ())):
+    for key, site in _numbered(launch.program):
+        for k, value in enumerate(totals.accesses.get(key, ())):
             counting.totals[site.index][k] += value
 
 

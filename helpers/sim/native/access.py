@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..parser import TYPE_BYTES, Address, Immediate, Register, Vector
+from ..parser import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
 from .analysis import Unsupported, written
 from .layout import RECORD
 from .lower import BITS, FULL, Value
@@ -19,7 +19,7 @@ _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L
 
 
 # What the accounting is asked about; the position in this tuple is the number that compiled code passes.
-ACCOUNTS = ("global ld", "global st", "shared ld", "shared st")
+ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy")
 
 
 @dataclass
@@ -59,47 +59,48 @@ def _address(instruction) -> Address:
 
 
 @operation("ld", "ldu", "st")
-def _memory(low, instruction, block, i, position):
+def _memory(low, instruction):
     space, kind, count, nbytes = _shape(instruction)
     address = _address(instruction)
     if space == "param":
         _parameter(low, instruction, address, kind, count)
         return
-    if low.mode == "M" or (space == "global" and block.index not in low.tight):
-        _by_call(low, instruction, position, space, address, kind, count, nbytes)
+    if low.mode == "M" or (space == "global" and low.block.index not in low.tight):
+        _by_call(low, instruction, space, address, kind, count, nbytes)
         return
-    access = _ready(low, block, i, position, space, address, nbytes * count)
+    access = _ready(low, space, address, nbytes * count)
     if low.counting:
-        _charge(low, instruction, position, space, access)
+        _charge(low, instruction, space, access)
     if low.watching and space == "shared":
-        _watch(low, instruction, position, access, nbytes * count)
+        _watch(low, instruction, access, nbytes * count)
+    if low.position in low.owning[1]:
+        far = low.new(f"sext <32 x i32> {access.pattern or 'zeroinitializer'} to <32 x i64>")
+        _own(low, low.new(f"add i64 {access.base}, {access.offset}"), far, nbytes * count, instruction.name == "st")
     if instruction.name == "st":
         _store(low, instruction, access, space, kind, count, nbytes)
     else:
         _load(low, instruction, access, space, kind, count, nbytes)
 
 
-def _by_call(low, instruction, position, space, address: Address, kind, count, nbytes):
-    """The whole access by a call: less code to compile, for what does not run often."""
+def _far(low, address: Address) -> tuple[tuple[str, str], tuple[str, str]]:
+    """An address as two typed arguments of a call: a scalar (i64), and 32 more to add to it."""
     value = _value_of(low, address)
     if value.type == "i32":
         whole = value
         value = low.unary(whole, lambda t, x: f"zext {t('i32')} {x} to {t('i64')}", "i64")
-    store = instruction.name == "st"
-    granule, may_race = low.watching or (0, ())
-    watched = granule and space == "shared"
-    record = low.record(
-        position,
-        space == "shared",
-        low.charges.get(position),
-        _account(instruction, space),
-        max(1, nbytes * count // granule) if watched else 0,
-        granule.bit_length() - 1,
-        position in may_race,
-    )
     scalar = value.s or "0"
     if address.offset:
         scalar = low.new(f"add i64 {scalar}, {address.offset}")
+    return ("i64", scalar), ("<32 x i64>", value.v or "zeroinitializer")
+
+
+def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
+    """The whole access by a call: less code to compile, for what does not run often."""
+    places = _far(low, address)
+    uniform = places[1][1] == "zeroinitializer"
+    store = instruction.name == "st"
+    record = low.record(space == "shared", 0, _account(instruction, space), **_watched(low, space, nbytes * count))
+    _own(low, places[0][1], places[1][1], nbytes * count, store)
     memory = _memory_type(kind)
     vector = f"<32 x {memory}>"
     operand = instruction.operands[1 if store else 0]
@@ -109,20 +110,28 @@ def _by_call(low, instruction, position, space, address: Address, kind, count, n
         for item, slot in zip(items, slots):
             low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
     low.call(
-        "void", f"{'store' if store else 'load'}_i{8 * nbytes}", ("ptr", "%ctx"), ("ptr", record), ("i64", scalar),
-        ("<32 x i64>", value.v or "zeroinitializer"), ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
+        "void", f"{'store' if store else 'load'}_i{8 * nbytes}", ("ptr", "%ctx"), ("ptr", record), *places,
+        ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
         ("ptr", "%buffer"),
     )  # fmt: skip
     if store:
         return
-    lane = low.first_lane() if value.uniform else None
+    lane = low.first_lane() if uniform else None
     for item, slot in zip(items, slots):
-        if value.uniform:
+        if uniform:
             place = low.new(f"getelementptr {memory}, ptr {slot}, i32 {lane}")
             loaded = Value(memory, s=low.new(f"load {memory}, ptr {place}, align {nbytes}"))
         else:
             loaded = Value(memory, v=low.new(f"load {vector}, ptr {slot}, align 64"))
         low.put(item, _widened(low, loaded, kind, item))
+
+
+def _watched(low, space, nbytes: int) -> dict:
+    """What a record says of findings for an access of `nbytes` per lane."""
+    if not low.watching or space != "shared":
+        return {}
+    granule, may_race = low.watching
+    return {"granules": max(1, nbytes // granule), "log": granule.bit_length() - 1, "race": low.position in may_race}
 
 
 def _value_of(low, address: Address) -> Value:
@@ -171,7 +180,7 @@ def _widened(low, value: Value, kind: str, target) -> Value:
 # --- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Access:
+def _ready(low, space, address: Address, nbytes: int) -> Access:
     if isinstance(address.base, Register):
         value = low.get(address.base.name)
         key = ("access", space, value, low.active)
@@ -181,7 +190,7 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
                 ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset
             )
         group = [(address.offset, nbytes)]
-        for later in block.positions[i + 1 :]:
+        for later in low.block.positions[low.step + 1 :]:
             other = low.function.body[later]
             if other.name in ("ld", "ldu", "st") and not other.guard:
                 where = _address(other)
@@ -197,11 +206,11 @@ def _ready(low, block, i, position, space, address: Address, nbytes: int) -> Acc
                 break
         first = min(offset for offset, _ in group)
         end = max(offset + size for offset, size in group)
-        ready = _checked(low, space, value, position, first, end, address.offset, nbytes)
+        ready = _checked(low, space, value, first, end, address.offset, nbytes)
         low.cache[key] = (ready, first, end, address.offset, nbytes)
         return ready
     return _checked(
-        low, space, _value_of(low, address), position, address.offset, address.offset + nbytes, address.offset, nbytes
+        low, space, _value_of(low, address), address.offset, address.offset + nbytes, address.offset, nbytes
     )
 
 
@@ -210,7 +219,7 @@ def _covered(entry, offset, nbytes) -> bool:
     return first <= offset and offset + nbytes <= end and nbytes <= width and (offset - at) % nbytes == 0
 
 
-def _checked(low, space, value: Value, position, first: int, end: int, offset: int, width: int) -> Access:
+def _checked(low, space, value: Value, first: int, end: int, offset: int, width: int) -> Access:
     """Emit the checks of [first, end) around the address and return it ready for use."""
     base, pattern, least, most, low_bits, fits = _pattern(low, value)
     wide = low.new(f"add i64 {base}, {offset}")
@@ -221,7 +230,7 @@ def _checked(low, space, value: Value, position, first: int, end: int, offset: i
         aligned = low.new(f"and i1 {aligned}, {fits}")
     start = low.new(f"add i64 {low.new(f'add i64 {base}, {least}')}, {first}")
     stop = low.new(f"add i64 {low.new(f'add i64 {base}, {most}')}, {end}")
-    fail, good = low._fail(position), low.label()
+    fail, good = low._fail(low.position), low.label()
     if space == "shared":
         above = low.new(f"icmp sge i64 {start}, 0")
         below = low.new(f"icmp sle i64 {stop}, {low.shared_size}")
@@ -230,7 +239,7 @@ def _checked(low, space, value: Value, position, first: int, end: int, offset: i
         low.start(good)
         pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")
         return Access(base, pointer, pattern, least, most, low_bits, offset)
-    record = low.record(position, False)
+    record = low.record(False)
     lower = low.new(f"load i64, ptr {record}")
     upper = low._field(record, RECORD["high"], "i64")
     above = low.new(f"icmp sge i64 {start}, {lower}")
@@ -470,35 +479,97 @@ def _stored(low, source, kind) -> Value:
 # --- watching shared memory -------------------------------------------------------------------------------------------
 
 
-def _watch(low, instruction, position, access: Access, nbytes: int):
+def _watch(low, instruction, access: Access, nbytes: int):
     """Leave to the NumPy machine what looks like a race or a read of memory that nobody wrote."""
-    granule, may_race = low.watching
-    address = low.new(f"add i64 {access.base}, {access.offset}")
+    facts = _watched(low, "shared", nbytes)
+    address = low.new(f"trunc i64 {low.new(f'add i64 {access.base}, {access.offset}')} to i32")
+    lanes = low.splat("i32", address)
+    if access.pattern:
+        lanes = low.new(f"add <32 x i32> {lanes}, {access.pattern}")
     arguments = [
-        ("ptr", "%ctx"), ("i64", address), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
-        ("i32", str(max(1, nbytes // granule))), ("i32", str(granule.bit_length() - 1)), ("i32", low.first_thread),
+        ("ptr", "%ctx"), ("<32 x i32>", lanes), ("i32", low.active), ("i32", str(facts["granules"])), ("i32", str(facts["log"])),
+        ("i32", low.first_thread),
     ]  # fmt: skip
     name = "shadow_store"
     if instruction.name != "st":
         name = "shadow_load"
-        arguments.append(("i32", "1" if position in may_race else "0"))
+        arguments.append(("i32", str(int(facts["race"]))))
     bad = low.call("i32", name, *arguments)
     good = low.label()
-    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(position)}, !prof !1")
+    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(low.position)}, !prof !1")
+    low.start(good)
+
+
+def _own(low, scalar: str, places: str, nbytes: int, store: bool):
+    """Leave to the NumPy machine what looks like a race in device memory (see `owners.py`): lanes at places + scalar."""
+    granule, positions = low.owning
+    if low.position not in positions:
+        return
+    bad = low.call(
+        "i32", "own", ("ptr", "%ctx"), ("i64", scalar), ("<32 x i64>", places), ("i32", low.active),
+        ("i32", str(max(1, nbytes // granule))), ("i32", str(granule.bit_length() - 1)), ("i32", low.first_thread),
+        ("i32", str(int(store))),
+    )  # fmt: skip
+    good = low.label()
+    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(low.position)}, !prof !1")
     low.start(good)
 
 
 # --- counting ------------------------------------------------------------------------------------------------------------
 
 
-def _charge(low, instruction, position, space, access: Access):
-    if position not in low.charges:
+def _charge(low, instruction, space, access: Access):
+    if (low.position, 0) not in low.charges:
         return
-    width, offset = low.charges[position]
-    memo = low.memo(position)
+    width, offset = low.charges[low.position, 0]
+    memo = low.memo()
     address = low.new(f"add i64 {access.base}, {access.offset + offset}")
     question, mask = _account(instruction, space)
     low.call(
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
         ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),
+    )  # fmt: skip
+
+
+# --- asynchronous copies -------------------------------------------------------------------------------------------------
+
+
+@operation("cp")
+def _asynchronous(low, instruction):
+    """cp.async: the warp keeps a queue of what it copies, which lands when it waits."""
+    opcode, words = instruction.opcode, set(instruction.modifiers)
+    active = ("i32", low.active)
+    if opcode == "cp.async.commit_group":
+        low.call("void", "copies_commit", ("ptr", "%ws"), active)
+    elif opcode in ("cp.async.wait_group", "cp.async.wait_all"):
+        pending = instruction.operands[0].value if instruction.operands else -1
+        low.call("i32", "copies_wait", ("ptr", "%ctx"), ("ptr", "%ws"), ("i32", str(pending)), active, ("i32", low.first_thread))
+    elif words <= _COPY_WORDS and "global" in words:
+        _copy(low, instruction)
+    else:
+        raise Unsupported(f"`{opcode}`")
+
+
+_COPY_WORDS = {"async", "ca", "cg", "shared", "shared::cta", "global", "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint"}
+
+
+def _copy(low, instruction):
+    target, source, width, *extra = instruction.operands
+    width = width.value
+    if "L2::cache_hint" in instruction.modifiers:
+        extra.pop()
+    sizes = "splat (i32 16)"
+    if extra and (isinstance(extra[0], Negated) or low.types.get(getattr(extra[0], "name", "")) == "i1"):
+        ignored = low.full(low.operand(extra[0], "pred"))
+        sizes = low.new(f"select <32 x i1> {ignored}, <32 x i32> zeroinitializer, <32 x i32> {sizes}")
+    elif extra:
+        sizes = low.full(low.operand(extra[0], "u32"))
+    places = _far(low, source)
+    _own(low, places[0][1], places[1][1], width, False)
+    watched = _watched(low, "shared", width)
+    both = (ACCOUNTS.index("copy"), 127) if "ca" in instruction.modifiers else (0, 0)  # only .ca counts its shared side
+    records = [low.record(False, 0, (ACCOUNTS.index("global ld"), 127)), low.record(True, **watched), low.record(True, 1, both)]
+    low.call(
+        "void", f"copy_{width}", ("ptr", "%ctx"), ("ptr", "%ws"), *(("ptr", record) for record in records), *places,
+        *_far(low, target), ("<32 x i32>", sizes), ("i32", low.active), ("i32", low.first_thread),
     )  # fmt: skip

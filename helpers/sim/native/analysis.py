@@ -64,9 +64,14 @@ class Analysis:
     regions: dict[int, Region]
     live_in: list[set[str]]
     exits: set[int]
+    reachable: set[int]
 
 
-MEMORY = ("ld", "ldu", "st")
+MEMORY = ("ld", "ldu", "st", "cp")  # a guarded one is a branch around it
+NO_RESULT = ("st", "cp", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap")
+# Instructions at which a warp has to come together, and those that give all its lanes the same.
+RENDEZVOUS = ("shfl", "vote", "match", "redux", "elect", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
+COMMON_RESULT = ("vote", "redux", "activemask")
 BARRIERS = (
     "bar.sync",
     "barrier.sync",
@@ -77,16 +82,23 @@ BARRIERS = (
 )
 
 
-def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool) -> Analysis:
-    """Raises Unsupported for control flow the engine does not take on."""
-    blocks = _blocks(function)
+def analyse(
+    function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool, decided: tuple[tuple[int, bool], ...] = ()
+) -> Analysis:
+    """Raises Unsupported for control flow the engine does not take on.
+
+    decided: (position, taken) of guarded branches that always go one way.
+    """
     body = function.body
+    blocks = code_blocks(body, function.labels, dict(decided))
     exits = _exits(blocks)
-    writes = [written(instruction) for instruction in body]
+    reachable = _reachable(blocks)
+    met = {p for b in blocks if b.index in reachable for p in (*b.positions, b.position)}
+    writes = [written(instruction) if p in met else [] for p, instruction in enumerate(body)]
     special = {name: not uniform for name, uniform in (("%tid.y", uniform_y), ("%tid.z", uniform_z))}
-    reads = [[name for name in read(instruction)] for instruction in body]
+    reads = [list(read(instruction)) if p in met else [] for p, instruction in enumerate(body)]
     always = [
-        instruction.name in ("shfl", "match", "elect")
+        instruction.name in ("shfl", "match", "elect", "mma", "wmma", "ldmatrix", "movmatrix")
         or instruction.opcode.startswith("ld.local")
         or any(special.get(name, name.startswith(("%tid.x", "%laneid", "%lanemask"))) for name in names)
         for instruction, names in zip(body, reads, strict=True)
@@ -99,11 +111,14 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
         changed = True
         while changed:
             size = len(varying)
-            for names, sources in zip(writes, reads, strict=True):
-                if names and not varying.isdisjoint(sources):
+            for names, sources, instruction in zip(writes, reads, body, strict=True):
+                if names and instruction.name not in COMMON_RESULT and not varying.isdisjoint(sources):
                     varying.update(names)
             changed = len(varying) != size
-        branches = {b.index for b in blocks if b.end == "branch" and b.predicate[0] in varying and b.target != b.next}
+        branches = {
+            b.index for b in blocks
+            if b.index in reachable and b.end == "branch" and b.predicate[0] in varying and b.target != b.next
+        }  # fmt: skip
         dying = {(b, s) for b in branches for s in blocks[b].successors if s in exits}
         meet = _meeting_points(blocks, dying)
         regions = _regions(blocks, body, branches, dying, meet, exits)
@@ -113,12 +128,12 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
                     varying.update(writes[position])
         if (len(varying), len(branches)) == before:
             break
-    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, reads, writes), exits)
+    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, reads, writes), exits, reachable)
 
 
 def written(instruction: Instruction) -> list[str]:
     """Registers that an instruction writes."""
-    if instruction.name in ("st", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap"):
+    if instruction.name in NO_RESULT:
         return []
     return list(_registers(instruction.operands[0])) if instruction.operands else []
 
@@ -156,9 +171,10 @@ def _registers(operand):
         yield from _registers(operand.base)
 
 
-def _blocks(function: Function) -> list[Block]:
-    body = function.body
-    starts = {0, *function.labels.values()}
+def code_blocks(body, labels: dict[str, int], decided: dict[int, bool] | None = None) -> list[Block]:
+    """The basic blocks, a guarded access or return in a block of its own. decided: see `analyse`."""
+    decided = decided or {}
+    starts = {0, *labels.values()}
     for position, instruction in enumerate(body):
         name = instruction.name
         if name in ("bra", "ret", "exit") or instruction.opcode in BARRIERS:
@@ -186,11 +202,15 @@ def _blocks(function: Function) -> list[Block]:
         last = body[end - 1]
         if last.name == "bra":
             label = last.operands[0].name
-            if label not in function.labels:
+            if label not in labels:
                 raise Unsupported("a branch without a label")
-            block.target = at[function.labels[label]]
-            block.end = "branch" if last.guard else "jump"
-            block.predicate = last.guard
+            taken = decided.get(end - 1, not last.guard or None)
+            if taken is not False:
+                block.target = at[labels[label]]
+                block.end = "branch" if taken is None else "jump"
+                block.predicate = last.guard if taken is None else None
+            else:
+                block.position = block.positions.pop()
         elif last.name in ("ret", "exit") and not last.guard:
             block.end = "ret"
         elif last.opcode in BARRIERS:
@@ -215,6 +235,22 @@ def _blocks(function: Function) -> list[Block]:
         block.end, block.predicate, block.target = "branch", (name, not negated), block.next
         extra.append((block, inner))
     return _renumber(blocks, extra)
+
+
+def instructions_met(body, labels: dict[str, int], decided: tuple[tuple[int, bool], ...]) -> int:
+    """How many instructions can be reached at all."""
+    blocks = code_blocks(body, labels, dict(decided))
+    return sum(len(blocks[i].positions) for i in _reachable(blocks))
+
+
+def _reachable(blocks: list[Block]) -> set[int]:
+    found, waiting = set(), [0]
+    while waiting:
+        i = waiting.pop()
+        if i not in found:
+            found.add(i)
+            waiting += blocks[i].successors
+    return found
 
 
 def _renumber(blocks, extra):
@@ -307,14 +343,14 @@ def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
         barrier = any(blocks[i].end == "barrier" for i in inside)
         above = stop is not None and any(i > stop for i in inside)
         forward = all(s > i for i in inside for s in blocks[i].successors if s in members[stop])
-        barrier |= any(
-            "warp" in body[p].modifiers and body[p].name in ("bar", "barrier")
-            for i in inside
-            for p in blocks[i].positions
-        )
+        barrier |= any(_comes_together(body[p]) for i in inside for p in blocks[i].positions)
         regions[b] = Region(stop, inside, not barrier and not above, forward)
     shared: dict[int | None, Region] = {}
     return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}
+
+
+def _comes_together(instruction: Instruction) -> bool:
+    return instruction.name in RENDEZVOUS or instruction.name in ("bar", "barrier") and "warp" in instruction.modifiers
 
 
 def _live_in(blocks: list[Block], reads: list[list[str]], writes: list[list[str]]) -> list[set[str]]:

@@ -20,8 +20,9 @@ import numpy as np
 from .. import account, parser
 from ..layout import DEVICE_BASE
 from . import access, engine, operations  # noqa: F401 - importing registers the handlers
-from .analysis import Unsupported
-from .layout import CONTEXT, CONTEXT_BYTES, MEMO, MEMO_BYTES, RECORD, RECORD_BYTES, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
+from . import warp as _warp  # noqa: F401
+from .analysis import Unsupported, instructions_met
+from .layout import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .lower import Lowered, Options, Record, lower
 from .runtime import runtime_ir
 
@@ -46,11 +47,11 @@ class OutOfTime(Exception):
 @dataclass(frozen=True)
 class Totals:
     """What was counted. Per instruction: warps and threads that executed it. Per counted access: requests, sectors or
-    wavefronts, ideal; keyed by the instruction's position."""
+    wavefronts, ideal; keyed by the instruction's position and the access's number among its own."""
 
     warps: np.ndarray
     threads: np.ndarray
-    accesses: dict[int, tuple[int, int, int]]
+    accesses: dict[tuple[int, int], tuple[int, int, int]]
 
 
 class Prepared:
@@ -80,8 +81,12 @@ def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
     return rows, rows, rows or (x * y) % WARP == 0 or z == 1
 
 
-def options_for(program, block: Sequence[int], charges: dict[int, tuple[int, int]] | None, findings: bool) -> Options:
-    """What code a launch needs. charges: position -> (bytes per lane, offset) of every access to count, or None.
+def options_for(
+    program, block: Sequence[int], charges: dict[tuple[int, int], tuple[int, int]] | None, findings: bool, races=None,
+    decided: tuple[tuple[int, bool], ...] = (),
+) -> Options:
+    """What code a launch needs. charges: as in Options, a dict.
+    races: the DeviceShadow, None for no such findings.
 
     Raises Declined.
     """
@@ -89,10 +94,14 @@ def options_for(program, block: Sequence[int], charges: dict[int, tuple[int, int
         raise Declined("the kernel is very large")
     watching = None
     if findings and program.shared:
-        races = frozenset(site.pc for site in program.sites if site.may_race)
-        watching = (min(4, program.shared_granule), races)
+        may_race = frozenset(site.pc for site in program.sites if site.may_race)
+        watching = (min(4, program.shared_granule), may_race)
+    owning = None
+    if races is not None:
+        watched = frozenset(site.pc for site, wanted in zip(program.sites, races.watches, strict=True) if wanted)
+        owning = (races.granule, watched)
     return Options(
-        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, engine.wide_vectors()
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, decided, engine.wide_vectors()
     )
 
 
@@ -133,9 +142,12 @@ def prepare(program, options: Options) -> Prepared:
     return memory[options]
 
 
-def seconds_to_make(program) -> float:
+def seconds_to_make(program, options: Options) -> float:
     """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700)."""
-    return 0.02 + 0.00025 * len(program.code)
+    try:
+        return 0.02 + 0.00025 * instructions_met(program.code, program.labels, options.decided)
+    except Unsupported as reason:
+        raise Declined(str(reason)) from None
 
 
 def _lower(program, options: Options) -> Lowered:
@@ -150,7 +162,8 @@ def _identity(program, options: Options) -> str:
     """Everything that the code depends on, as text."""
     code = [(i.opcode, i.guard, repr(i.operands)) for i in program.code]
     races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
-    wanted = (options.flags, options.charges, races, options.wide)
+    owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
+    wanted = (options.flags, options.charges, races, owned, options.decided, options.wide)
     return repr((code, program.labels, program.register_types, [at for _, at in program.parameters], wanted))
 
 
@@ -165,7 +178,7 @@ def _lowered(facts: dict) -> Lowered:
         "",
         facts["state_bytes"],
         tuple(Record(**record) for record in facts["records"]),
-        tuple(facts["memos"]),
+        tuple(map(tuple, facts["memos"])),
         tuple(facts["count_of"]),
         facts["counts"],
     )
@@ -198,10 +211,14 @@ _FAR = 1 << 40  # patterns have negative distances; addresses must not
 @functools.lru_cache(maxsize=65536)
 def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int, int]:
     """(requests, sectors or wavefronts, ideal) of one warp's access, from account.py."""
-    space, op = access.ACCOUNTS[code >> 8].split()
-    addresses = (np.frombuffer(pattern, np.int32).astype(np.int64) + (_FAR + shift))[None]
+    question, _, op = access.ACCOUNTS[code >> 8].partition(" ")
+    patterns = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, WARP)
+    addresses = patterns[:1] + (_FAR + (shift & 0xFFFF))
     lanes = (active >> np.arange(WARP) & 1).astype(bool)[None]
-    if space == "global":
+    if question == "copy":
+        wavefronts, ideal = account.copy_access(addresses, patterns[1:2] + (_FAR + (shift >> 16)), lanes, code & 255)
+        return 1, int(wavefronts[0]), int(ideal[0])
+    if question == "global":
         return tuple(int(value[0]) for value in account.global_access(addresses, lanes, code & 255))
     wavefronts, ideal = account.shared_access(addresses, lanes, code & 255, op)
     return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
@@ -212,7 +229,8 @@ _failures: list[Exception] = []  # ctypes would only print what goes wrong in a 
 
 def _answer(code: int, active: int, shift: int, pattern: int, out: int) -> None:
     try:
-        cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP))
+        sides = 2 if access.ACCOUNTS[code >> 8] == "copy" else 1
+        cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP * sides))
     except Exception as error:  # passed on by `run`
         _failures.append(error)
         cost = 0, 0, 0
@@ -225,7 +243,7 @@ _ask_account = _ACCOUNT(_answer)
 class _Worker:
     """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
 
-    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int):
+    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, races=None):
         lowered = prepared.lowered
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // WARP)
@@ -253,15 +271,18 @@ class _Worker:
             ("shadow_bytes", shadow_bytes),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = value
+        self.owners = np.zeros(0 if races is None else races.reach, np.uint32)  # pages never touched cost nothing
+        if races is not None:
+            self.words[CONTEXT["owners"] // 8] = self.owners.ctypes.data
+            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(races.starts[0])
+            self.words[CONTEXT["owned_count"] // 8] = races.reach
+            self.halves[CONTEXT["must_be_written"] // 4] = bool(races.marked)
         self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
-        memos = self.memos.reshape(-1, MEMO_BYTES)
-        for slot in range(SLOTS):
-            memos[:, MEMO["slots"] + slot * SLOT_BYTES + SLOT["shift"]] = (
-                255  # no access lies there: nothing is known yet
-            )
         for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
             at = CONTEXT[name] // 4
             self.halves[at : at + len(values)] = values
+        copies = any(name.startswith("cp.async") for name in prepared.program.uses)
+        self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
         linear = np.arange(warps * WARP, dtype=np.int32)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
         states = self.states.view(np.int32).reshape(warps, -1)
@@ -270,6 +291,8 @@ class _Worker:
             state = states[warp]
             state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
             state[WARP_STATE["warp"] // 4] = warp
+            if copies:
+                state.view(np.int64)[WARP_STATE["copies"] // 8] = self.queues.ctypes.data + QUEUE_BYTES * warp
             for axis in range(3):
                 mine = tid[axis][WARP * warp : WARP * (warp + 1)]
                 state[WARP_STATE["tid_first"] // 4 + axis] = mine[0]
@@ -330,6 +353,7 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
     cancelled: threading.Event | None = None,
+    races=None,
 ) -> Totals:
     """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
 
@@ -343,7 +367,7 @@ def run(
         np.int64,
     ).reshape(-1, 3)
     count = min(threads or workers_wanted(), max(1, len(blocks)))
-    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes) for _ in range(count)]
+    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, races) for _ in range(count)]
     queue = _Queue(blocks, count)
     changed = threading.Condition()
     running = count
@@ -400,6 +424,8 @@ def run(
         raise Declined("something happened that the NumPy machine must explain")
     if _failures:
         raise _failures.pop()
+    if races is not None and races.meet([worker.owners for worker in workers]):
+        raise Declined("blocks meet in device memory")
     return _totals(prepared.lowered, workers)
 
 
@@ -445,7 +471,7 @@ def _totals(lowered: Lowered, workers) -> Totals:
     memos = sum(worker.memos.view(np.int64).reshape(-1, MEMO_BYTES // 8)[:, :3] for worker in workers)
     of = np.array(lowered.count_of, np.int64)
     return Totals(
-        counts[of, 0], counts[of, 1], {position: tuple(map(int, memos[i])) for i, position in enumerate(lowered.memos)}
+        counts[of, 0], counts[of, 1], {access: tuple(map(int, memos[i])) for i, access in enumerate(lowered.memos)}
     )
 
 

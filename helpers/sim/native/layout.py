@@ -5,16 +5,28 @@ CONTEXT = {
     "stop": 0, "fail": 4, "shared": 8, "shared_size": 16, "params": 24, "records": 32, "block_counts": 40, "memos": 48,
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
+    "owners": 176, "owned_low": 184, "owned_count": 192, "must_be_written": 200,
 }  # fmt: skip
-CONTEXT_BYTES = 192
+CONTEXT_BYTES = 256
 
-# One per warp of a block. `initial` is the mask of the lanes that exist.
-WARP_STATE = {"live": 0, "initial": 4, "resume": 8, "warp": 12, "tid_first": 16, "tid": 64, "saved": 448}
+# One per warp of a block. `initial` is the mask of the lanes that exist. copies: its queue, or null.
+WARP_STATE = {"live": 0, "initial": 4, "resume": 8, "warp": 12, "tid_first": 16, "copies": 32, "tid": 64, "saved": 448}
 
-# One per memory access site that is counted: three totals, then remembered patterns with what they cost.
+# Asynchronous copies of a warp that have not landed, the oldest first: `first` and `end` are numbers of entries.
+# commits: groups that each lane has closed.
+QUEUE = {"first": 0, "end": 4, "commits": 64, "entries": 192}
+QUEUE_HEAD = 192  # what a block begins with zeros in
+# mask: lanes whose copy has not landed. group: the lanes' `commits` when the copy began. offsets: in shared memory.
+ENTRY = {"mask": 0, "width": 4, "granules": 8, "log": 12, "offsets": 64, "group": 192, "values": 320}
+ENTRY_BYTES = 832
+ENTRIES = 512
+QUEUE_BYTES = QUEUE["entries"] + ENTRIES * ENTRY_BYTES
+
+# One per memory access site that is counted: three totals, then remembered patterns with what they cost. An active mask
+# of 0 is a free slot. other: the second pattern of an access with two sides.
 MEMO = {"requests": 0, "units": 8, "ideal": 16, "slots": 64}
-SLOT = {"active": 0, "shift": 4, "requests": 8, "units": 12, "ideal": 16, "pattern": 64}
-SLOT_BYTES = 192
+SLOT = {"active": 0, "shift": 4, "requests": 8, "units": 12, "ideal": 16, "pattern": 64, "other": 192}
+SLOT_BYTES = 320
 SLOTS = 32
 MEMO_BYTES = MEMO["slots"] + SLOTS * SLOT_BYTES
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..parser import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
-from .analysis import Analysis, Unsupported, analyse, written
+from .analysis import MEMORY, Analysis, Unsupported, analyse, written
+from .builder import Writer
 from .layout import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
@@ -70,14 +71,14 @@ class Record:
 class Lowered:
     """The IR ('' if the code was made before) and what the launcher must know to use it.
 
-    records: one per access or group. memos: position of each counted access. count_of: for each instruction, the block
+    records: one per access or group. memos: (position, number) of each counted access. count_of: for each instruction, the block
     of code that counts its executions, of `counts`.
     """
 
     ir: str
     state_bytes: int
     records: tuple[Record, ...]
-    memos: tuple[int, ...]
+    memos: tuple[tuple[int, int], ...]
     count_of: tuple[int, ...]
     counts: int
 
@@ -88,13 +89,16 @@ class Options:
 
     flags: (tid.x runs along the warp, tid.y and tid.z are the same within a warp). charges: position -> (bytes per
     lane, offset) of the memory instructions to count, None for no counting. watching: (granule of shared memory in
-    bytes, positions of loads that may race), None for no findings. wide: the host has AVX-512, whose gathers are worth
-    having in place.
+    bytes, positions of loads that may race), None for no findings. owning: (granule of device memory, positions of
+    accesses to arrays that the launch writes), None for no findings. decided: (position, taken) of
+    branches that always go one way. wide: the host has AVX-512, whose gathers are worth having in place.
     """
 
     flags: tuple[bool, bool, bool] = (True, True, True)
-    charges: tuple[tuple[int, tuple[int, int]], ...] | None = None
+    charges: tuple[tuple[tuple[int, int], tuple[int, int]], ...] | None = None
     watching: tuple[int, frozenset[int]] | None = None
+    owning: tuple[int, frozenset[int]] | None = None
+    decided: tuple[tuple[int, bool], ...] = ()
     wide: bool = True
 
 
@@ -103,50 +107,22 @@ def lower(function: Function, param_bytes: int, options: Options) -> Lowered:
     return _Lowering(function, param_bytes, options).run()
 
 
-class _Lowering:
+class _Lowering(Writer):
     def __init__(self, function: Function, param_bytes: int, options: Options):
+        super().__init__()
         self.function, self.param_bytes, self.options = function, param_bytes, options
         self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
         self.charges = dict(options.charges or ())
-        self.a: Analysis = analyse(function, *options.flags)
+        self.turns = False
+        self.owning = options.owning or (1, frozenset())
+        self.a: Analysis = analyse(function, *options.flags, options.decided)
         self.types = {name: register_type(kind) for name, kind in function.registers.items()}
-        self.out: list[str] = []
-        self.names = 0
-        self.labels = 0
-        self.intrinsics: set[str] = set()
         self.records: list[Record] = []
-        self.memos: dict[int, int] = {}
+        self.memos: dict[tuple[int, int], int] = {}
         self.tight = _tight_loops(self.a.blocks)
         self.fails: list[tuple[str, int]] = []
-        self.crossing = set().union(*self.a.live_in) & set(self.types) if self.a.live_in else set()
+        self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
         self.dirty, self.eager = _nan_states(function, self.types)
-
-    # ------------------------------------------------------------------------------------------------- text tools
-
-    def emit(self, text: str) -> None:
-        self.out.append("  " + text)
-
-    def new(self, text: str) -> str:
-        self.names += 1
-        name = f"%t{self.names}"
-        self.out.append(f"  {name} = {text}")
-        return name
-
-    def label(self) -> str:
-        self.labels += 1
-        return f"L{self.labels}"
-
-    def start(self, label: str) -> None:
-        self.out.append(f"{label}:")
-
-    def call(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
-        kinds = ", ".join(kind for kind, _ in arguments)
-        self.intrinsics.add(f"declare {result} @{name}({kinds})")
-        listed = ", ".join(f"{kind} {value}" for kind, value in arguments)
-        if result == "void":
-            self.emit(f"call void @{name}({listed})")
-            return ""
-        return self.new(f"call {result} @{name}({listed})")
 
     # ----------------------------------------------------------------------------------------------------- values
 
@@ -306,16 +282,17 @@ class _Lowering:
             self.cache[key] = self.new(f"and i32 {lane}, 31")
         return self.cache[key]
 
-    def record(self, position, shared, charge=None, account=(0, 0), granules=0, log=0, race=False) -> str:
-        """A new record, as a pointer."""
-        width, shift = charge or (0, 0)
-        memo = self.memos.setdefault(position, len(self.memos)) if charge else -1
+    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False) -> str:
+        """A new record for the instruction's access of this number, as a pointer. account: see `access._account`."""
+        position = self.position
+        width, shift = self.charges.get((position, number), (0, 0)) if account[1] else (0, 0)
+        memo = self.memos.setdefault((position, number), len(self.memos)) if width else -1
         self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
-    def memo(self, position) -> str:
-        """The totals of a counted access, as a pointer."""
-        index = self.memos.setdefault(position, len(self.memos))
+    def memo(self) -> str:
+        """The totals of the instruction's only counted access, as a pointer."""
+        index = self.memos.setdefault((self.position, 0), len(self.memos))
         return self.new(f"getelementptr i8, ptr {self.memo_base}, i64 {MEMO_BYTES * index}")
 
     def observed(self, operand, kind: str) -> Value:
@@ -436,9 +413,9 @@ class _Lowering:
         if "%warpid" in used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
         self.first_thread = "0"
-        if self.watching:
+        if self.watching or self.options.owning:
             self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
-        barriers = [b for b in self.a.blocks if b.end == "barrier"]
+        barriers = [b for b in self.a.blocks if b.end == "barrier" and b.index in self.a.reachable]
         self.resume = {b.index: k + 1 for k, b in enumerate(barriers)}
         targets = " ".join(f"i32 {k}, label %R{k}" for k in self.resume.values())
         self.emit(f"switch i32 %resume, label %U0 [ {targets} ]")
@@ -704,8 +681,9 @@ class _Lowering:
 
     def _instruction(self, block, i: int, position: int) -> None:
         instruction = self.function.body[position]
+        self.block, self.step, self.position = block, i, position
         outer = self.condition
-        if instruction.guard and instruction.name not in ("ld", "ldu", "st"):
+        if instruction.guard and instruction.name not in MEMORY:
             name, negated = instruction.guard
             operand = Register(name)
             predicate = self.operand(Negated(operand) if negated else operand, "pred")
@@ -718,10 +696,7 @@ class _Lowering:
         handler = HANDLERS.get(instruction.name)
         if handler is None:
             raise Unsupported(f"`{instruction.opcode}`")
-        if instruction.name in ("ld", "ldu", "st"):
-            handler(self, instruction, block, i, position)
-        else:
-            handler(self, instruction)
+        handler(self, instruction)
         self.condition = outer
 
     def put(self, operand, value: Value) -> None:

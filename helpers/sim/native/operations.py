@@ -5,6 +5,7 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
+from ..layout import SHARED_WINDOW
 from ..parser import TYPE_BYTES, Immediate, Instruction, Register, Vector
 from .analysis import Unsupported
 from .lower import BITS, HANDLERS, Value
@@ -463,12 +464,18 @@ def _mov(low, i):
     low.put(target, low.operand(source, kind))
 
 
+_WINDOWS = {"global": 0, "const": 0, "shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW}
+
+
 @operation("cvta")
 def _cvta(low, i):
-    # The machine's generic addresses of global memory are the global addresses themselves.
-    if "global" not in i.modifiers:
-        raise Unsupported(f"`{i.opcode}`")
-    low.put(i.operands[0], low.operand(i.operands[1], _kind(i)))
+    """A generic address is that of a space plus where the space begins."""
+    allow(i, "to u64", " ".join(_WINDOWS))
+    window = next(start for space, start in _WINDOWS.items() if space in i.modifiers)
+    address = low.operand(i.operands[1], "u64")
+    if window:
+        address = add_integers(low, address, Value("i64", s=str(window)), "sub" if "to" in i.modifiers else "add")
+    low.put(i.operands[0], address)
 
 
 _RANGE = {"u8": 8, "s8": 8, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
@@ -582,13 +589,6 @@ def _unless_nan(low, value: Value, result: Value, nan: int) -> Value:
         return f"select {t('i1')} {bad}, {t(result.type)} {_constant(t(result.type), nan)}, {t(result.type)} {y}"
 
     return low.apply(result.type, [value, result], text)
-
-
-@operation("bar", "barrier")
-def _warp_barrier(low, i):
-    """__syncwarp(): the lanes of a warp are together wherever this is reached (regions with one are not entered)."""
-    if "warp" not in i.modifiers:
-        raise Unsupported(f"`{i.opcode}`")
 
 
 @operation("membar", "fence")

@@ -1,547 +1,515 @@
-"""LLVM IR of what every kernel needs: the block scheduler, the search for an arena, counting, shadow memory, gathers.
+"""What every kernel needs, as LLVM IR: the block scheduler, accesses, counting, shadow memory, asynchronous copies.
 
 What an access costs is decided in `account.py` alone: compiled code remembers the answers for the patterns it meets.
 """
 
 from __future__ import annotations
 
-from .layout import CONTEXT, MEMO, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE
+from .builder import Function, Var, vector
+from .layout import (
+    CONTEXT, ENTRIES, ENTRY, ENTRY_BYTES, MEMO, QUEUE, QUEUE_HEAD, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE,
+)  # fmt: skip
+from .owners import owners_ir
 
-_LANES = "<32 x i32>"
+INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
+SEVERAL = 2047  # in a shadow word instead of a thread
+UNDER_WAY = -1  # the shadow word of a granule that an asynchronous copy may write at any time
+_ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 
 
 def runtime_ir() -> str:
     """The module's text."""
-    return (
-        _TEXT + "".join(_moves(bits) + _access(bits, "load") + _access(bits, "store") for bits in (8, 16, 32, 64))
-    ).replace("$ATTR", _ATTRIBUTES)
+    functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_store(), _shadow_copy()]
+    functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store)]
+    functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
+    functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), _run_blocks()]
+    defined = {f"@{f.function}(" for f in functions}
+    declared = {line for f in functions for line in f.intrinsics if not any(name in line for name in defined)}
+    attributes = [f"attributes #0 = {{ {_ATTRIBUTES} }}", f"attributes #2 = {{ alwaysinline {_ATTRIBUTES} }}", ""]
+    return "\n".join([*sorted(declared), *(f.text() for f in functions), owners_ir(), *attributes])
 
 
-def _moves(bits: int) -> str:
-    """Gather and scatter of one width, for kernels to call; a lane that is not active is not touched and reads 0."""
-    kind, vector, suffix, align = f"i{bits}", f"<32 x i{bits}>", f"v32i{bits}.v32p0", bits // 8
-    return f"""
-declare {vector} @llvm.masked.gather.{suffix}(<32 x ptr>, <32 x i1>, {vector})
-declare void @llvm.masked.scatter.{suffix}({vector}, <32 x ptr>, <32 x i1>)
-
-define {vector} @gather_{kind}(ptr %base, <32 x i32> %pattern, i32 %active) #0 {{
-  %mask = bitcast i32 %active to <32 x i1>
-  %lanes = getelementptr i8, ptr %base, <32 x i32> %pattern
-  %r = call {vector} @llvm.masked.gather.{suffix}(<32 x ptr> align {align} %lanes, <32 x i1> %mask, {vector} zeroinitializer)
-  ret {vector} %r
-}}
-
-define void @scatter_{kind}(ptr %base, <32 x i32> %pattern, {vector} %value, i32 %active) #0 {{
-  %mask = bitcast i32 %active to <32 x i1>
-  %lanes = getelementptr i8, ptr %base, <32 x i32> %pattern
-  call void @llvm.masked.scatter.{suffix}({vector} %value, <32 x ptr> align {align} %lanes, <32 x i1> %mask)
-  ret void
-}}
-"""
+# --- moving data -------------------------------------------------------------------------------------------------------
 
 
-_ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+def _gather(bits: int) -> Function:
+    """Loads of one width for kernels to call; a lane that is not active is not touched and reads 0."""
+    kind = f"i{bits}"
+    f = Function(vector(kind), f"gather_{kind}", base="ptr", pattern=INTS, active="i32")
+    f.leave(f.gather(kind, f.base.at(f.pattern), f.active.to(BITS), align=bits // 8))
+    return f
 
 
-def _access(bits: int, what: str) -> str:
-    """A whole access by call: check, count, watch, and move `count` elements per lane from or to %buffer.
+def _scatter(bits: int) -> Function:
+    kind = f"i{bits}"
+    f = Function("void", f"scatter_{kind}", base="ptr", pattern=INTS, data=vector(kind), active="i32")
+    f.scatter(f.data, f.base.at(f.pattern), f.active.to(BITS), align=bits // 8)
+    f.leave()
+    return f
 
-    An access that cannot be made asks the launcher to stop; until the warp looks, loads give what the buffer held.
+
+class _Place:
+    """Where the lanes of an access are: `base` is the first active lane's address, `pattern` how far the others are.
+
+    fits: the distances fit into 32 bits; the others are left to the NumPy machine.
     """
-    kind, vector, nbytes = f"i{bits}", f"<32 x i{bits}>", bits // 8
-    far = "<32 x i64>"
-    watch = "shadow_load" if what == "load" else "shadow_store"
-    race = ", i32 %race" if what == "load" else ""
-    move = (
-        f"""
-  %value = call {vector} @llvm.masked.gather.v32{kind}.v32p0(<32 x ptr> align {nbytes} %lanes, <32 x i1> %mask, {vector} zeroinitializer)
-  store {vector} %value, ptr %slot, align 64"""
-        if what == "load"
-        else f"""
-  %value = load {vector}, ptr %slot, align 64
-  call void @llvm.masked.scatter.v32{kind}.v32p0({vector} %value, <32 x ptr> align {nbytes} %lanes, <32 x i1> %mask)"""
-    )
-    return f"""
-define void @{what}_{kind}(ptr %ctx, ptr %record, i64 %scalar, {far} %places, i32 %active, i32 %first, i32 %count, ptr %buffer) #0 {{
-entry:
-  %lane0 = call i32 @llvm.cttz.i32(i32 %active, i1 false)
-  %lane = and i32 %lane0, 31
-  %mask = bitcast i32 %active to <32 x i1>
-  %origin = extractelement {far} %places, i32 %lane
-  %o1 = insertelement {far} poison, i64 %origin, i32 0
-  %ov = shufflevector {far} %o1, {far} poison, <32 x i32> zeroinitializer
-  %d0 = sub {far} %places, %ov
-  %distance = select <32 x i1> %mask, {far} %d0, {far} zeroinitializer
-  %pattern = trunc {far} %distance to {_LANES}
-  %again = sext {_LANES} %pattern to {far}
-  %differs = icmp ne {far} %again, %distance
-  %dm = bitcast <32 x i1> %differs to i32
-  %fits = icmp eq i32 %dm, 0
-  %base = add i64 %origin, %scalar
-  %least32 = call i32 @llvm.vector.reduce.smin.v32i32({_LANES} %pattern)
-  %most32 = call i32 @llvm.vector.reduce.smax.v32i32({_LANES} %pattern)
-  %bits32 = call i32 @llvm.vector.reduce.or.v32i32({_LANES} %pattern)
-  %least = sext i32 %least32 to i64
-  %most = sext i32 %most32 to i64
-  %bits = sext i32 %bits32 to i64
-  %width = mul i32 %count, {nbytes}
-  %width64 = zext i32 %width to i64
-  %low = sub i64 %width64, 1
-  %mixed = or i64 %base, %bits
-  %rest = and i64 %mixed, %low
-  %aligned = icmp eq i64 %rest, 0
-  %sane = and i1 %aligned, %fits
-  br i1 %sane, label %check, label %fail
-check:
-  %start = add i64 %base, %least
-  %last = add i64 %base, %most
-  %stop = add i64 %last, %width64
-  %lowest = load i64, ptr %record
-  %hp = {_field("%record", RECORD["high"])}
-  %highest = load i64, ptr %hp
-  %above = icmp sge i64 %start, %lowest
-  %below = icmp sle i64 %stop, %highest
-  %inside = and i1 %above, %below
-  br i1 %inside, label %good, label %search
-search:
-  %shp = {_field("%record", RECORD["shared"])}
-  %shared = load i32, ptr %shp
-  %is_shared = icmp ne i32 %shared, 0
-  br i1 %is_shared, label %fail, label %find
-find:
-  %found = call i32 @find_arena(ptr %ctx, ptr %record, i64 %start, i64 %stop)
-  %ok = icmp ne i32 %found, 0
-  br i1 %ok, label %good, label %fail
-good:
-  %mp = {_field("%record", RECORD["memo"])}
-  %memo = load ptr, ptr %mp
-  %counted = icmp ne ptr %memo, null
-  br i1 %counted, label %tally, label %watchful
-tally:
-  %tp = {_field("%record", RECORD["shift"])}
-  %shift = load i64, ptr %tp
-  %cp = {_field("%record", RECORD["code"])}
-  %code = load i32, ptr %cp
-  %kp = {_field("%record", RECORD["mask"])}
-  %keep = load i32, ptr %kp
-  %charged = add i64 %base, %shift
-  call void @count(ptr %ctx, ptr %memo, {_LANES} %pattern, i32 %active, i64 %charged, i32 %keep, i32 %code)
-  br label %watchful
-watchful:
-  %gp = {_field("%record", RECORD["granules"])}
-  %granules = load i32, ptr %gp
-  %watched = icmp ne i32 %granules, 0
-  br i1 %watched, label %watch, label %moves
-watch:
-  %lp = {_field("%record", RECORD["log"])}
-  %log = load i32, ptr %lp
-  %rcp = {_field("%record", RECORD["race"])}
-  %race = load i32, ptr %rcp
-  %bad = call i32 @{watch}(ptr %ctx, i64 %base, {_LANES} %pattern, i32 %active, i32 %granules, i32 %log, i32 %first{race})
-  %suspicious = icmp ne i32 %bad, 0
-  br i1 %suspicious, label %fail, label %moves
-moves:
-  %dp = {_field("%record", RECORD["delta"])}
-  %delta = load i64, ptr %dp
-  %host = add i64 %base, %delta
-  %p0 = inttoptr i64 %host to ptr
-  br label %loop
-loop:
-  %k = phi i32 [ 0, %moves ], [ %next, %loop ]
-  %skip = mul i32 %k, {nbytes}
-  %p = getelementptr i8, ptr %p0, i32 %skip
-  %lanes = getelementptr i8, ptr %p, {_LANES} %pattern
-  %into = mul i32 %k, {32 * nbytes}
-  %slot = getelementptr i8, ptr %buffer, i32 %into{move}
-  %next = add i32 %k, 1
-  %done = icmp uge i32 %next, %count
-  br i1 %done, label %out, label %loop
-fail:
-  %pp = {_field("%record", RECORD["position"])}
-  %position = load i32, ptr %pp
-  %fp = {_field("%ctx", CONTEXT["fail"])}
-  store i32 %position, ptr %fp
-  %sp = {_field("%ctx", CONTEXT["stop"])}
-  store volatile i32 1, ptr %sp
-  br label %out
-out:
-  ret void
-}}
-"""
+
+    def __init__(self, f: Function, scalar: Var, places: Var, active: Var):
+        lane = f.first_lane(active)
+        origin = f.lane(places, lane)
+        distance = f.select(active.to(BITS), places - origin, 0)
+        self.f, self.active = f, active
+        self.pattern = distance.to(INTS)
+        self.fits = f.bits(self.pattern.to(LONGS, signed=True).is_("ne", distance)).is_("eq", 0)
+        self.base = origin + scalar
+
+    def host(self, record: Var, nbytes: Var) -> Var:
+        """Check an access of `nbytes` (i64, a power of two) per lane; the host's pointer for `base`.
+
+        What cannot be done asks the launcher to stop: the function returns.
+        """
+        f, pattern, base = self.f, self.pattern, self.base
+        least, most, mixed = (f.reduce(how, pattern).to("i64", signed=True) for how in ("smin", "smax", "or"))
+        aligned = ((base | mixed) & (nbytes - 1)).is_("eq", 0)
+        with f.when(~(aligned & self.fits)):
+            _refuse(f, record)
+        start, stop = base + least, base + most + nbytes
+        inside = start.is_("sge", record.field(RECORD["low"], "i64")) & stop.is_("sle", record.field(RECORD["high"], "i64"))
+        with f.when(~inside):
+            with f.when(record.field(RECORD["shared"], "i32").is_("ne", 0)):
+                _refuse(f, record)
+            with f.when(f.function_call("i32", "find_arena", f.ctx, record, start, stop).is_("eq", 0)):
+                _refuse(f, record)
+        return (base + record.field(RECORD["delta"], "i64")).to("ptr")
+
+    def tally(self, record: Var) -> None:
+        """Count the access, if its record says so."""
+        f = self.f
+        memo = record.field(RECORD["memo"], "ptr")
+        with f.when(memo.is_("ne", Var(f, "ptr", "null"))):
+            address = self.base + record.field(RECORD["shift"], "i64")
+            keep, code = record.field(RECORD["mask"], "i32"), record.field(RECORD["code"], "i32")
+            f.function_call("void", "count", f.ctx, memo, self.pattern, self.active, address, keep, code)
+
+    def watch(self, record: Var, what: str, *more: Var) -> None:
+        """Look at shared memory's shadow, if the record says so."""
+        f = self.f
+        granules = record.field(RECORD["granules"], "i32")
+        with f.when(granules.is_("ne", 0)):
+            log = record.field(RECORD["log"], "i32")
+            address = self.pattern + self.base.to("i32")
+            bad = f.function_call("i32", what, f.ctx, address, self.active, granules, log, f.first, *more)
+            with f.when(bad.is_("ne", 0)):
+                _refuse(f, record)
 
 
-def _field(base, offset):
-    return f"getelementptr i8, ptr {base}, i64 {offset}"
+def _refuse(f: Function, record: Var) -> None:
+    """Ask the launcher to stop, and return: the NumPy machine will say what is wrong."""
+    f.store(record.field(RECORD["position"], "i32"), f.ctx.at(CONTEXT["fail"]))
+    f.store(f.constant("i32", 1), f.ctx.at(CONTEXT["stop"]), volatile=True)
+    f.leave()
 
 
-_TEXT = f"""
-declare i32 @warp(ptr, ptr, i32)
-declare i32 @llvm.cttz.i32(i32, i1)
-declare i32 @llvm.vector.reduce.smin.v32i32({_LANES})
-declare i32 @llvm.vector.reduce.smax.v32i32({_LANES})
-declare i32 @llvm.vector.reduce.or.v32i32({_LANES})
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+def _access(what: str, bits: int) -> tuple[Function, Var, _Place]:
+    f = Function(
+        "void", f"{what}_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
+        buffer="ptr",
+    )  # fmt: skip
+    place = _Place(f, f.scalar, f.places, f.active)
+    host = place.host(f.record, (f.count * (bits // 8)).to("i64"))
+    place.tally(f.record)
+    return f, host, place
 
-define i32 @find_arena(ptr %ctx, ptr %record, i64 %start, i64 %stop) #0 {{
-entry:
-  %ap = {_field("%ctx", CONTEXT["arenas"])}
-  %arenas = load ptr, ptr %ap
-  %np = {_field("%ctx", CONTEXT["arena_count"])}
-  %n = load i64, ptr %np
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %more ]
-  %done = icmp uge i64 %i, %n
-  br i1 %done, label %none, label %test
-test:
-  %a = getelementptr [3 x i64], ptr %arenas, i64 %i
-  %low = load i64, ptr %a
-  %hp = {_field("%a", RECORD["high"])}
-  %high = load i64, ptr %hp
-  %above = icmp sge i64 %start, %low
-  %below = icmp sle i64 %stop, %high
-  %in = and i1 %above, %below
-  br i1 %in, label %found, label %more
-more:
-  %next = add i64 %i, 1
-  br label %loop
-found:
-  %dp = {_field("%a", RECORD["delta"])}
-  %delta = load i64, ptr %dp
-  store i64 %low, ptr %record
-  %rh = {_field("%record", RECORD["high"])}
-  store i64 %high, ptr %rh
-  %rd = {_field("%record", RECORD["delta"])}
-  store i64 %delta, ptr %rd
-  ret i32 1
-none:
-  ret i32 0
-}}
 
-; Add what an access costs to its site's totals. A pattern seen before, at the same place within `low` bytes, costs what
-; it did then; another one is looked up by the launcher, in account.py.
-define void @count(ptr %ctx, ptr %memo, {_LANES} %pattern, i32 %active, i64 %address, i32 %low, i32 %code) #0 {{
-entry:
-  %a32 = trunc i64 %address to i32
-  %shift = and i32 %a32, %low
-  %mixed = mul {_LANES} %pattern, <{", ".join(f"i32 {(2 * i + 1) * 0x9E3779B1 % 2**32}" for i in range(32))}>
-  %hash = call i32 @llvm.vector.reduce.add.v32i32({_LANES} %mixed)
-  %h1 = mul i32 %shift, 73244475
-  %h2 = mul i32 %active, 295559667
-  %h3 = xor i32 %hash, %h1
-  %h4 = xor i32 %h3, %h2
-  %h5 = lshr i32 %h4, 15
-  %h6 = xor i32 %h4, %h5
-  %slot = and i32 %h6, {SLOTS - 1}
-  %slot64 = zext i32 %slot to i64
-  %skip = mul i64 %slot64, {SLOT_BYTES}
-  %at = add i64 %skip, {MEMO["slots"]}
-  %entryp = getelementptr i8, ptr %memo, i64 %at
-  %pp = {_field("%entryp", SLOT["pattern"])}
-  %ap = {_field("%entryp", SLOT["active"])}
-  %sp = {_field("%entryp", SLOT["shift"])}
-  %rp = {_field("%entryp", SLOT["requests"])}
-  %up = {_field("%entryp", SLOT["units"])}
-  %ip = {_field("%entryp", SLOT["ideal"])}
-  %old = load {_LANES}, ptr %pp, align 64
-  %e = icmp eq {_LANES} %old, %pattern
-  %m = bitcast <32 x i1> %e to i32
-  %same = icmp eq i32 %m, -1
-  %oa = load i32, ptr %ap
-  %sa = icmp eq i32 %oa, %active
-  %os = load i32, ptr %sp
-  %ss = icmp eq i32 %os, %shift
-  %h7 = and i1 %same, %sa
-  %hit = and i1 %h7, %ss
-  br i1 %hit, label %known, label %ask
-ask:
-  store {_LANES} %pattern, ptr %pp, align 64
-  store i32 %active, ptr %ap
-  store i32 %shift, ptr %sp
-  %accountp = {_field("%ctx", CONTEXT["account"])}
-  %account = load ptr, ptr %accountp
-  call void %account(i32 %code, i32 %active, i32 %shift, ptr %pp, ptr %rp)
-  br label %known
-known:
-  %r = load i32, ptr %rp
-  %u = load i32, ptr %up
-  %i = load i32, ptr %ip
-  %r64 = zext i32 %r to i64
-  %u64 = zext i32 %u to i64
-  %i64 = zext i32 %i to i64
-  %tr = load i64, ptr %memo
-  %tr1 = add i64 %tr, %r64
-  store i64 %tr1, ptr %memo
-  %tup = {_field("%memo", MEMO["units"])}
-  %tu = load i64, ptr %tup
-  %tu1 = add i64 %tu, %u64
-  store i64 %tu1, ptr %tup
-  %tip = {_field("%memo", MEMO["ideal"])}
-  %ti = load i64, ptr %tip
-  %ti1 = add i64 %ti, %i64
-  store i64 %ti1, ptr %tip
-  ret void
-}}
-declare i32 @llvm.vector.reduce.add.v32i32({_LANES})
+def _load(bits: int) -> Function:
+    """A whole load by call: check, count, watch, and move `count` elements per lane to the buffer.
 
-; Shadow of shared memory: one word per granule and kind, epoch << 11 | thread + 1 (2047: several threads), 0: nobody yet.
-; An access returns 1 if the NumPy machine should have a look: unwritten, or met by another thread since the barrier.
-define internal {_LANES} @shadow_mine(i32 %epoch, i32 %first) #2 {{
-  %e = shl i32 %epoch, 11
-  %t = add i32 %first, 1
-  %b = or i32 %e, %t
-  %o = insertelement {_LANES} poison, i32 %b, i32 0
-  %s = shufflevector {_LANES} %o, {_LANES} poison, <32 x i32> zeroinitializer
-  %m = add {_LANES} %s, <{", ".join(f"i32 {i}" for i in range(32))}>
-  ret {_LANES} %m
-}}
+    If it cannot be done, the warp goes on with what the buffer held until it looks whether it shall stop.
+    """
+    f, host, place = _access("load", bits)
+    place.watch(f.record, "shadow_load", f.record.field(RECORD["race"], "i32"))
+    kind, nbytes = vector(f"i{bits}"), bits // 8
+    with f.loop(f.count) as k:
+        lanes = host.at(k * nbytes).at(place.pattern)
+        f.store(f.gather(f"i{bits}", lanes, f.active.to(BITS), f.constant(kind, 0), nbytes), f.buffer.at(k * (32 * nbytes)), 64)
+    f.leave()
+    return f
 
-; <32 x i1>: the word names this epoch and somebody else
-define internal <32 x i1> @shadow_other({_LANES} %word, {_LANES} %mine) #2 {{
-  %x = xor {_LANES} %word, %mine
-  %near = icmp ult {_LANES} %x, splat (i32 2048)
-  %differs = icmp ne {_LANES} %x, zeroinitializer
-  %r = and <32 x i1> %near, %differs
-  ret <32 x i1> %r
-}}
 
-define i32 @shadow_load(ptr %ctx, i64 %address, {_LANES} %pattern, i32 %active, i32 %cells, i32 %log, i32 %first, i32 %race) #0 {{
-entry:
-  %wpp = {_field("%ctx", CONTEXT["shadow_writer"])}
-  %writers = load ptr, ptr %wpp
-  %rpp = {_field("%ctx", CONTEXT["shadow_reader"])}
-  %readers = load ptr, ptr %rpp
-  %ep = {_field("%ctx", CONTEXT["epoch"])}
-  %epoch = load i32, ptr %ep
-  %mine = call {_LANES} @shadow_mine(i32 %epoch, i32 %first)
-  %mask = bitcast i32 %active to <32 x i1>
-  %a32 = trunc i64 %address to i32
-  %a1 = insertelement {_LANES} poison, i32 %a32, i32 0
-  %av = shufflevector {_LANES} %a1, {_LANES} poison, <32 x i32> zeroinitializer
-  %at = add {_LANES} %pattern, %av
-  %l1 = insertelement {_LANES} poison, i32 %log, i32 0
-  %lv = shufflevector {_LANES} %l1, {_LANES} poison, <32 x i32> zeroinitializer
-  %cell0 = lshr {_LANES} %at, %lv
-  br label %loop
-loop:
-  %c = phi i32 [ 0, %entry ], [ %next, %end ]
-  %c1 = insertelement {_LANES} poison, i32 %c, i32 0
-  %cv = shufflevector {_LANES} %c1, {_LANES} poison, <32 x i32> zeroinitializer
-  %cell = add {_LANES} %cell0, %cv
-  %wp = getelementptr i32, ptr %writers, {_LANES} %cell
-  %w = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %wp, <32 x i1> %mask, {_LANES} %mine)
-  %unwritten = icmp eq {_LANES} %w, zeroinitializer
-  %u = bitcast <32 x i1> %unwritten to i32
-  %bad = icmp ne i32 %u, 0
-  br i1 %bad, label %suspicious, label %written
-written:
-  %watch = icmp ne i32 %race, 0
-  br i1 %watch, label %races, label %end
-races:
-  %conflict = call <32 x i1> @shadow_other({_LANES} %w, {_LANES} %mine)
-  %k = bitcast <32 x i1> %conflict to i32
-  %clash = icmp ne i32 %k, 0
-  br i1 %clash, label %suspicious, label %note
-note:
-  %rp = getelementptr i32, ptr %readers, {_LANES} %cell
-  %r = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %rp, <32 x i1> %mask, {_LANES} %mine)
-  %others = call <32 x i1> @shadow_other({_LANES} %r, {_LANES} %mine)
-  %several = or {_LANES} %mine, splat (i32 2047)
-  %new = select <32 x i1> %others, {_LANES} %several, {_LANES} %mine
-  %differs = icmp ne {_LANES} %new, %r
-  %d = bitcast <32 x i1> %differs to i32
-  %change = icmp ne i32 %d, 0
-  br i1 %change, label %write, label %end
-write:
-  call void @llvm.masked.scatter.v32i32.v32p0({_LANES} %new, <32 x ptr> align 4 %rp, <32 x i1> %mask)
-  %again = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %rp, <32 x i1> %mask, {_LANES} %new)
-  %lost = icmp ne {_LANES} %again, %new
-  call void @llvm.masked.scatter.v32i32.v32p0({_LANES} %several, <32 x ptr> align 4 %rp, <32 x i1> %lost)
-  br label %end
-end:
-  %next = add i32 %c, 1
-  %done = icmp uge i32 %next, %cells
-  br i1 %done, label %fine, label %loop
-fine:
-  ret i32 0
-suspicious:
-  ret i32 1
-}}
+def _store(bits: int) -> Function:
+    """The same for a store of what the buffer holds."""
+    f, host, place = _access("store", bits)
+    place.watch(f.record, "shadow_store")
+    kind, nbytes = vector(f"i{bits}"), bits // 8
+    with f.loop(f.count) as k:
+        lanes = host.at(k * nbytes).at(place.pattern)
+        f.scatter(f.load(kind, f.buffer.at(k * (32 * nbytes)), 64), lanes, f.active.to(BITS), nbytes)
+    f.leave()
+    return f
 
-define i32 @shadow_store(ptr %ctx, i64 %address, {_LANES} %pattern, i32 %active, i32 %cells, i32 %log, i32 %first) #0 {{
-entry:
-  %wpp = {_field("%ctx", CONTEXT["shadow_writer"])}
-  %writers = load ptr, ptr %wpp
-  %rpp = {_field("%ctx", CONTEXT["shadow_reader"])}
-  %readers = load ptr, ptr %rpp
-  %ep = {_field("%ctx", CONTEXT["epoch"])}
-  %epoch = load i32, ptr %ep
-  %mine = call {_LANES} @shadow_mine(i32 %epoch, i32 %first)
-  %mask = bitcast i32 %active to <32 x i1>
-  %a32 = trunc i64 %address to i32
-  %a1 = insertelement {_LANES} poison, i32 %a32, i32 0
-  %av = shufflevector {_LANES} %a1, {_LANES} poison, <32 x i32> zeroinitializer
-  %at = add {_LANES} %pattern, %av
-  %l1 = insertelement {_LANES} poison, i32 %log, i32 0
-  %lv = shufflevector {_LANES} %l1, {_LANES} poison, <32 x i32> zeroinitializer
-  %cell0 = lshr {_LANES} %at, %lv
-  br label %loop
-loop:
-  %c = phi i32 [ 0, %entry ], [ %next, %end ]
-  %c1 = insertelement {_LANES} poison, i32 %c, i32 0
-  %cv = shufflevector {_LANES} %c1, {_LANES} poison, <32 x i32> zeroinitializer
-  %cell = add {_LANES} %cell0, %cv
-  %wp = getelementptr i32, ptr %writers, {_LANES} %cell
-  %w = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %wp, <32 x i1> %mask, {_LANES} %mine)
-  %rp = getelementptr i32, ptr %readers, {_LANES} %cell
-  %r = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %rp, <32 x i1> %mask, {_LANES} %mine)
-  %cw = call <32 x i1> @shadow_other({_LANES} %w, {_LANES} %mine)
-  %cr = call <32 x i1> @shadow_other({_LANES} %r, {_LANES} %mine)
-  %cc = or <32 x i1> %cw, %cr
-  call void @llvm.masked.scatter.v32i32.v32p0({_LANES} %mine, <32 x ptr> align 4 %wp, <32 x i1> %mask)
-  %again = call {_LANES} @llvm.masked.gather.v32i32.v32p0(<32 x ptr> align 4 %wp, <32 x i1> %mask, {_LANES} %mine)
-  %lost = icmp ne {_LANES} %again, %mine
-  %any = or <32 x i1> %cc, %lost
-  %k = bitcast <32 x i1> %any to i32
-  %clash = icmp ne i32 %k, 0
-  br i1 %clash, label %suspicious, label %end
-end:
-  %next = add i32 %c, 1
-  %done = icmp uge i32 %next, %cells
-  br i1 %done, label %fine, label %loop
-fine:
-  ret i32 0
-suspicious:
-  ret i32 1
-}}
 
-; Run blocks[0..n): 0 when all ended, -1 when one failed (its linear index is left in the context).
-define i32 @run_blocks(ptr %ctx, ptr %blocks, i64 %n) #0 {{
-entry:
-  %gxp = {_field("%ctx", CONTEXT["nctaid"])}
-  %gx = load i32, ptr %gxp
-  %gyp = {_field("%ctx", CONTEXT["nctaid"] + 4)}
-  %gy = load i32, ptr %gyp
-  %wp = {_field("%ctx", CONTEXT["warps"])}
-  %warps = load i32, ptr %wp
-  %sp = {_field("%ctx", CONTEXT["states"])}
-  %states = load ptr, ptr %sp
-  %tp = {_field("%ctx", CONTEXT["stride"])}
-  %stride = load i64, ptr %tp
-  %shp = {_field("%ctx", CONTEXT["shared"])}
-  %shared = load ptr, ptr %shp
-  %ssp = {_field("%ctx", CONTEXT["shared_size"])}
-  %ssize = load i64, ptr %ssp
-  %swp = {_field("%ctx", CONTEXT["shadow_writer"])}
-  %shadow_writer = load ptr, ptr %swp
-  %srp = {_field("%ctx", CONTEXT["shadow_reader"])}
-  %shadow_reader = load ptr, ptr %srp
-  %sbp = {_field("%ctx", CONTEXT["shadow_bytes"])}
-  %shadow_bytes = load i64, ptr %sbp
-  %epochp = {_field("%ctx", CONTEXT["epoch"])}
-  %stopp = {_field("%ctx", CONTEXT["stop"])}
-  %fbp = {_field("%ctx", CONTEXT["failed_block"])}
-  br label %nextblock
-nextblock:
-  %k = phi i64 [ 0, %entry ], [ %k1, %blockdone ]
-  %end = icmp uge i64 %k, %n
-  br i1 %end, label %finished, label %begin
-finished:
-  ret i32 0
-begin:
-  %bp = getelementptr i64, ptr %blocks, i64 %k
-  %linear = load i64, ptr %bp
-  %l32 = trunc i64 %linear to i32
-  %stop = load volatile i32, ptr %stopp
-  %stopping = icmp ne i32 %stop, 0
-  br i1 %stopping, label %failed, label %start
-start:
-  %x = urem i32 %l32, %gx
-  %yz = udiv i32 %l32, %gx
-  %y = urem i32 %yz, %gy
-  %z = udiv i32 %yz, %gy
-  %cx = {_field("%ctx", CONTEXT["ctaid"])}
-  store i32 %x, ptr %cx
-  %cy = {_field("%ctx", CONTEXT["ctaid"] + 4)}
-  store i32 %y, ptr %cy
-  %cz = {_field("%ctx", CONTEXT["ctaid"] + 8)}
-  store i32 %z, ptr %cz
-  call void @llvm.memset.p0.i64(ptr %shared, i8 0, i64 %ssize, i1 false)
-  call void @llvm.memset.p0.i64(ptr %shadow_writer, i8 0, i64 %shadow_bytes, i1 false)
-  call void @llvm.memset.p0.i64(ptr %shadow_reader, i8 0, i64 %shadow_bytes, i1 false)
-  store i32 1, ptr %epochp
-  br label %reset
-reset:
-  %w = phi i32 [ 0, %start ], [ %w1, %reset ]
-  %w64 = zext i32 %w to i64
-  %off = mul i64 %w64, %stride
-  %ws = getelementptr i8, ptr %states, i64 %off
-  %ip = {_field("%ws", WARP_STATE["initial"])}
-  %initial = load i32, ptr %ip
-  store i32 %initial, ptr %ws
-  %rp = {_field("%ws", WARP_STATE["resume"])}
-  store i32 0, ptr %rp
-  %w1 = add i32 %w, 1
-  %rd = icmp eq i32 %w1, %warps
-  br i1 %rd, label %round, label %reset
-round:
-  br label %turn
-turn:
-  %v = phi i32 [ 0, %round ], [ %v1, %turned ]
-  %meet = phi i32 [ -2, %round ], [ %meet2, %turned ]
-  %v64 = zext i32 %v to i64
-  %voff = mul i64 %v64, %stride
-  %vs = getelementptr i8, ptr %states, i64 %voff
-  %vrp = {_field("%vs", WARP_STATE["resume"])}
-  %resume = load i32, ptr %vrp
-  %code = call i32 @warp(ptr %ctx, ptr %vs, i32 %resume)
-  %asked = load volatile i32, ptr %stopp
-  %asks = icmp ne i32 %asked, 0
-  %wrong = icmp slt i32 %code, 0
-  %bad = or i1 %asks, %wrong
-  br i1 %bad, label %failed, label %returned
-returned:
-  store i32 %code, ptr %vrp
-  %fresh = icmp eq i32 %meet, -2
-  %agree = icmp eq i32 %meet, %code
-  %fine = or i1 %fresh, %agree
-  br i1 %fine, label %whole, label %failed
-whole:
-  ; a barrier must find all threads that the warp began with
-  %isbar = icmp ne i32 %code, 0
-  %live = load i32, ptr %vs
-  %vip = {_field("%vs", WARP_STATE["initial"])}
-  %vinit = load i32, ptr %vip
-  %all = icmp eq i32 %live, %vinit
-  %ended = xor i1 %isbar, true
-  %good = or i1 %all, %ended
-  br i1 %good, label %turned, label %failed
-turned:
-  %meet2 = phi i32 [ %code, %whole ]
-  %v1 = add i32 %v, 1
-  %last = icmp eq i32 %v1, %warps
-  br i1 %last, label %decide, label %turn
-decide:
-  %over = icmp eq i32 %meet2, 0
-  br i1 %over, label %blockdone, label %again
-again:
-  %epoch = load i32, ptr %epochp
-  %later = add i32 %epoch, 1
-  store i32 %later, ptr %epochp
-  %many = icmp ugt i32 %later, 1000000
-  br i1 %many, label %failed, label %on
-on:
-  %stop2 = load volatile i32, ptr %stopp
-  %stopping2 = icmp ne i32 %stop2, 0
-  br i1 %stopping2, label %failed, label %round
-blockdone:
-  %k1 = add i64 %k, 1
-  br label %nextblock
-failed:
-  store i64 %linear, ptr %fbp
-  ret i32 -1
-}}
+def _find_arena() -> Function:
+    """Let a record know the array that holds [start, stop): 1, or 0 if there is none."""
+    f = Function("i32", "find_arena", ctx="ptr", record="ptr", start_="i64", stop="i64")
+    arenas = f.ctx.field(CONTEXT["arenas"], "ptr")
+    with f.loop(f.ctx.field(CONTEXT["arena_count"], "i64")) as i:
+        arena = arenas.at(i * 24)
+        low, high = arena.field(RECORD["low"], "i64"), arena.field(RECORD["high"], "i64")
+        with f.when(f.start_.is_("sge", low) & f.stop.is_("sle", high)):
+            for name, value in (("low", low), ("high", high), ("delta", arena.field(RECORD["delta"], "i64"))):
+                f.store(value, f.record.at(RECORD[name]))
+            f.leave(1)
+    f.leave(0)
+    return f
 
-attributes #0 = {{ $ATTR }}
-attributes #2 = {{ alwaysinline $ATTR }}
-"""
+
+# --- counting ----------------------------------------------------------------------------------------------------------
+
+_MIX = [(2 * i + 1) * 0x9E3779B1 % 2**32 for i in range(32)]
+
+
+def _count(sides: int) -> Function:
+    """Add what an access costs to its site's totals.
+
+    A pattern seen before, at the same place within `keep` bytes, costs what it did then; another one is looked up by
+    the launcher, in account.py. A copy has two sides, global and shared.
+    """
+    other = {"other": INTS, "there": "i64"} if sides == 2 else {}
+    f = Function(
+        "void", "count" if sides == 1 else "count_copy", ctx="ptr", memo="ptr", pattern=INTS, active="i32", address="i64",
+        keep="i32", code="i32", **other,
+    )  # fmt: skip
+    shift = f.address.to("i32") & f.keep
+    mixed = f.pattern * f.lanes(_MIX)
+    if sides == 2:
+        shift |= (f.there.to("i32") & f.keep) << 16
+        mixed += f.other * f.lanes(_MIX[::-1])
+    hashed = f.reduce("add", mixed) ^ (shift * 73244475) ^ (f.active * 295559667)
+    slot = (hashed ^ (hashed >> 15)) & (SLOTS - 1)
+    entry = f.memo.at(slot.to("i64") * SLOT_BYTES + MEMO["slots"])
+    pattern_at = entry.at(SLOT["pattern"])
+    same = f.bits(f.load(INTS, pattern_at, 64).is_("eq", f.pattern)).is_("eq", -1)
+    same &= entry.field(SLOT["active"], "i32").is_("eq", f.active) & entry.field(SLOT["shift"], "i32").is_("eq", shift)
+    if sides == 2:
+        same &= f.bits(entry.field(SLOT["other"], INTS, 64).is_("eq", f.other)).is_("eq", -1)
+    with f.when(~same):
+        f.store(f.pattern, pattern_at, 64)
+        if sides == 2:
+            f.store(f.other, entry.at(SLOT["other"]), 64)
+        f.store(f.active, entry.at(SLOT["active"]))
+        f.store(shift, entry.at(SLOT["shift"]))
+        account = f.ctx.field(CONTEXT["account"], "ptr")
+        listed = ", ".join(f"{v.type} {v.name}" for v in (f.code, f.active, shift, pattern_at, entry.at(SLOT["requests"])))
+        f.emit(f"call void {account.name}({listed})")
+    for name in ("requests", "units", "ideal"):
+        f.increase(f.memo.at(MEMO[name]), entry.field(SLOT[name], "i32").to("i64"))
+    f.leave()
+    return f
+
+
+# --- the shadow of shared memory -----------------------------------------------------------------------------------------
+# Two words per granule, of who wrote and who read it last: epoch << 11 | thread + 1 (SEVERAL: several threads), 0: nobody
+# yet. The epoch grows with every barrier. A function returns 1 if the NumPy machine should have a look: unwritten, met by
+# another thread since the barrier, or an asynchronous copy is under way there.
+
+
+class _Shadow:
+    """What the shadow functions share. addresses: of the lanes, in shared memory."""
+
+    def __init__(self, name: str, **more: str):
+        self.f = f = Function(
+            "i32", name, ctx="ptr", addresses=INTS, active="i32", cells="i32", log="i32", first="i32", **more
+        )  # fmt: skip
+        self.mine = self.threads(f.ctx.field(CONTEXT["epoch"], "i32"))
+        self.mask = f.active.to(BITS)
+        self.cell = f.addresses >> f.log.to(INTS)
+
+    def threads(self, epoch: Var) -> Var:
+        f = self.f
+        return ((epoch << 11) | (f.first + 1)).to(INTS) + f.lanes(range(32))
+
+    def words(self, kind: str, cell: Var) -> tuple[Var, Var]:
+        """(places, words) of the granules; lanes that take no part see themselves."""
+        f = self.f
+        places = f.ctx.field(CONTEXT[f"shadow_{kind}"], "ptr").at((cell << 2).to(LONGS))
+        return places, f.gather("i32", places, self.mask, self.mine)
+
+    def other(self, word: Var) -> Var:
+        """Lanes whose word names this epoch and somebody else."""
+        apart = word ^ self.mine
+        return apart.is_("ult", 2048) & apart.is_("ne", 0)
+
+    def suspect(self, lanes: Var) -> None:
+        with self.f.when(self.f.bits(lanes).is_("ne", 0)):
+            self.f.leave(1)
+
+
+def _shadow_load() -> Function:
+    s = _Shadow("shadow_load", race="i32")
+    f = s.f
+    with f.loop(f.cells) as c:
+        cell = s.cell + c
+        _, writers = s.words("writer", cell)
+        s.suspect((writers + 1).is_("ule", 1))  # 0 or UNDER_WAY
+        with f.when(f.race.is_("ne", 0)):
+            s.suspect(s.other(writers))
+            places, readers = s.words("reader", cell)
+            several = s.mine | SEVERAL
+            new = f.select(s.other(readers), several, s.mine)
+            with f.when(f.bits(new.is_("ne", readers)).is_("ne", 0)):
+                f.scatter(new, places, s.mask)
+                lost = f.gather("i32", places, s.mask, new).is_("ne", new)  # another lane reads the same granule
+                f.scatter(several, places, lost)
+    f.leave(0)
+    return f
+
+
+def _shadow_store() -> Function:
+    s = _Shadow("shadow_store")
+    f = s.f
+    with f.loop(f.cells) as c:
+        cell = s.cell + c
+        places, writers = s.words("writer", cell)
+        _, readers = s.words("reader", cell)
+        s.suspect(s.other(writers) | s.other(readers) | writers.is_("eq", UNDER_WAY))
+        f.scatter(s.mine, places, s.mask)
+        s.suspect(f.gather("i32", places, s.mask, s.mine).is_("ne", s.mine))  # two lanes write the same granule
+    f.leave(0)
+    return f
+
+
+def _shadow_copy() -> Function:
+    """An asynchronous copy to these places begins: from now on it may write them."""
+    s = _Shadow("shadow_copy")
+    f = s.f
+    with f.loop(f.cells) as c:
+        cell = s.cell + c
+        places, writers = s.words("writer", cell)
+        _, readers = s.words("reader", cell)
+        s.suspect(s.other(writers) | s.other(readers) | writers.is_("eq", UNDER_WAY))
+        f.scatter(f.constant(INTS, UNDER_WAY), places, s.mask)
+    f.leave(0)
+    return f
+
+
+# --- asynchronous copies -------------------------------------------------------------------------------------------------
+
+
+def _copy(width: int) -> Function:
+    """cp.async: read now, land when waited for. sizes: bytes to read per lane, the rest are zeros."""
+    f = Function(
+        "void", f"copy_{width}", ctx="ptr", state="ptr", source="ptr", target="ptr", both="ptr", from_="i64", froms=LONGS, to_="i64",
+        tos=LONGS, sizes=INTS, active="i32", first="i32",
+    )  # fmt: skip
+    nbytes, bits = f.constant("i64", width), f"i{8 * width}"
+    queue = f.state.field(WARP_STATE["copies"], "ptr")
+    end = queue.field(QUEUE["end"], "i32")
+    with f.when(end.is_("uge", ENTRIES)):
+        room = f.function_call("i32", "copies_wait", f.ctx, f.state, f.constant("i32", -2), f.active, f.first)
+        with f.when(room.is_("eq", 0)):
+            _refuse(f, f.target)
+    end = queue.field(QUEUE["end"], "i32")
+    entry = queue.at(end.to("i64") * ENTRY_BYTES + QUEUE["entries"])
+    target = _Place(f, f.to_, f.tos, f.active)
+    target.host(f.target, nbytes)
+    target.watch(f.target, "shadow_copy")
+    offsets = target.pattern + target.base.to("i32")
+    for name, value in (
+        ("mask", f.active), ("width", f.constant("i32", width)), ("granules", f.target.field(RECORD["granules"], "i32")),
+        ("log", f.target.field(RECORD["log"], "i32")),
+    ):  # fmt: skip
+        f.store(value, entry.at(ENTRY[name]))
+    f.store(offsets, entry.at(ENTRY["offsets"]), 64)
+    f.store(queue.field(QUEUE["commits"], INTS, 64), entry.at(ENTRY["group"]), 64)
+    f.clear(entry.at(ENTRY["values"]), f.constant("i64", 32 * width))
+    f.store(end + 1, queue.at(QUEUE["end"]))
+    wanted = f.bits(f.sizes.is_("ne", 0)) & f.active
+    with f.when(wanted.is_("eq", 0)):
+        f.leave()
+    source = _Place(f, f.from_, f.froms, wanted)
+    host = source.host(f.source, nbytes)
+    source.tally(f.source)
+    memo = f.both.field(RECORD["memo"], "ptr")
+    with f.when(memo.is_("ne", Var(f, "ptr", "null"))):
+        there = _Place(f, f.to_, f.tos, wanted)
+        keep, code = f.both.field(RECORD["mask"], "i32"), f.both.field(RECORD["code"], "i32")
+        f.function_call("void", "count_copy", f.ctx, memo, source.pattern, wanted, source.base, keep, code, there.pattern, there.base)
+    with f.each_lane(wanted) as lane:
+        value = f.load(bits, host.at(f.lane(source.pattern, lane).to("i64", signed=True)), width)
+        size = f.lane(f.sizes, lane)
+        with f.when(size.is_("uge", width)):
+            f.store(value, entry.at(lane * width + ENTRY["values"]), width)
+        with f.when(size.is_("ult", width)):
+            ones = f.constant(bits, -1) >> ((f.constant("i32", width) - size) * 8).to(bits)
+            f.store(value & ones, entry.at(lane * width + ENTRY["values"]), width)
+    f.leave()
+    return f
+
+
+def _land() -> Function:
+    """Write the data of some lanes of a copy to shared memory."""
+    f = Function("void", "land", ctx="ptr", copy="ptr", lanes_="i32", first="i32")
+    shared = f.ctx.field(CONTEXT["shared"], "ptr")
+    width = f.copy.field(ENTRY["width"], "i32")
+    offsets = f.copy.at(ENTRY["offsets"])
+    for size in (4, 8, 16):
+        with f.when(width.is_("eq", size)), f.each_lane(f.lanes_) as lane:
+            value = f.load(f"i{8 * size}", f.copy.at(lane * size + ENTRY["values"]), size)
+            f.store(value, shared.at(f.load("i32", offsets.at(lane * 4)).to("i64")), size)
+    granules, log = f.copy.field(ENTRY["granules"], "i32"), f.copy.field(ENTRY["log"], "i32")
+    with f.when(granules.is_("ne", 0)):
+        mine = ((f.ctx.field(CONTEXT["epoch"], "i32") << 11) | (f.first + 1)).to(INTS) + f.lanes(range(32))
+        cell = f.load(INTS, offsets, 64) >> log.to(INTS)
+        with f.loop(granules) as c:
+            places = f.ctx.field(CONTEXT["shadow_writer"], "ptr").at(((cell + c) << 2).to(LONGS))
+            f.scatter(mine, places, f.lanes_.to(BITS))
+    f.leave()
+    return f
+
+
+def _commit() -> Function:
+    """Close the active lanes' group of copies."""
+    f = Function("void", "copies_commit", state="ptr", active="i32")
+    commits = f.state.field(WARP_STATE["copies"], "ptr").at(QUEUE["commits"])
+    f.store(f.load(INTS, commits, 64) + f.active.to(BITS).to(INTS), commits, 64)
+    f.leave()
+    return f
+
+
+def _copies_wait() -> Function:
+    """Land all but the active lanes' last `pending` groups; -1: every copy; -2: none, only make room. Gives whether there is room."""
+    f = Function("i32", "copies_wait", ctx="ptr", state="ptr", pending="i32", active="i32", first="i32")
+    queue = f.state.field(WARP_STATE["copies"], "ptr")
+    entries = queue.at(QUEUE["entries"])
+    commits = queue.field(QUEUE["commits"], INTS, 64)
+    begin, end = queue.field(QUEUE["first"], "i32"), queue.field(QUEUE["end"], "i32")
+    with f.when(f.pending.is_("ne", -2)):
+        every = f.pending.is_("eq", -1)
+        latest = commits - f.pending.to(INTS)
+        with f.loop(end, begin) as i:
+            entry = entries.at(i.to("i64") * ENTRY_BYTES)
+            mask = entry.field(ENTRY["mask"], "i32")
+            early = f.bits(entry.field(ENTRY["group"], INTS, 64).is_("slt", latest))
+            now = f.select(every, f.constant("i32", -1), early) & mask & f.active
+            with f.when(now.is_("ne", 0)):
+                f.function_call("void", "land", f.ctx, entry, now, f.first)
+                f.store(mask ^ now, entry.at(ENTRY["mask"]))
+    # Landed copies at the front are forgotten; if the end of the room is near, the others move to the front.
+    place = f.variable(begin)
+    with f.repeat() as stop:
+        now = place.get()
+        stop(now.is_("uge", end))
+        stop(entries.at(now.to("i64") * ENTRY_BYTES).field(ENTRY["mask"], "i32").is_("ne", 0))
+        place.set(now + 1)
+    first = place.get()
+    left = f.variable(end)
+    with f.when(first.is_("eq", end) | f.pending.is_("eq", -2)):
+        count = end - first
+        f.intrinsics.add("declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
+        whence, nbytes = entries.at(first.to("i64") * ENTRY_BYTES), count.to("i64") * ENTRY_BYTES
+        f.emit(f"call void @llvm.memmove.p0.p0.i64(ptr {entries.name}, ptr {whence.name}, i64 {nbytes.name}, i1 false)")
+        place.set(0)
+        left.set(count)
+    f.store(place.get(), queue.at(QUEUE["first"]))
+    f.store(left.get(), queue.at(QUEUE["end"]))
+    f.leave(left.get().is_("ult", ENTRIES).to("i32"))
+    return f
+
+
+# --- warps ---------------------------------------------------------------------------------------------------------------
+
+
+def _shuffle(mode: str) -> Function:
+    """The lane that each lane reads; its own + 32 where that is outside of its segment."""
+    f = Function(INTS, f"shuffle_{mode}", distance=INTS, control=INTS)
+    own = f.lanes(range(32))
+    distance, clamp, segment = f.distance & 31, f.control & 31, (f.control >> 8) & 31
+    lowest = own & segment
+    highest = lowest | (clamp & ~segment)
+    source = {
+        "up": lambda: own - distance, "down": lambda: own + distance, "bfly": lambda: own ^ distance,
+        "idx": lambda: lowest | (distance & ~segment),
+    }[mode]()  # fmt: skip
+    inside = source.is_("sge" if mode == "up" else "sle", highest)
+    f.leave(f.select(inside, source & 31, own + 32))
+    return f
+
+
+def _permute() -> Function:
+    """values[where] of every lane."""
+    f = Function(INTS, "permute", values=INTS, where=INTS)
+    kept = Var(f, "ptr", f.variable(f.values).place)
+    f.leave(f.gather("i32", kept.at((f.where << 2).to(LONGS)), f.constant(BITS, -1)))
+    return f
+
+
+def _match(bits: int) -> Function:
+    """Per lane, which of some lanes have its value."""
+    f = Function(INTS, f"match_i{bits}", values=vector(f"i{bits}"), some="i32")
+    found = f.variable(f.constant(INTS, 0))
+    with f.loop(f.constant("i32", 32)) as lane:
+        alike = f.bits(f.values.is_("eq", f.lane(f.values, lane)))
+        here = f.lanes(range(32)).is_("eq", lane)
+        found.set(f.select(here, (alike & f.some).to(INTS), found.get()))
+    f.leave(found.get())
+    return f
+
+
+# --- blocks --------------------------------------------------------------------------------------------------------------
+
+
+def _run_blocks() -> Function:
+    """Run blocks[0..n): 0 when all ended, -1 when one failed (its linear index is left in the context)."""
+    f = Function("i32", "run_blocks", ctx="ptr", blocks="ptr", n="i64")
+    ctx = f.ctx
+    warps, states, stride = ctx.field(CONTEXT["warps"], "i32"), ctx.field(CONTEXT["states"], "ptr"), ctx.field(CONTEXT["stride"], "i64")
+    shadow_bytes = ctx.field(CONTEXT["shadow_bytes"], "i64")
+    memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_size"], "i64"))]
+    memories += [(ctx.field(CONTEXT[f"shadow_{kind}"], "ptr"), shadow_bytes) for kind in ("writer", "reader")]
+    epoch_at, stop_at = ctx.at(CONTEXT["epoch"]), ctx.at(CONTEXT["stop"])
+    with f.loop(f.n) as k:
+        linear = f.load("i64", f.blocks.at(k * 8))
+
+        def fail(test: Var, linear=linear) -> None:
+            with f.when(test):
+                f.store(linear, ctx.at(CONTEXT["failed_block"]))
+                f.leave(-1)
+
+        def state_of(warp: Var) -> Var:
+            return states.at(warp.to("i64") * stride)
+
+        fail(f.load("i32", stop_at, volatile=True).is_("ne", 0))
+        number, width, height = linear.to("i32"), ctx.field(CONTEXT["nctaid"], "i32"), ctx.field(CONTEXT["nctaid"] + 4, "i32")
+        row = number.divided(width)
+        for axis, value in enumerate((number.rest(width), row.rest(height), row.divided(height))):
+            f.store(value, ctx.at(CONTEXT["ctaid"] + 4 * axis))
+        for memory, nbytes in memories:
+            f.clear(memory, nbytes)
+        f.store(f.constant("i32", 1), epoch_at)
+        with f.loop(warps) as w:
+            state = state_of(w)
+            f.store(state.field(WARP_STATE["initial"], "i32"), state.at(WARP_STATE["live"]))
+            f.store(f.constant("i32", 0), state.at(WARP_STATE["resume"]))
+            queue = state.field(WARP_STATE["copies"], "ptr")
+            with f.when(queue.is_("ne", Var(f, "ptr", "null"))):
+                f.clear(queue, f.constant("i64", QUEUE_HEAD))
+        # All warps run to their next barrier, in turn, until all have ended.
+        with f.repeat() as ended:
+            meeting = f.variable(f.constant("i32", -2))
+            with f.loop(warps) as w:
+                state = state_of(w)
+                resume_at = state.at(WARP_STATE["resume"])
+                code = f.function_call("i32", "warp", ctx, state, f.load("i32", resume_at))
+                fail(f.load("i32", stop_at, volatile=True).is_("ne", 0) | code.is_("slt", 0))
+                f.store(code, resume_at)
+                fail(meeting.get().is_("ne", -2) & meeting.get().is_("ne", code))
+                # A barrier must find all threads that the warp began with.
+                live, initial = state.field(WARP_STATE["live"], "i32"), state.field(WARP_STATE["initial"], "i32")
+                fail(live.is_("ne", initial) & code.is_("ne", 0))
+                meeting.set(code)
+            ended(meeting.get().is_("eq", 0))
+            later = f.load("i32", epoch_at) + 1
+            f.store(later, epoch_at)
+            fail(later.is_("ugt", 1_000_000))
+    f.leave(0)
+    return f
