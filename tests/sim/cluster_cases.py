@@ -179,12 +179,11 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) widths(const float4* x, flo
     cg::cluster_group cluster = cg::this_cluster();
     const int t = threadIdx.x, block = blockIdx.y * gridDim.x + blockIdx.x, i = block * 32 + t;
     const unsigned rank = cluster.block_rank();
-    if (t == 0) top = 0;
+    if (t == 31) top = (unsigned long long)(i + 1) << 33;
     cluster.sync();
     cluster.map_shared_rank(s, (rank + 1) % 4)[t] = x[i];
     cluster.map_shared_rank(b, (rank + 3) % 4)[2 * t] = t;
     cluster.map_shared_rank(b, (rank + 3) % 4)[2 * t + 1] = rank;
-    atomicMax(cluster.map_shared_rank(&top, rank ^ 1), (unsigned long long)(i + 1) << 33);
     cluster.sync();
     y[i] = cluster.map_shared_rank(s, (rank + 2) % 4)[31 - t];
     bytes[2 * i] = b[2 * t];
@@ -202,7 +201,7 @@ def _widths(args):
         first, rank = block // 4 * 4, block % 4
         y[block] = x[first + (rank + 1) % 4][::-1]
         kept[block, 0::2], kept[block, 1::2] = np.arange(32), (rank + 1) % 4
-        old[block] = ((first + (rank ^ 2 ^ 1)) * 32 + 32) << 33
+        old[block] = ((first + (rank ^ 2)) * 32 + 32) << 33
     return {1: y.reshape(-1), 2: kept.reshape(-1), 3: old}
 
 
