@@ -40,6 +40,7 @@ FINDING_KINDS = {
     "race": "two threads touch the same shared memory, one writes, and no barrier orders them",
     "divergent-barrier": "a barrier that some threads of the block never reach",
     "missing-wait": "a read of data that an asynchronous copy may still be writing",
+    "missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before",
     "launch-limit": "a launch that the hardware refuses",
     "endless": "a run that does not end within its budget",
 }

@@ -126,6 +126,11 @@ class Counting:
         for i in range(3):
             self.totals[site.index][i] += counted[i] * times
 
+    def warpgroups(self, site, times: int, nbytes: int) -> None:
+        """Products of `times` warpgroups that read `nbytes` each: 128 bytes at a time, and not through the load-store unit."""
+        for i, count in enumerate((1, nbytes // 128, nbytes // 128)):
+            self.totals[site.index][i] += count * times
+
     def finish_chunk(self, m) -> None:
         """Take in how often a chunk executed each block of code."""
         for i, count in enumerate(m.full_runs):
@@ -171,7 +176,7 @@ class Counting:
                 add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
                 if site.op == "cp.async" and "cp.async.ca" in site.opcode:
                     add(site.line, COPIED_SECTORS, second)
-            elif site.op == "cp.async":
+            elif site.op in ("cp.async", "wgmma"):
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":

@@ -22,6 +22,8 @@ ADVICE = {
     "move it out of the if, or return later.",
     "missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) "
     "and then call __syncthreads().",
+    "missing-fence": "Put wgmma.fence between writing registers and the wgmma that uses them, and fence.proxy.async between "
+    "writing shared memory and the wgmma or bulk copy that reads it.",
     "endless": "Check that the loop's condition becomes false for every thread.",
 }
 

@@ -27,16 +27,16 @@ def fits(case) -> bool:
 
 
 @functools.cache
-def compiled(source: str, symbol: str):
-    return kernel.compile(source, entry=symbol, arch=gpu.arch())
+def compiled(source: str, symbol: str, arch: str | None = None):
+    return kernel.compile(source, entry=symbol, arch=arch or gpu.arch())
 
 
-def both(source, symbol, grid, block, args, shared=0):
+def both(source, symbol, grid, block, args, shared=0, arch=None):
     """The last array of `args` after a launch on the CPU, and after one on the GPU."""
     results = []
     for on in ("cpu", "gpu"):
         mine = [value.copy() if isinstance(value, np.ndarray) else value for value in args]
-        run = compiled(source, symbol).launch(grid, block, mine, shared, on=on)
+        run = compiled(source, symbol, arch).launch(grid, block, mine, shared, on=on)
         assert run.on == on
         results.append(mine[-1])
     return results
@@ -49,11 +49,6 @@ def check(record_property, cpu, on_gpu, bound):
     assert share <= 1
 
 
-@functools.cache
-def all_mmas() -> str:
-    return "\n".join(case.source for case in cases.MMAS if fits(case))
-
-
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
 @pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
 def test_mma(case, wild, record_property):
@@ -63,13 +58,20 @@ def test_mma(case, wild, record_property):
     warps = 64
     a, b, c = cases.data(case.a, (warps, m, k), 1, wild), cases.data(case.b, (warps, k, n), 2, wild), cases.data(case.d, (warps, m, n), 3)
     packed = [case.pack("a", a), case.pack("b", b), case.pack("c", c), np.zeros_like(case.pack("c", c))]
-    cpu, on_gpu = (case.unpack(d) for d in both(all_mmas(), case.symbol, warps, 32, packed))
+    cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, warps, 32, packed))
     check(record_property, cpu, on_gpu, cases.allowed(case.d, case.a, cases.product(a, b, c)[1], k))
 
 
-@functools.cache
-def all_wmmas() -> str:
-    return cases.WMMA_HEADER + "\n".join(case.source for case in cases.WMMAS if fits(case))
+@pytest.mark.parametrize("tile", cases.TILES, ids=str)
+@pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
+@pytest.mark.parametrize("case", cases.WGMMAS, ids=lambda case: case.name)
+def test_wgmma(case, wild, tile, record_property):
+    if gpu.arch() != "sm_90":
+        pytest.skip("wgmma is an instruction of sm_90a alone")
+    a, b, c = cases.data(case.a, (64, case.k), 1, wild), cases.data(case.b, (case.n, case.k), 2, wild), cases.data(case.d, (64, case.n), 3)
+    arguments = case.arguments(a, b, c, True, tile, tile)
+    cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, 1, 128, arguments, cases.IMAGE, case.arch))
+    check(record_property, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(a, b, c)[1], case.k))
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
@@ -79,7 +81,7 @@ def test_wmma(case, wild, record_property):
         pytest.skip(f"this GPU has no {case.symbol}")
     a, b, c, out = case.arguments(5, wild)
     shared = 2 * (a[0].nbytes + b[0].nbytes + c[0].nbytes)
-    cpu, on_gpu = both(all_wmmas(), case.symbol, 1, 32, [a, b, c, out], shared)
+    cpu, on_gpu = both(cases.WMMA_HEADER + case.source, case.symbol, 1, 32, [a, b, c, out], shared)
     m, n, k = case.m, case.n, case.k
     bound = np.zeros(out.shape)
     size = cases.product(a[0, :m, :k], b[0, :k, :n], c[0, :m, :n])[1]

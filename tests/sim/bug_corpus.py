@@ -8,7 +8,7 @@ turns it into its corrected twin without moving a line. Comments say what must b
     s[0] += 1;      // BUG: race self           both sides of the race are this line
     C[i] += x[i];   // MISSED: race             a bug the machine is known not to see
 
-Launch arguments: a number, `null`, `f32[n]`, `u16[n]` or `i32[n]` (counting up from 0, modulo 16 and halved for floats),
+Launch arguments: a number, `null`, `f32[n]`, `f16[n]`, `u16[n]`, `u32[n]` or `i32[n]` (counting up from 0, modulo 16 and halved for floats),
 `zero_…` (zeros), `empty_…` (never written by the host), `same1` (the array that argument 1 is).
 """
 
@@ -25,7 +25,7 @@ from helpers.errors import LaunchError, RunError
 from helpers.kernel import Kernel
 
 FOLDER = Path(__file__).parent / "bugs"
-DTYPES = {"f32": np.float32, "u16": np.uint16, "i32": np.int32}
+DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32, "u16": np.uint16, "i32": np.int32}
 ENDLESS_SECONDS = 0.5  # the budget of kernels that do not end
 
 
@@ -42,10 +42,10 @@ class Launch:
         """Fresh arrays and scalars."""
         made: list = []
         for text in self.args:
-            array = re.fullmatch(r"(zero_|empty_)?(f32|u16|i32)\[(\d+)\]", text)
+            array = re.fullmatch(r"(zero_|empty_)?(f32|f16|u16|u32|i32)\[(\d+)\]", text)
             if array:
                 count = np.arange(int(array[3]))
-                values = count if array[2] != "f32" else count % 16 / 2
+                values = count if array[2][0] != "f" else count % 16 / 2
                 made.append((values * (not array[1])).astype(DTYPES[array[2]]))
             elif text == "null":
                 made.append(None)
@@ -80,7 +80,7 @@ class Bug:
 
     def compiled(self, fixed: bool = False):
         """The kernel or its corrected twin, compiled for an H200."""
-        return compile_source(self.source, arch="sm_90", options=("-DFIXED",) if fixed else ())
+        return compile_source(self.source, arch="sm_90a" if "wgmma" in self.source else "sm_90", options=("-DFIXED",) if fixed else ())
 
     def run(self, fixed: bool = False) -> set[tuple[str, int | None, int | None]]:
         """What the machine says: {(kind, line, other line)}. A refused launch is ('launch-limit', None, None)."""
@@ -127,10 +127,10 @@ def _marks(lines: dict[int, str], word: str) -> frozenset:
     return frozenset(found)
 
 
-def corpus() -> list[Bug]:
-    """All cases, in the order of the files."""
+def corpus(folder: Path = FOLDER) -> list[Bug]:
+    """All cases of a folder, in the order of the files."""
     cases = []
-    for path in sorted(FOLDER.glob("*.cu")):
+    for path in sorted(folder.glob("*.cu")):
         lines = path.read_text(encoding="utf-8").split("\n")
         starts = [i for i, text in enumerate(lines) if re.match(r"//// (?!launch:|twin:)\w+: ", text)]
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):

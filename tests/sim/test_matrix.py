@@ -11,7 +11,7 @@ import matrix_cases as cases
 from helpers.compiler import compile_source
 from helpers.errors import RunError
 from helpers.sim import Budget, Collect, TraceFilter, simulate
-from helpers.sim.fragments import Shape, fragment, wmma_fragment
+from helpers.sim.fragments import Shape, fragment, shapes, wmma_fragment
 from helpers.sim.isa import matrix
 from ptx_text import kernel
 
@@ -33,43 +33,53 @@ def all_mmas(arch):
     return "\n".join(case.source for case in cases.MMAS if case.arch == arch)
 
 
-def execute(case, a, b, c):
-    """D of every warp, through the machine; matrices as [warps, rows, columns]."""
+def execute(case, a, b, c, words=None):
+    """D of every warp, through the machine; matrices as [warps, rows, columns], A as it is stored."""
     made = cases.compiled(all_mmas(case.arch), case.symbol, case.arch)
     d = np.zeros_like(case.pack("c", c))
-    outcome = run(made, (len(a), 1, 1), 32, [case.pack("a", a), case.pack("b", b), case.pack("c", c), d], Collect(counters=False))
+    args = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words]), d]
+    outcome = run(made, (len(a), 1, 1), 32, args)
     assert outcome.findings == []
     return case.unpack(d)
 
 
-@pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in cases.MMAS if case.selector is None], ids=lambda case: case.name)
 def test_every_element_goes_where_the_isa_says(case):
     """A has a single one; the row of B that it selects appears in one row of D, added to C."""
     m, n, k = case.extents
     count = m * k
     a = np.zeros((count, m, k), cases.STORED[case.a])
     a.reshape(count, count)[np.arange(count), np.arange(count)] = 1
-    b = np.broadcast_to((np.arange(k * n) % 13).reshape(k, n).astype(cases.STORED[case.b]), (count, k, n))
+    limit = 13 if case.b not in cases.SMALL else 1 << cases.SMALL[case.b][0] >> (case.b == "s4")
+    b = np.broadcast_to((np.arange(k * n) % 13 % limit).reshape(k, n).astype(cases.STORED[case.b]), (count, k, n))
     c = np.broadcast_to((np.arange(m * n) % 31).reshape(m, n).astype(cases.STORED[case.d]), (count, m, n))
     got = execute(case, a, b, c)
-    exact, _ = cases.product(a, b, c)
+    exact, _ = case.product(a, b, c)
     assert np.array_equal(got.astype(np.float64), exact)
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
 @pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
 def test_the_product_is_exact_and_rounded_once(case, wild):
-    m, n, k = case.extents
-    a, b = cases.data(case.a, (40, m, k), 1, wild), cases.data(case.b, (40, k, n), 2, wild)
-    c = cases.data(case.d, (40, m, n), 3, False)
-    got = execute(case, a, b, c).astype(np.float64)
-    exact, size = cases.product(a, b, c)
+    k = case.extents[2]
+    a, stored, b, c, words = case.matrices(40, wild)
+    got = execute(case, stored, b, c, words).astype(np.float64)
+    exact, size = case.product(a, b, c)
     if case.d == "s32":
         assert np.array_equal(got, exact)
         return
     # float64 itself is off by a few units of 2^-53 of the terms' sizes, which may decide between two neighbours
     spacing = np.spacing(np.abs(exact).astype(cases.STORED[case.d])).astype(np.float64) if case.d != "f64" else 0
     assert (np.abs(got - exact) <= 0.5 * spacing + k * 2.0**-52 * size).all()
+
+
+@pytest.mark.parametrize("case", cases.VOLTAS, ids=lambda case: case.name)
+def test_volta_multiplies_four_pairs_of_matrices(case):
+    a, b, c = case.matrices(3)
+    d = case.pack("c", c)
+    outcome = run(compile_source(case.source, None, "sm_80"), (3, 1, 1), 32, [case.pack("a", a), case.pack("b", b), d])
+    assert outcome.findings == []
+    assert np.array_equal(case.unpack(d), a.astype(np.float64) @ b.astype(np.float64) + c)
 
 
 def test_infinities_nans_and_denormals():
@@ -107,32 +117,9 @@ def test_tf32_ignores_the_low_bits():
     assert (execute(case, a, b, c) == k).all()
 
 
-def test_sub_byte_integers_and_bits():
-    """s4 and b1: the layouts are those of s8 with more elements in a register."""
-    source = """
-    extern "C" __global__ void f(const unsigned* a, const unsigned* b, int* d, int* x) {
-        int t = threadIdx.x, c0, c1;
-        asm volatile("mma.sync.aligned.m8n8k32.row.col.s32.s4.u4.s32 {%0, %1}, {%2}, {%3}, {%4, %5};"
-            : "=r"(c0), "=r"(c1) : "r"(a[t]), "r"(b[t]), "r"(1), "r"(2));
-        d[t / 4 * 8 + t % 4 * 2] = c0; d[t / 4 * 8 + t % 4 * 2 + 1] = c1;
-        asm volatile("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc {%0, %1}, {%2}, {%3}, {%4, %5};"
-            : "=r"(c0), "=r"(c1) : "r"(a[t]), "r"(b[t]), "r"(0), "r"(0));
-        x[t / 4 * 8 + t % 4 * 2] = c0; x[t / 4 * 8 + t % 4 * 2 + 1] = c1;
-    }"""
-    random = np.random.default_rng(3)
-    a, b = (random.integers(0, 2**32, 32, dtype=np.uint32) for _ in range(2))
-    d, x = np.zeros((8, 8), np.int32), np.zeros((8, 8), np.int32)
-    run(compile_source(source, None, "sm_80"), (1, 1, 1), 32, [a, b, d, x])
-    nibbles = lambda words: (words[:, None] >> np.arange(0, 32, 4, dtype=np.uint32) & 15).astype(np.int64).reshape(8, 32)
-    left = (nibbles(a) ^ 8) - 8
-    assert np.array_equal(d, left @ nibbles(b).T + np.array([1, 2] * 4))
-    bits = lambda words: np.unpackbits(words.view(np.uint8), bitorder="little").reshape(8, 128).astype(np.int64)
-    assert np.array_equal(x, (bits(a)[:, None] != bits(b)[None]).sum(axis=2))
-
-
 @pytest.mark.parametrize("text", [
-    "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r1}, {%r1, %r1}, {%r1, %r1}, {%r1, %r1}, %r1, 0;",
-    "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+    "mma.sync.aligned.m16n8k16.col.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+    "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0 {%r1}, {%r1}, {%r1}, {%r1};",
     "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r1}, [%r1];",
     "wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%r1}, [%r1];",
 ])  # fmt: skip
@@ -231,11 +218,11 @@ def test_wmma_fragments_hold_every_element_once(case, operand):
     assert sorted(places.ravel().tolist()) == list(range(part.height * part.width))
 
 
-@pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*cases.MMAS, *cases.VOLTAS], ids=lambda case: case.name)
 def test_the_tables_agree_with_the_isa(case):
-    m, n, k = case.extents
+    (shape,) = shapes(f"{case.opcode} {{%r1}};")
     for operand in "abc":
-        part = fragment(Shape("", m, n, k, case.a, case.b, case.d), operand)
+        part = fragment(shape, operand)
         rows, columns = case.places(operand)
         assert np.array_equal(part.rows, rows) and np.array_equal(part.columns, columns)
         assert part.registers == case.registers(operand)

@@ -16,12 +16,12 @@ the sum of the links' bounds. Nothing is claimed about single bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
 
-from ..fragments import BITS, WARP, Fragment, Shape, fragment, wmma_fragment
+from ..fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
 from .numerics import canonical, canonical16
 from .base import instruction
 from .memory import _generic_reader, _generic_writer, address_of, generic_parts, reader, space_of, writer
@@ -89,7 +89,7 @@ class Operand:
         return U64 if self.kind == "f64" else U32
 
     def collect(self, m) -> np.ndarray:
-        """The matrix of every warp: float64 [warps, height, width]."""
+        """The matrix of every warp: float64 [warps, height, width]; those of a warp that has several follow each other."""
         arrays = [m.regs[r] for r in self.registers]
         found = m.__dict__.setdefault("tiles", {}).get(self.registers)
         if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
@@ -116,7 +116,7 @@ class Operand:
     def spread(self, m, matrix: np.ndarray) -> None:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""
         f = self.fragment
-        bits = _RESULTS[self.kind](matrix.reshape(-1, f.height * f.width).take(f.scatter, axis=1))
+        bits = _RESULTS[self.kind](matrix.reshape(-1, f.count * f.height * f.width).take(f.scatter, axis=1))
         words = bits.view(self.word).reshape(m.blocks, m.warp_count, WARP, len(self.registers))
         for i, register in enumerate(self.registers):
             m.regs[register] = m.from_warps(words[..., i])
@@ -155,13 +155,16 @@ def _product(op, shape: Shape, tables):
     d_type, c_type = shape.c_type, op.c_type
     part = tables(shape, "c")
     a, b = _operand(op, 1, tables(shape, "a"), shape.a_type), _operand(op, 2, tables(shape, "b"), shape.b_type)
-    other = Shape(shape.name, shape.m, shape.n, shape.k, shape.a_type, shape.b_type, c_type)
+    other = replace(shape, c_type=c_type)
     c, d = _operand(op, 3, tables(other, "c"), c_type), _operand(op, 0, part, d_type, result=True)
+    named, spread_out = sparse_rows(op, 4, shape) if shape.sparse else (None, None)
     saturate, bitwise = op.has("satfinite"), next((way for way in ("xor", "and") if op.has(way)), None)
 
     def run(m):
         _whole_warps(m, op)
         left, right = a.collect(m), b.collect(m)
+        if spread_out is not None:
+            left = spread_out(m.warps(m.regs[named].view(U32), 0).reshape(-1, WARP), left)
         total = np.matmul(left, right)
         if bitwise == "xor":  # bits that differ = bits of both - twice the common ones
             total = left.sum(axis=2, keepdims=True) + right.sum(axis=1, keepdims=True) - 2 * total
@@ -171,6 +174,34 @@ def _product(op, shape: Shape, tables):
         d.spread(m, total)
 
     return run
+
+
+def sparse_rows(op, i: int, shape: Shape):
+    """Operands i (metadata) and i + 1 (selector): the metadata's register, and a function of its values, [warps, 32], and A's
+    stored elements, [warps, 16, k / 2], that gives all of A.
+    """
+    register, selector = op.source(i, "b32"), op.immediate(i + 1)
+    try:
+        lanes, shifts = metadata(shape.a_type, shape.k, selector)
+    except ValueError:
+        op.unknown()
+    if not 0 <= lanes.min() <= lanes.max() < WARP or selector < 0:
+        op.fail(f"has the selector {selector}, which names threads that do not exist")
+    step = np.arange(lanes.shape[1])[:, None]
+
+    def spread_out(words, stored):
+        named = (words[:, lanes] >> shifts.astype(U32) & np.uint32(15)).astype(I64)[..., None]
+        if shape.a_type == "tf32":
+            columns = 2 * step + (named & 2) // 2
+        else:
+            columns = 4 * step + np.concatenate([named & 3, named >> 2], axis=-1)
+            if BITS[shape.a_type] == 4:  # pairs of elements
+                columns = 2 * columns[..., None] + np.arange(2)
+        whole = np.zeros((*stored.shape[:2], shape.k))
+        np.put_along_axis(whole, columns.reshape(len(columns), *stored.shape[1:]), stored, axis=2)
+        return whole
+
+    return register, spread_out
 
 
 def _shape_of(op, d_type: str, a_type: str, b_type: str) -> Shape:
@@ -184,14 +215,19 @@ def _shape_of(op, d_type: str, a_type: str, b_type: str) -> Shape:
 
 @instruction("mma")
 def mma(op):
-    """d = a x b + c for one warp; a is m x k in row order, b is k x n in column order, c and d are m x n."""
-    if op.parts[1] != "sync" or op.has("block_scale"):
+    """d = a x b + c for one warp; a is m x k in row order, b is k x n in column order, c and d are m x n.
+
+    With .sp, two of four neighbours along K in each row of a are zero and not stored, and metadata says which are.
+    """
+    sparse = op.parts[1].partition("::")[0] == "sp"
+    if op.parts[2 if sparse else 1] != "sync" or op.has("block_scale"):
         op.unknown()
     types = [part for part in op.parts if part in BITS]
     if len(types) != 4:
         op.unknown()
     d_type, a_type, b_type, op.c_type = types
-    shape = _shape_of(op, d_type, a_type, b_type)
+    orders = [part for part in op.parts if part in ("row", "col")]
+    shape = replace(_shape_of(op, d_type, a_type, b_type), sparse=sparse, turned="a" * (orders[0] == "col") + "b" * (orders[-1] == "row"))
     try:
         return _product(op, shape, fragment)
     except ValueError:
@@ -205,7 +241,7 @@ def _wmma_shape(op, operand: str, kind: str) -> Shape:
     """The shape as far as one operand tells it."""
     others = {"a": ("f32", kind, kind), "b": ("f32", kind, kind)}.get(operand)
     if others is None:
-        others = (kind, "f16", "f16")
+        others = (kind, *(("f64", "f64") if kind == "f64" else ("f16", "f16")))
     return _shape_of(op, *others)
 
 

@@ -27,7 +27,7 @@ from ..fragments import BITS, WARP, Shape, fragment
 from ..parser import Vector
 from ..swizzle import SPAN, swizzle
 from .base import finisher, instruction
-from .matrix import Operand, numbers_of
+from .matrix import Operand, numbers_of, sparse_rows
 
 U32, U64, I64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
 WARPS = 4  # of a warpgroup
@@ -346,7 +346,7 @@ class Warpgroups:
             shadow.proxies.reading(site, rows, read.granules, 1)
 
     def _end(self, m, product, left) -> None:
-        """The product no longer reads for threads that are not `left`: to the shadow, its threads have read."""
+        """The product no longer reads for threads that are not `left`: to the shadow, its warpgroup has read."""
         shadow = m.shared.shadow
         for read in list(product.reads):
             blocks = read.blocks
@@ -469,7 +469,8 @@ def whole_warpgroups(m, op) -> np.ndarray:
     if part.any():
         block, group = (int(i) for i in np.argwhere(part)[0])
         name = ".".join(op.parts[:2])
-        message = f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together."
+        message = (
+            f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together.")
         m.findings.add("divergent-barrier", op.line, message, block=m.block_position(block), thread=m.thread_position(group * GROUP),
                        advice="A warpgroup is four warps of which the first has a number that 4 divides: make the condition the same for all of them.")
         m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
@@ -523,37 +524,41 @@ def _shape_of(op, types) -> Shape:
     name = next((part for part in op.parts if part.startswith("m64n")), None) or op.unknown()
     n, _, k = name[4:].partition("k")
     d_type, a_type, b_type = types
-    if int(k) * BITS[a_type] != 256 or BITS[b_type] != BITS[a_type] or not 8 <= int(n) <= 256 or int(n) % 8:
+    sparse = op.has("sp")
+    if int(k) * BITS[a_type] != (512 if sparse else 256) or BITS[b_type] != BITS[a_type] or not 8 <= int(n) <= 256 or int(n) % 8:
         op.unknown()
-    return Shape(name, ROWS, int(n), int(k), a_type, b_type, d_type, WARPS)
+    return Shape(name, ROWS, int(n), int(k), a_type, b_type, d_type, WARPS, sparse)
 
 
 @instruction("wgmma.mma_async")
 def wgmma_mma_async(op):
     """d = a x b, or + d: a warpgroup's product of 64 rows. a: registers or a descriptor; b: a descriptor.
 
-    Then come scale-d (is d added?), and for floats the signs of a and b, and for 16-bit ones whether a (in memory) and b are MN-major.
+    With .sp, metadata and a selector follow: see mma. Then come scale-d (is d added?), and for floats the signs of a and b,
+    and for 16-bit ones whether a (in memory) and b are MN-major.
     """
     _of_warpgroup(op)
     # operands
     types = [part for part in op.parts if part in BITS]
-    if op.has("sp") or len(types) != 3:
+    if len(types) != 3:
         op.unknown()
     shape = _shape_of(op, types)
     d_type, a_type, b_type = types
     from_registers = isinstance(op.operand(1), Vector)
-    signs = [op.immediate(i, 1) for i in (4, 5)]
-    turns = [bool(op.immediate(i, 0)) for i in range(6, 8)]
+    named, spread_out = sparse_rows(op, 3, shape) if shape.sparse else (None, None)
+    first = 5 if shape.sparse else 3
+    signs = [op.immediate(i, 1) for i in (first + 1, first + 2)]
+    turns = [bool(op.immediate(i, 0)) for i in (first + 3, first + 4)]
     turn_a, turn_b = (False, turns[0]) if from_registers else turns
     if any(sign not in (1, -1) for sign in signs):
         op.fail("scales by a number that is not 1 or -1")
     b = Stored(op.source(2, "b64"), "B", b_type, shape.n, shape.k, turn_b)
-    adds = op.predicate(3)
+    adds = op.predicate(first)
     c = _registers(op, 0, shape, "c", d_type)
     if from_registers:
         a = _registers(op, 1, shape, "a", a_type)
     else:
-        a = Stored(op.source(1, "b64"), "A", a_type, ROWS, shape.k, turn_a)
+        a = Stored(op.source(1, "b64"), "A", a_type, ROWS, shape.k // (2 if shape.sparse else 1), turn_a)
     d = _registers(op, 0, shape, "c", d_type, result=True)
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
@@ -570,10 +575,13 @@ def wgmma_mma_async(op):
         reads: list[Read] = []
         right = b.collect(m, op, site, active, reads)
         if from_registers:
-            left = a.collect(m).reshape(m.blocks, m.warp_count, ROWS // WARPS, shape.k)[:, :count]
-            left = left.reshape(m.blocks, -1, ROWS, shape.k)[active]
+            left = a.collect(m)
+            left = left.reshape(m.blocks, m.warp_count, -1)[:, :count].reshape(m.blocks, -1, ROWS, left.shape[-1])[active]
         else:
             left = a.collect(m, op, site, active, reads)
+        if spread_out is not None:
+            words = by_group(m, m.warps(m.regs[named].view(U32), 0))[active]
+            left = spread_out(words.reshape(-1, WARP), left.reshape(len(words) * WARPS, ROWS // WARPS, -1)).reshape(len(words), ROWS, -1)
         total = np.matmul(left, right.swapaxes(1, 2))
         if signs[0] != signs[1]:
             total = -total
@@ -588,6 +596,8 @@ def wgmma_mma_async(op):
         if saturate:
             total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         state_of(m).start(m, site, shape.name, d.registers, inputs, reads)
+        if m.counting is not None and not shape.sparse:
+            m.counting.warpgroups(site, np.count_nonzero(active), 32 * (shape.n + (0 if from_registers else ROWS)))
         # result
         whole = every.copy()
         groups = whole[:, :count].reshape(m.blocks, -1, ROWS, shape.n)

@@ -1,0 +1,187 @@
+"""wgmma: layouts in shared memory, arithmetic within the stated bound, and what must not happen while a product is in flight."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import matrix_cases as cases
+from helpers.compiler import compile_source
+from helpers.errors import RunError
+from helpers.sim import Budget, Collect, simulate
+from helpers.sim.isa.warpgroup import Descriptor, places
+from ptx_text import kernel
+
+QUIET = Collect(counters=False)
+SHARED, IDEAL = "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"
+
+
+@functools.cache
+def source():
+    return "\n".join(case.source for case in cases.WGMMAS)
+
+
+def run(made, grid, block, args, shared=0, collect=QUIET):
+    return simulate(made, grid, (block, 1, 1), args, shared, collect=collect, budget=Budget(seconds=60), engine="numpy")
+
+
+def execute(case, tile_a, tile_b, add=True, wild=False, collect=QUIET):
+    """(D of the machine, exact D, sizes, outcome) of one instruction."""
+    whole, a, b, c, words = case.matrices(wild)
+    args = case.arguments(a, b, c, words, add, tile_a, tile_b)
+    outcome = run(cases.compiled(source(), case.symbol, case.arch), (1, 1, 1), 128, args, cases.IMAGE, collect)
+    return case.unpack(args[-1]).astype(np.float64), *case.product(whole, b, c if add else 0 * c), outcome
+
+
+# --- one instruction ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("i", range(len(cases.WGMMAS)), ids=[case.name for case in cases.WGMMAS])
+def test_products_of_matrices_laid_out_as_the_isa_draws_them(i, turn):
+    """Each instruction with two of the layouts; on a GPU it runs with all of them."""
+    case = cases.WGMMAS[i]
+    fitting = [tile for tile in cases.TILES if cases.fits(case, tile)]
+    tile = fitting[(i + turn * (1 + i // 5 % 2)) % len(fitting)]
+    got, exact, size, outcome = execute(case, tile, tile)
+    assert outcome.findings == []
+    assert (np.abs(got - exact) <= cases.allowed(case.d, case.a, size, case.k)).all()
+    if case.d == "s32":
+        assert np.array_equal(got, exact)
+
+
+@pytest.mark.parametrize("case", cases.WGMMAS[::5], ids=lambda case: case.name)
+def test_numbers_of_very_different_sizes_and_no_sum(case):
+    """Without scale-d the old accumulators do not matter, and each operand may be laid out in its own way."""
+    got, exact, size, _ = execute(case, cases.TILES[3] if cases.fits(case, cases.TILES[3]) else cases.TILES[0], cases.TILES[0], False, True)
+    assert (np.abs(got - exact) <= cases.allowed(case.d, case.a, size, case.k)).all()
+
+
+def test_accumulators_that_are_not_added_may_hold_anything():
+    case = next(case for case in cases.WGMMAS if case.a == "bf16")
+    whole, a, b, c, words = case.matrices()
+    args = case.arguments(a, b, np.full_like(c, np.nan), words, False, cases.TILES[0], cases.TILES[0])
+    run(cases.compiled(source(), case.symbol, case.arch), (1, 1, 1), 128, args, cases.IMAGE)
+    exact, size = case.product(whole, b, 0 * c)
+    assert (np.abs(case.unpack(args[-1]) - exact) <= cases.allowed("f32", "bf16", size, case.k)).all()
+
+
+def test_integers_saturate_only_where_asked():
+    for case in (case for case in cases.WGMMAS if (case.a, case.b, case.selector) == ("s8", "s8", None)):
+        a, b = np.full((64, 32), 127, np.int8), np.full((case.n, 32), 127, np.int8)
+        c = np.full((64, case.n), 2**31 - 1, np.int32)
+        args = case.arguments(a, b, c, None, True, cases.TILES[0], cases.TILES[0])
+        run(cases.compiled(source(), case.symbol, case.arch), (1, 1, 1), 128, args, cases.IMAGE)
+        assert (case.unpack(args[-1]) == (2**31 - 1 if case.more else -(2**31) + 127 * 127 * 32 - 1)).all()
+
+
+def test_a_descriptor_is_what_the_isa_says():
+    """Addresses and offsets without their last four bits, the base offset, and the swizzle in the last two bits."""
+    bits = 0x1234 | 0x0567 << 16 | 0x0089 << 32 | 5 << 49 | 1 << 62
+    descriptor = Descriptor.decode(bits)
+    assert descriptor == Descriptor(0x12340, 0x5670, 0x0890, 5, "128B") and descriptor.encode() == bits
+    assert [Descriptor.decode(mode << 62).mode for mode in range(4)] == [None, "128B", "64B", "32B"]
+
+
+@pytest.mark.parametrize("mode, span", [(None, 16), ("32B", 32), ("64B", 64), ("128B", 128)])
+def test_places_are_different_and_fill_the_tile(mode, span):
+    """A tile as wide as the span, read in steps of 32 bytes of K: every byte once."""
+    steps = [places(Descriptor(step, 128, 8 * max(span, 32), 0, mode), 64, 32) for step in range(0, max(span, 32), 32)]
+    every = np.concatenate(steps, axis=1)
+    assert sorted(every.ravel().tolist()) == list(range(64 * max(span, 32)))
+
+
+# --- counters ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, wavefronts", [
+    ("m64n8k16.f32.bf16.bf16", 18), ("m64n256k16.f32.bf16.bf16", 80), ("m64n64k16.f32.f16.f16", 32), ("m64n128k16.f32.bf16.bf16-registers", 32),
+    ("m64n64k8.f32.tf32.tf32", 32), ("m64n64k32.f32.e4m3.e4m3", 32), ("m64n64k32.s32.s8.s8", 32),
+])  # fmt: skip
+def test_counters_equal_the_hardware(name, wavefronts):
+    """What ncu gave on an H200, for a plain and for a swizzled tile: matrices are read 128 bytes at a time, not by the load-store unit."""
+    case = next(case for case in cases.WGMMAS if case.name == name)
+    for tile in (cases.TILES[0], cases.TILES[3]):
+        counters = execute(case, tile, tile, collect=Collect())[-1].counters
+        assert counters[SHARED] == counters[IDEAL] == 512 + wavefronts  # 512: the stores that fill the tiles
+        assert counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 0
+        assert counters["smsp__inst_executed_pipe_tensor.sum"] == counters["smsp__inst_executed_pipe_tensor_op_gmma.sum"] == 4
+        kind, other = ("imma", "hmma") if case.d == "s32" else ("hmma", "imma")
+        assert counters[f"smsp__inst_executed_pipe_tensor_op_{kind}.sum"] == 4 and f"smsp__inst_executed_pipe_tensor_op_{other}.sum" not in counters
+        assert counters[f"sass__inst_executed_per_opcode.{'IGMMA' if case.d == 's32' else 'QGMMA' if case.a == 'e4m3' else 'HGMMA'}"] == 4
+
+
+# --- whole kernels -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases.WGMMA_GEMMS, ids=lambda case: case.name)
+def test_a_matrix_product_is_right_and_free_of_findings(case):
+    m, n, k = 256, 128, 192
+    *sizes, a, b, c = case.arguments(m, n, k)
+    made = cases.compiled(case.source, case.symbol, case.arch)
+    outcome = run(made, case.grid(m, n), 256, [*sizes, a.view(np.uint8), b.view(np.uint8), c], case.shared)
+    exact, size = cases.product(a, b.T, 0)
+    assert outcome.findings == []
+    assert (np.abs(c - exact) <= cases.allowed("f32", "bf16", size, k, k // 16)).all()
+
+
+# --- what stops a run ----------------------------------------------------------------------------------------------------
+
+
+def small(body: str, arch: str = "sm_90a"):
+    return compile_source('extern "C" __global__ void f(float* out) {\n' + body + "\n}", None, arch)
+
+
+@pytest.mark.parametrize("block, condition, count", [(128, "threadIdx.x < 96", 96), (64, "true", 64), (256, "threadIdx.x % 128 < 32", 32)])
+def test_a_warpgroup_is_four_whole_warps(block, condition, count):
+    made = small(f'  if ({condition})\n    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
+    with pytest.raises(RunError, match=f"only {count} of the 128 threads of a warpgroup execute `wgmma.fence`") as error:
+        run(made, (1, 1, 1), block, [np.zeros(4, np.float32)])
+    assert error.value.findings[0].kind == "divergent-barrier" and error.value.line == 3
+
+
+def test_some_warpgroups_may_take_part_and_others_not():
+    case = cases.WGMMA_GEMMS[0]
+    text = case.source.replace("arrive();\n", "if (t < 128) {\narrive();\n").replace("wait<LAG>();", "wait<LAG>(); }", 1)
+    *sizes, a, b, c = case.arguments(128, 128, 128)
+    outcome = run(compile_source(text, "f", case.arch), (1, 1, 1), 256, [*sizes, a.view(np.uint8), b.view(np.uint8), c], case.shared)
+    exact, _ = cases.product(a, b.T, 0)
+    assert outcome.findings == [] and np.allclose(c[:64], exact[:64], atol=1e-4) and not c[64:].any()
+
+
+def test_threads_of_a_warpgroup_give_one_descriptor():
+    case = cases.WGMMAS[0]
+    text = case.source.replace('"l"(db + base)', '"l"(db + base + t / 32)')
+    whole, a, b, c, words = case.matrices()
+    with pytest.raises(RunError, match="the descriptor of B differs between threads of a warpgroup"):
+        run(compile_source(text, None, case.arch), (1, 1, 1), 128, case.arguments(a, b, c, words, True, *cases.TILES[:2]), cases.IMAGE)
+
+
+@pytest.mark.parametrize("text, what", [
+    ("wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {%f1,%f1,%f1,%f1}, %rd1, %rd1, 1, 1, 1, 0, 0;", "does not know the instruction"),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f1}, %rd1, %rd1, 1, 1, 1, 0, 0;", "has 2 registers where 4 hold the matrix"),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f1,%f1,%f1}, %rd1, %rd1, 1, 2, 1, 0, 0;", "scales by a number that is not 1 or -1"),
+    ("setmaxnreg.inc.sync.aligned.u32 100;", "not a multiple of 8 from 24 to 256"),
+    ("setmaxnreg.dec.sync.aligned.u32 16;", "not a multiple of 8 from 24 to 256"),
+])  # fmt: skip
+def test_what_is_not_ptx_is_named(text, what):
+    made = kernel(f".reg .f32 %f<4>;\n.reg .b64 %rd<4>;\n{text}\nret;", arch="sm_90a")
+    with pytest.raises(RunError, match=what):
+        run(made, (1, 1, 1), 128, [np.zeros(4, np.uint32)])
+
+
+@pytest.mark.parametrize("first, second, what", [
+    ("dec 40", "inc 232", None), ("inc 240", "dec 24", None),
+    ("dec 40", "dec 64", "`setmaxnreg.dec` asks for 64 registers per thread, which is more than the 40"),
+    ("inc 240", "inc 200", "`setmaxnreg.inc` asks for 200 registers per thread, which is fewer than the 240"),
+])  # fmt: skip
+def test_registers_are_given_and_taken(first, second, what):
+    lines = [f"setmaxnreg.{text.split()[0]}.sync.aligned.u32 {text.split()[1]};" for text in (first, second)]
+    made = kernel("\n".join([*lines, "ret;"]), arch="sm_90a")
+    if what is None:
+        assert run(made, (2, 1, 1), 128, [np.zeros(4, np.uint32)]).findings == []
+        return
+    with pytest.raises(RunError, match=what):
+        run(made, (2, 1, 1), 128, [np.zeros(4, np.uint32)])
