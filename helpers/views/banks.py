@@ -13,13 +13,13 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from ..sim import account
-from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
 ATOMIC = ("atom", "red")
 COPY = "cp.async"
-_UNSETTLED = "passes as for stores: what a GPU counts for copies past L1 is not settled"
+_UNSETTLED = "by the rule for stores, not settled for .cg copies"
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
 
 
@@ -185,7 +185,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
         _name(ax, phase, number, len(heights), base, points)
         base -= 0.8
     for bank in range(BANKS):
-        ax.annotate(str(bank), (bank + 0.5, 0), (0, -6), textcoords="offset points", ha="center", va="top", fontsize=10.5, color=QUIET)
+        stamp(ax, bank + 0.5, 0, str(bank), down=6, ha="center", va="top", fontsize=10.5, color=QUIET)
     ax.annotate("bank", (0, 0), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
     if seen.conflicts:
         _worst(ax, run, seen)
@@ -204,8 +204,7 @@ def _towers(ax, phase: Phase, base: float, colour: str, points: float) -> None:
     if size < 5:
         return
     for box in phase.boxes:
-        ax.text(box.bank + box.banks / 2, base + box.floor + 0.5, _lanes(box), ha="center", va="center_baseline", fontsize=size, color=PAPER,
-                clip_on=True)  # fmt: skip
+        stamp(ax, box.bank + box.banks / 2, base + box.floor + 0.5, _lanes(box), ha="center", va="center_baseline", fontsize=size, color=PAPER)
 
 
 def _cell(bank: int, width: int, y: float):

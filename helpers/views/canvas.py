@@ -12,17 +12,22 @@ import base64
 import functools
 import html
 import io
+import struct
 import textwrap
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from PIL import Image
+from matplotlib.text import Text
+from matplotlib.transforms import ScaledTranslation
 
 from ..errors import CourseError
 
@@ -218,6 +223,8 @@ def _fit(ax: Axes, note, lines: int) -> int:
     """Keep a text that begins at the left edge of `ax` inside the figure, in at most `lines` lines. Returns how many it takes."""
     figure = ax.figure
     room = figure.bbox.width - ax.get_window_extent().x0 - 0.15 * figure.dpi
+    if len(note.get_text()) * 0.75 * note.get_fontsize() * figure.dpi / 72 <= room:  # no letter is that wide on average: not measured
+        return 1
     width = note.get_window_extent().width
     if width <= room:
         return 1
@@ -235,6 +242,61 @@ def _fit(ax: Axes, note, lines: int) -> int:
     return len(wrapped)
 
 
+# ------------------------------------------------------------------------------------------------------ many small texts
+
+
+class Stamp(Text):
+    """A text that is drawn once as pixels and then copied, because pictures repeat the same few numbers and sliders are in a hurry.
+
+    Only on a raster canvas, and for texts without rotation and box; elsewhere it is an ordinary text.
+    """
+
+    def draw(self, renderer) -> None:
+        if not isinstance(renderer, RendererAgg) or self.get_rotation() or self.get_bbox_patch() or not self.get_visible():
+            super().draw(renderer)
+            return
+        font = self.get_fontproperties()
+        look = (self.get_text(), font, to_hex(self.get_color(), keep_alpha=True), self.get_alpha(), self.get_ha(), self.get_va(),
+                self._linespacing, renderer.dpi)  # fmt: skip
+        image, left, below = _pixels(*look)
+        x, y = self.get_transform().transform(self.get_unitless_position())
+        clip = renderer.new_gc()
+        self._set_gc_clip(clip)
+        renderer.draw_image(clip, round(x) - left, round(y) - below, image)
+        clip.restore()
+
+
+@functools.cache
+def _empty_figure(dpi: float) -> Figure:
+    return Figure(dpi=dpi)
+
+
+@functools.lru_cache(maxsize=4096)
+def _pixels(text, font, color, alpha, ha, va, linespacing, dpi) -> tuple[np.ndarray, int, int]:
+    """[rows from below, columns, RGBA] of a text, and how far its lower left corner is left of and below the point it is placed at."""
+    lines = text.split("\n")
+    side = int((max(map(len, lines)) + 2) * font.get_size_in_points() * dpi / 72) + 8
+    tall = int((len(lines) + 1) * 3 * font.get_size_in_points() * dpi / 72) + 8
+    canvas = RendererAgg(2 * side, 2 * tall, dpi)
+    original = Text(side, tall, text, fontproperties=font, color=color, alpha=alpha, ha=ha, va=va, linespacing=linespacing, parse_math=False)
+    original.set_figure(_empty_figure(dpi))
+    original.draw(canvas)
+    drawn = np.array(canvas.buffer_rgba())
+    rows, columns = np.flatnonzero(drawn[..., 3].any(axis=1)), np.flatnonzero(drawn[..., 3].any(axis=0))
+    if not len(rows):
+        return drawn[:1, :1], 0, 0
+    image = drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return np.ascontiguousarray(image[::-1]), int(side - columns[0]), int(tall - (2 * tall - 1 - rows[-1]))
+
+
+def stamp(ax: Axes, x: float, y: float, text: str, *, down: float = 0, **font) -> Stamp:
+    """`ax.text` for the many small texts of a picture. down: points below (x, y)."""
+    place = ax.transData if not down else ax.transData + ScaledTranslation(0, -down / 72, ax.figure.dpi_scale_trans)
+    made = Stamp(x, y, text, transform=place, clip_on=False, **font)
+    ax.add_artist(made)
+    return made
+
+
 # ------------------------------------------------------------------------------------------------------ output
 
 
@@ -245,11 +307,23 @@ def to_png(ax: Axes, dpi: float | None = None) -> bytes:
         figure.set_dpi(dpi)
     canvas = figure.canvas if isinstance(figure.canvas, FigureCanvasAgg) else FigureCanvasAgg(figure)
     canvas.draw()
-    width, height = canvas.get_width_height()
-    image = Image.frombuffer("RGBA", (width, height), canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
-    buffer = io.BytesIO()
-    image.save(buffer, "png", compress_level=1)  # 1: speed before size
-    return buffer.getvalue()
+    return _png(np.asarray(canvas.buffer_rgba())[..., :3])
+
+
+def _png(image: np.ndarray) -> bytes:
+    """[rows, columns, RGB] bytes as PNG: each row as its difference from the one above, which is mostly zeros and soon packed."""
+    rows, columns, _ = image.shape
+    flat = np.ascontiguousarray(image).reshape(rows, 3 * columns)
+    lines = np.empty((rows, 1 + 3 * columns), np.uint8)
+    lines[:, 0] = 2  # PNG's filter "up"
+    lines[0, 1:] = flat[0]
+    np.subtract(flat[1:], flat[:-1], out=lines[1:, 1:])
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 1)) + chunk(b"IEND", b"")
 
 
 def to_svg(ax: Axes) -> str:

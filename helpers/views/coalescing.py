@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from ..sim import account
-from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 SECTOR, WORD = 32, 4
@@ -133,7 +133,7 @@ def _lanes(ax, seen, colour):
         linewidths=1, linestyles=["-" if on else ":" for on in active],
     ))  # fmt: skip
     for i in range(WARP):
-        ax.text(i + 0.5, _TOP / 2, str(i), ha="center", va="center_baseline", fontsize=10.5, color=PAPER if active[i] else QUIET)
+        stamp(ax, i + 0.5, _TOP / 2, str(i), ha="center", va="center_baseline", fontsize=10.5, color=PAPER if active[i] else QUIET)
     ax.text(-0.3, _TOP / 2, "lanes", ha="right", va="center", fontsize=13)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..sim import fragments as layouts
 from ..sim.fragments import Fragment, Shape
-from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
+from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, stamp
 
 _NONE = (
     "This kernel uses no tensor-core instruction (wmma, mma, ldmatrix, wgmma) in its PTX: every element of its matrices lies in a "
@@ -154,12 +154,12 @@ def _move(ax, item: MatrixMove, lane: int) -> str:
         ax.text(x, y - 0.35, f"matrix {number}", fontsize=14, weight="bold", color=BLUE)
         for (row, column), holder in np.ndenumerate(owner):
             mine = holder == lane
-            ax.text(x + column + 0.5, y + row + 0.5, f"r{number}" if mine else str(holder), ha="center", va="center_baseline",
-                    fontsize=11 if mine else 9, color=PAPER if mine else INK, alpha=1 if mine else 0.55, zorder=3)  # fmt: skip
+            stamp(ax, x + column + 0.5, y + row + 0.5, f"r{number}" if mine else str(holder), ha="center", va="center_baseline",
+                  fontsize=11 if mine else 9, color=PAPER if mine else INK, alpha=1 if mine else 0.55, zorder=3)  # fmt: skip
         for row in range(8):
             giver = 8 * number + row
-            ax.text(x - 0.35, y + row + 0.5, f"lane {giver} →", ha="right", va="center_baseline", fontsize=10.5,
-                    weight="bold" if giver == lane else "normal", color=INK if giver == lane else QUIET)  # fmt: skip
+            stamp(ax, x - 0.35, y + row + 0.5, f"lane {giver} →", ha="right", va="center_baseline", fontsize=10.5,
+                  weight="bold" if giver == lane else "normal", color=INK if giver == lane else QUIET)  # fmt: skip
         rows, columns = np.nonzero(owner == lane)
         places = " and ".join(f"[{row}, {column}]" for row, column in zip(rows, columns))
         said.append(f"register {number} {places} of matrix {number}")
@@ -192,11 +192,11 @@ def _draw(ax, part: Fragment, operand: str, lane: int, x: float, y: float, width
     for row, column in mine:
         number = element[row, column]
         text = f"{operand}{number // part.per_register}"
-        ax.text(x + column + 0.5, y + row + 0.5, text, ha="center", va="center_baseline", fontsize=min(size, 11), color=PAPER, zorder=3)
+        stamp(ax, x + column + 0.5, y + row + 0.5, text, ha="center", va="center_baseline", fontsize=min(size, 11), color=PAPER, zorder=3)
     if size >= 5:
         for row, column in np.argwhere(owner != lane):
             if element[row, column] % part.per_register == 0:  # one number for a register's elements
-                ax.text(x + column + 0.5, y + row + 0.5, str(owner[row, column]), ha="center", va="center_baseline",
-                        fontsize=min(0.8 * size, 9), color=INK, alpha=0.55, zorder=3)  # fmt: skip
+                stamp(ax, x + column + 0.5, y + row + 0.5, str(owner[row, column]), ha="center", va="center_baseline",
+                      fontsize=min(0.8 * size, 9), color=INK, alpha=0.55, zorder=3)  # fmt: skip
     first = ", ".join(f"{operand.upper()}[{row}, {column}]" for row, column in mine[:4])
     return f"{first}{', …' if len(mine) > 4 else ''}."

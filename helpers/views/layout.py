@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from .banks import BANKS, COPY, WORD, SharedAccess, controls, copied_from, shared_access
-from .canvas import BLUE, FAINT, GREEN, PAPER, QUIET, VERMILLION, heading, picture
+from .canvas import BLUE, FAINT, GREEN, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import at, code, cut, element, plural
 
 ROW = BANKS * WORD  # bytes
@@ -58,7 +58,7 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
         text = str(lanes[0]) if len(lanes) == 1 else f"{lanes[0]}–{lanes[-1]}" if banks > 1 else f"×{len(lanes)}"
         if lanes[0] in brought and banks > 1:
             text += f"\n{brought[lanes[0]]}"
-        ax.text(x, y, text, ha="center", va="center", fontsize=min(10.5, 0.75 * points), color=PAPER, linespacing=1.25, zorder=3)
+        stamp(ax, x, y, text, ha="center", va="center", fontsize=min(10.5, 0.75 * points), color=PAPER, linespacing=1.25, zorder=3)
     _edges(ax, run, shown, rows, points)
     key = "lanes in their boxes; one shade: served together" + ("; red: has to wait" if seen.conflicts else "")
     ax.annotate(key, (1, len(shown)), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", va="top",
@@ -87,8 +87,7 @@ def _brought(run, seen: SharedAccess) -> dict[int, str]:
 def _edges(ax, run, shown: list[int], rows: list[int], points: float) -> None:
     """The banks below, and on the left the element with which each touched row begins, as far as there is room."""
     for bank in range(BANKS):
-        ax.annotate(str(bank), (bank + 0.5, len(shown)), (0, -6), textcoords="offset points", ha="center", va="top", fontsize=10.5,
-                    color=QUIET)  # fmt: skip
+        stamp(ax, bank + 0.5, len(shown), str(bank), down=6, ha="center", va="top", fontsize=10.5, color=QUIET)
     ax.annotate("bank", (0, len(shown)), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
     every = max(1, -(-13 // int(max(points, 1))))
     touched = set(rows)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, stamp
 from .places import WARP, block_label, cut, nearest, once_per_trace, plural
 from .tiles import matrices
 
@@ -119,8 +119,8 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
     size = 330 / max(rows, columns)
     if size >= 6.5:
         for row, column in elements:
-            ax.text(seen.column + column + 0.5, seen.row + row + 0.5, str(seen.turn[row, column]), ha="center", va="center_baseline",
-                    fontsize=min(size, 12), color="white")  # fmt: skip
+            stamp(ax, seen.column + column + 0.5, seen.row + row + 0.5, str(seen.turn[row, column]), ha="center", va="center_baseline",
+                  fontsize=min(size, 12), color="white")  # fmt: skip
     own = np.argwhere(mine)
     (low_row, low_column), (high_row, high_column) = own.min(axis=0), own.max(axis=0) + 1
     per_thread = len(elements)

@@ -114,18 +114,26 @@ class Moment:
 
 def moment(trace, place: Place, block: int | None, warp: int | None, iteration: int | None) -> Moment:
     """The recorded execution of `place` nearest to what is asked; iterations count a warp's executions of all its copies."""
-    table = np.zeros(len(trace.sites), bool)
-    table[list(place.sites)] = True
-    rows = np.flatnonzero(table[trace.accesses["site"]])
-    blocks = trace.accesses["block"][rows]
-    block = nearest(blocks, block or 0)
-    rows = rows[blocks == block]
+    rows, blocks, some = _rows_of(trace, place.sites)
+    block = nearest(some, block or 0)
+    rows = rows[np.searchsorted(blocks, block) : np.searchsorted(blocks, block, "right")]
     warps = trace.accesses["warp"][rows]
     warp = nearest(warps, warp or 0)
     rows = rows[warps == warp]
     rows = rows[np.argsort(trace.accesses["order"][rows], kind="stable")]
     iteration = min(max(iteration or 0, 0), len(rows) - 1)
-    return Moment(block, warp, iteration, len(rows), int(rows[iteration]), _ends(blocks), _ends(warps))
+    return Moment(block, warp, iteration, len(rows), int(rows[iteration]), _ends(some), _ends(warps))
+
+
+@once_per_trace
+def _rows_of(trace, sites: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows of the accesses made at `sites`, block by block; their blocks; the different blocks)."""
+    table = np.zeros(len(trace.sites), bool)
+    table[list(sites)] = True
+    rows = np.flatnonzero(table[trace.accesses["site"]])
+    rows = rows[np.argsort(trace.accesses["block"][rows], kind="stable")]
+    blocks = trace.accesses["block"][rows]
+    return rows, blocks, np.unique(blocks)
 
 
 def _ends(values: np.ndarray) -> tuple[int, int]:
