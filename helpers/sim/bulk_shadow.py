@@ -67,7 +67,7 @@ class BulkShadow:
         if shadow.cluster is not None:
             offsets = piece.units(CHUNK)
             wide = [np.repeat(a, offsets.shape[1]) for a in (lanes // m.threads, piece.rows)]
-            shadow.cluster._access(m, site, *wide, offsets.reshape(-1), np.repeat(lanes % m.threads, offsets.shape[1]), CHUNK, WRITE)
+            shadow.cluster.touch(m, site, *wide, offsets.reshape(-1), np.repeat(lanes % m.threads, offsets.shape[1]), CHUNK, WRITE)
         cells, who, _ = self._cells(m, piece, lanes)
         foreign = piece.rows != lanes // m.threads
         if foreign.any():  # another block's threads are none of this block's: the cluster's shadow looks after them

@@ -104,7 +104,7 @@ class ClusterShadow:
         """An access of the threads' own block."""
         if mask is None and offsets.size == 1:
             rows = np.arange(m.blocks)
-            self._access(m, site, rows, rows, np.full(m.blocks, offsets.item()), np.zeros(m.blocks, np.int64), width, verb)
+            self.touch(m, site, rows, rows, np.full(m.blocks, offsets.item()), np.zeros(m.blocks, np.int64), width, verb)
             return
         self.access(m, site, m.block_index, offsets, mask, width, verb)
 
@@ -116,9 +116,11 @@ class ClusterShadow:
         if mask is not None:
             chosen = m.rows_of(mask)
             places, where, actors, threads = places[chosen], where[chosen], actors[chosen], threads[chosen]
-        self._access(m, site, actors.reshape(-1), where.reshape(-1), places.reshape(-1), threads.reshape(-1), width, verb)
+        self.touch(m, site, actors.reshape(-1), where.reshape(-1), places.reshape(-1), threads.reshape(-1), width, verb)
 
-    def _access(self, m, site, actors, targets, offsets, threads, width, verb) -> None:
+    def touch(self, m, site, actors, targets, offsets, threads, width, verb) -> None:
+        """Note and check accesses, one per element of flat arrays: threads of the blocks `actors` (rows) touch `width` bytes
+        at offsets in shared memory of the blocks `targets`."""
         order = self.order
         foreign = actors != targets
         unmet = foreign & (order.known[actors, order.rank[targets]] == NEVER)

@@ -331,6 +331,47 @@ def _swap_blocks(args):
     return {1: args[0].reshape(-1, 2, 64)[:, ::-1, ::-1].reshape(-1)}
 
 
+# C = A B. The two blocks of a cluster share rows of A: each copies half of the tile to both, by multicast.
+MULTICAST = GROUPS + ASSEMBLY + """
+extern "C" __global__ void __cluster_dims__(2, 1, 1) multicast(const float* A, const float* B, float* C, int M, int N, int K) {
+    constexpr int T = 32, ROW = T * 4;
+    __shared__ __align__(128) float As[2][T][T], Bs[2][T][T];
+    __shared__ __align__(8) unsigned long long full[2], empty[2];
+    cg::cluster_group cluster = cg::this_cluster();
+    const int t = threadIdx.x, r = t / 8, c = t % 8 * 4, rank = cluster.block_rank();
+    const int row0 = blockIdx.y * T, col0 = blockIdx.x * T, tiles = K / T;
+    if (t == 0) {
+        for (int i = 0; i < 2; i++) init(at(&full[i]), 1), init(at(&empty[i]), 2);
+        publish_inits();
+    }
+    cluster.sync();  // first
+    auto fetch = [&](int tile) {
+        const int s = tile % 2;
+        if (t != 0) return;
+        if (tile >= 2) wait(at(&empty[s]), (tile / 2 & 1) ^ 1);  // until both blocks have used the stage
+        expect(at(&full[s]), 2 * T * ROW);
+        for (int i = rank * T / 2; i < (rank + 1) * T / 2; i++)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                         ::"r"(at(As[s][i])), "l"(&A[(row0 + i) * K + tile * T]), "r"(ROW), "r"(at(&full[s])), "h"((short)3) : "memory");
+        for (int i = 0; i < T; i++)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                         ::"r"(at(Bs[s][i])), "l"(&B[(tile * T + i) * N + col0]), "r"(ROW), "r"(at(&full[s])) : "memory");
+    };
+    fetch(0);
+    float sum[4] = {};
+    for (int tile = 0; tile < tiles; tile++) {
+        const int s = tile % 2;
+        if (tile + 1 < tiles) fetch(tile + 1);
+        wait(at(&full[s]), tile / 2 & 1);
+        for (int k = 0; k < T; k++)
+            for (int j = 0; j < 4; j++) sum[j] += As[s][r][k] * Bs[s][k][c + j];
+        __syncthreads();
+        if (t < 2) arrive(in_block(at(&empty[s]), t));
+    }
+    for (int j = 0; j < 4; j++) C[(row0 + r) * N + col0 + c + j] = sum[j];
+    cluster.sync();
+}"""
+
 # Some threads and some blocks leave before the last cluster barrier, which waits only for those who still run.
 EARLY_EXIT = """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) early_exit(int* y) {
@@ -553,6 +594,10 @@ CASES = (
     Case(
         "shared_b", SHARED_B, (3, 4), (16, 16),
         lambda: [_floats(64 * 80), _floats(80 * 48, seed=1), np.zeros(64 * 48, np.float32), 64, 48, 80], _product,
+    ),
+    Case(
+        "multicast", MULTICAST, (2, 2), (256,),
+        lambda: [_floats(64 * 192), _floats(192 * 64, seed=1), np.zeros(64 * 64, np.float32), 64, 64, 192], _product,
     ),
     Case("ring", RING, (8,), (64,), lambda: [np.arange(512, dtype=np.int32), np.zeros(512, np.int32), 7], _ring),
     Case("async_sum", ASYNC_SUM, (16,), (32,), lambda: [np.arange(512, dtype=np.int32), np.zeros(512, np.int32)], _async_sum, cluster=(8,)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cluster_cases import CASES, REDUCTION, RING, SPECIALS, Case
+from cluster_cases import CASES, MULTICAST, REDUCTION, RING, SPECIALS, Case
 
 from helpers import kernel
 from helpers.errors import LaunchError, RunError
@@ -151,6 +151,25 @@ def test_a_race_between_blocks_names_both_and_says_what_to_do():
     assert "v = s[b][t] + 1" in lines[finding.other_line - 1]
     assert "writes shared memory of block (1, 0, 0) at offset 0 (s), which that block reads" in finding.message
     assert "cluster.sync()" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("if (tile >= 2) wait(at(&empty[s]), (tile / 2 & 1) ^ 1);", "", "of block (0, 0, 0) at offset 2048 (As), which that block reads"),
+        ("if (t < 2) arrive(in_block(at(&empty[s]), t));", "if (t < 2) arrive(in_block(at(&empty[s]), rank));", "of block (0, 0, 0) at offset 2048 (As), which that block reads"),
+        ("cluster.sync();  // first", "__syncthreads();", "which may not have begun to run"),
+    ],
+    ids=["nobody_waits", "only_for_itself", "no_first_sync"],
+)
+def test_a_multicast_meets_what_the_other_block_does(right, wrong, message):
+    assert right in MULTICAST
+    source = MULTICAST.replace(right, wrong)
+    copy = next(n for n, text in enumerate(source.split("\n"), 1) if "multicast::cluster" in text)
+    case = NAMED["multicast"]
+    run = kernel.compile(source).launch(case.grid, case.block, case.arguments(), on="cpu")
+    races = [finding.message for finding in run.findings if finding.kind == "race" and finding.line in (copy, copy + 1)]
+    assert any(message in text for text in races), races
 
 
 def test_an_mbarrier_of_another_block_that_never_completes():
