@@ -89,6 +89,7 @@ class Block:
     line: int | None = None
     size: int = 0
     rendezvous: int = 0  # warps that must come together here
+    members: int | None = None  # register that names their lanes; None: all
     leaves: bool = False  # threads that are here only end
     successors: tuple[int, ...] = ()
     live_in: int = 0
@@ -445,7 +446,7 @@ class _Loader:
                 block.instructions.append(instruction)
                 block.lines[instruction.line] = block.lines.get(instruction.line, 0) + 1
                 if op.rendezvous:
-                    block.rendezvous = int(op.rendezvous)
+                    block.rendezvous, block.members = int(op.rendezvous), op.members
                 guard = self._guard(instruction)
                 for counter in op.counters:
                     if guard is None:

@@ -34,6 +34,7 @@ class Parked:
     expected: int | None
     line: int | None
     aligned: bool
+    vote: tuple | None = None  # of a barrier that reduces a predicate: (how, register of the result, the threads' values)
 
 
 class Clock:
@@ -107,6 +108,7 @@ class Chunk(Lanes):
         self.absent: np.ndarray | None = None  # [blocks, warps, 32]: lanes that this warp-level instruction waited for in vain
         self.at = 0  # where the running group was last chosen
         self.idle = 0
+        self.in_vain = 0  # rounds in which threads looked at a flag in vain while others were held
         self.full_runs = [0] * len(self.program.blocks)
         self.part_runs: dict[int, list[int]] = {}
         self._mask_counts = (None, 0, 0)
@@ -136,10 +138,7 @@ class Chunk(Lanes):
                 if pc is None:
                     return True
             block = blocks[pc]
-            if block.rendezvous and self.mask is not None and pc != self.forced and self._wait_for_others(pc):
-                self._note_absent(pc)
-                self._join(pc, self.mask)
-                self.held.add(pc)
+            if block.rendezvous and self.mask is not None and pc != self.forced and not self._come_together(pc):
                 pc = self._next_group()
             else:
                 self.forced = None
@@ -240,30 +239,29 @@ class Chunk(Lanes):
             ready = [pc for pc in groups if pc not in self.sleeping and pc not in self.held]
             if not ready:
                 held = [pc for pc in groups if pc in self.held]
-                if held:  # nobody is left who could join them
+                ready = [pc for pc in groups if pc not in self.held]
+                self.in_vain += 1
+                if held and (not ready or self.in_vain > PATIENCE):  # nobody is left who could join them
+                    self.in_vain = 0
                     self.forced = min(held)
                     self.held.discard(self.forced)
                     return self._take(self.forced)
-                if all(self.sleeping.get(pc) for pc in groups):
+                if not held and all(self.sleeping.get(pc) for pc in groups):
                     self._all_wait(min(groups))
                 self.sleeping.clear()
-                ready = groups
         pc = min(ready)
-        if len(groups) > 1:
+        if len(ready) > 1:
             self.turns += 1
             if self.turns > PATIENCE:
                 # The group behind may be spinning on something that a group ahead has to do.
-                order = sorted(groups)
+                order = sorted(ready)
                 pc = order[self.turns // PATIENCE % len(order)]
-                if pc in self.held:
-                    self.held.discard(pc)
-                    self.forced = pc
         return self._take(pc)
 
     def wake(self) -> None:
         """Something happened that threads may be waiting for."""
         self.sleeping.clear()
-        self.idle = 0
+        self.idle = self.in_vain = 0
 
     def _all_wait(self, pc: int) -> None:
         """Every group waits for something: look again, but not for ever."""
@@ -290,20 +288,39 @@ class Chunk(Lanes):
         self.protected = protected
         return pc
 
-    def _wait_for_others(self, pc: int) -> bool:
-        """At a warp-level instruction: do lanes of the active warps (or warpgroups) run behind, and could they still come?"""
+    def _come_together(self, pc: int) -> bool:
+        """At a warp-level instruction: warps (or warpgroups) of which lanes that it names are elsewhere, and could still
+        come, are held here. Are there any that can go on? They are the running group then."""
         if not self.groups:
-            return False
-        together = self.program.blocks[pc].rendezvous
-        first = np.arange(0, self.warp_count, together)
-        mine = np.logical_or.reduceat(self.warps_active().any(axis=2), first, axis=1)
+            return True
+        block = self.program.blocks[pc]
+        elsewhere = np.zeros((self.blocks, self.warp_count, 32), bool)
         for other, mask in self.groups.items():
-            if other == pc:
-                continue
-            theirs = self.warps(np.broadcast_to(mask, self.shape), False).any(axis=2)
-            if (np.logical_or.reduceat(theirs, first, axis=1) & mine).any():
-                return True
-        return False
+            if other != pc:
+                elsewhere |= self.warps(np.broadcast_to(mask, self.shape), False)
+        active = self.warps_active()
+        if block.members is not None:
+            named = self.regs[block.members].view(np.uint32)
+            if named.size > 1 or named.item() != 0xFFFFFFFF:
+                named = np.bitwise_or.reduce(np.where(active, self.warps(named, 0), np.uint32(0)), axis=2, keepdims=True)
+                elsewhere &= (named >> np.arange(32, dtype=np.uint32) & 1).astype(bool)
+        first = np.arange(0, self.warp_count, block.rendezvous)
+        missing = np.logical_or.reduceat(elsewhere.any(axis=2), first, axis=1)
+        here = np.logical_or.reduceat(active.any(axis=2), first, axis=1)
+        if not (missing & here).any():
+            return True
+        go = np.repeat(here & ~missing, block.rendezvous, axis=1)[:, : self.warp_count]
+        whole = self.mask
+        going = whole & self.from_warps(np.broadcast_to(go[:, :, None], active.shape)) if go.any() else None
+        self.mask = whole if going is None else whole & ~going
+        self._note_absent(pc)
+        self._join(pc, self.mask)
+        self.held.add(pc)
+        if going is None:
+            return False
+        self.mask = going
+        self.protected |= block.live_in
+        return True
 
     def _note_absent(self, pc: int) -> None:
         """The running group waits at a warp-level instruction: remember which lanes of its warps are elsewhere."""
@@ -395,8 +412,11 @@ class Chunk(Lanes):
 
     # ---------------------------------------------------------------------------------------------------- barriers
 
-    def barrier(self, resume: int, barrier: int, expected: int | None, line, arrive=False, aligned=True):
-        """The active threads reach a barrier. Returns where they go, or None if they are parked."""
+    def barrier(self, resume: int, barrier: int, expected: int | None, line, arrive=False, aligned=True, vote=None):
+        """The active threads reach a barrier. Returns where they go, or None if they are parked.
+
+        vote: (how, register of the result, register of the predicate) of a barrier that reduces one.
+        """
         if self.recorder is not None and not arrive:
             self.recorder.barrier(self, line, "sync")
         if self.mask is None and not self.parked and not arrive and (expected is None or expected == self.threads):
@@ -404,9 +424,13 @@ class Chunk(Lanes):
                 self.shared.shadow.clear(self)
             if self.races is not None:
                 self.races.barrier(self)
+            if vote is not None:
+                self._count_votes([(*vote[:2], self.regs[vote[2]])], [np.ones((self.blocks, self.threads), bool)], [None])
             return resume
         mask = self.mask if self.mask is not None else np.ones((1,) * self.nd, bool)
-        self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned))
+        if vote is not None:
+            vote = (*vote[:2], self.regs[vote[2]])
+        self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned, vote))
         self.turns = 0
         if arrive:
             # Those who only arrive go on; the others may have been waiting for them.
@@ -424,6 +448,8 @@ class Chunk(Lanes):
             entries = [entry for entry in self.parked if entry.barrier == barrier]
             rows = [self.rows_of(entry.mask) for entry in entries]
             arrived = sum(row.sum(axis=1) for row in rows)
+            if len({entry.expected for entry in entries}) > 1:
+                self._different_counts(entries, rows)
             expected = next((entry.expected for entry in entries if entry.expected is not None), None)
             needed = self.threads if expected is None else expected
             complete = (arrived >= needed) & (arrived > 0)
@@ -529,6 +555,9 @@ class Chunk(Lanes):
             self.races.barrier(self, complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
+        if any(entry.vote is not None for entry in entries):
+            masks = [entry.mask if every else entry.mask & where for entry in entries]
+            self._count_votes([entry.vote for entry in entries], rows, masks)
         for entry in entries:
             self.parked.remove(entry)
             go = entry.mask if every else entry.mask & where
@@ -537,7 +566,32 @@ class Chunk(Lanes):
             if not every:
                 rest = entry.mask & ~where
                 if rest.any():
-                    self.parked.append(Parked(entry.resume, rest, entry.barrier, entry.expected, entry.line, entry.aligned))
+                    self.parked.append(Parked(entry.resume, rest, entry.barrier, entry.expected, entry.line, entry.aligned, entry.vote))
+
+    def _count_votes(self, votes, rows, masks) -> None:
+        """Give the threads of a barrier that reduces its result. votes: (how, register, values) or None; rows: who came."""
+        arrived = sum(row.sum(axis=1) for row in rows)
+        for_it = sum((self.rows_of(vote[2]) & row).sum(axis=1) for vote, row in zip(votes, rows, strict=True) if vote is not None)
+        for vote, mask in zip(votes, masks, strict=True):
+            if vote is not None:
+                how, register, _ = vote
+                result = for_it.astype(np.uint32) if how == "popc" else for_it == arrived if how == "and" else for_it > 0
+                old, result = self.regs[register], self._blocks(result)
+                self.regs[register] = result if mask is None else np.where(mask, result.astype(old.dtype, copy=False), old)
+
+    def _different_counts(self, entries, rows) -> None:
+        first, row = entries[-1], rows[-1]
+        for entry, other in zip(entries, rows, strict=True):
+            both = row.any(axis=1) & other.any(axis=1)
+            if both.any() and None not in (first.expected, entry.expected) and entry.expected != first.expected:
+                block = int(np.flatnonzero(both)[0])
+                self.findings.add(
+                    "divergent-barrier", first.line,
+                    f"Threads of block {self.block_position(block)} come to barrier {first.barrier} for {first.expected} threads, "
+                    f"and others for {entry.expected}{at(entry.line)}.",
+                    other_line=entry.line, block=self.block_position(block), thread=self.thread_position(int(np.flatnonzero(row[block])[0])),
+                    advice="All who arrive at a named barrier or wait for it must give the same number of threads.")
+                return
 
     def _some_never_come(self, entries, rows, gone) -> None:
         block = int(np.flatnonzero(gone)[0])

@@ -161,6 +161,7 @@ class Op:
         self.falls_through = True
         self.full_barrier = False
         self.rendezvous = 0  # warps that must come together: 1, or 4 for a warpgroup
+        self.members: int | None = None  # register with the mask of the lanes that must come; None: all
         self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
         self.run: Callable | None = None

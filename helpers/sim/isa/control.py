@@ -100,11 +100,15 @@ def nanosleep(op):
 # --- barriers --------------------------------------------------------------------------------------------------------
 
 
-def _barrier(op, first: int, arrive: bool = False):
-    """Operands: the barrier's number (a literal or the same in all threads) and, optionally, a count of threads."""
+def _barrier(op, first: int, arrive: bool = False, vote=None):
+    """Operands from `first` on: the barrier's number and, optionally, a count of threads.
+
+    vote: (name of the reduction, register of the result, register of each thread's predicate) of a barrier that has one.
+    """
     op.loader.uses.add("bar")
-    number = op.source(first, "u32") if len(op.operands) > first else None
-    expected = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
+    numbers = range(first, len(op.operands) - (vote is not None))
+    number = op.source(first, "u32") if len(numbers) > 0 else None
+    expected = op.source(first + 1, "u32") if len(numbers) > 1 else None
     whole = expected is None and (number is None or isinstance(op.operand(first), Immediate))
     op.full_barrier = whole and not arrive
     line, aligned = op.line, op.name == "bar" or op.has("aligned")
@@ -112,30 +116,58 @@ def _barrier(op, first: int, arrive: bool = False):
 
     def terminator(place, following):
         def end(m):
-            which = 0 if number is None else _uniform(m, number, "barrier number", line)
-            count = None if expected is None else _uniform(m, expected, "thread count of a barrier", line)
-            return m.barrier(following, which, count, line, arrive, aligned)
+            which, count = (None if r is None else m.regs[r].view(np.uint32) for r in (number, expected))
+            if all(values is None or values.size == 1 for values in (which, count)):
+                return m.barrier(following, *_numbers(which, count), line, arrive, aligned, vote)
+            # Warps may come to barriers of different numbers: one after the other.
+            shape = np.broadcast_shapes(*(values.shape for values in (which, count) if values is not None), (1,) * m.nd)
+            whole = np.ones(shape, bool) if m.mask is None else m.mask
+            pairs = (np.broadcast_to(np.uint32(0) if values is None else values, shape) for values in (which, count))
+            keys = np.left_shift(next(pairs).astype(np.uint64), np.uint64(32)) | next(pairs)
+            for key in np.unique(np.broadcast_to(keys, m.shape)[np.broadcast_to(whole, m.shape)]):
+                m.mask = whole & (keys == key)
+                m.barrier(following, int(key >> np.uint64(32)), None if count is None else int(key & np.uint64(0xFFFFFFFF)), line, arrive, aligned, vote)
+            return None
 
         return end
 
     op.terminator = terminator
 
 
-def _uniform(m, register, what, line) -> int:
-    values = m.regs[register].view(np.uint32)
-    if values.size > 1:
-        mask = m.mask
-        used = (
-            values
-            if mask is None
-            else np.broadcast_to(values, np.broadcast_shapes(values.shape, mask.shape))[
-                np.broadcast_to(mask, np.broadcast_shapes(values.shape, mask.shape))
-            ]
-        )
-        if (used != used.flat[0]).any():
-            m.fail(f"the {what} differs between threads that run together, which the machine cannot follow.", line)
-        return int(used.flat[0])
-    return values.item()
+def _numbers(which, count):
+    return 0 if which is None else which.item(), None if count is None else count.item()
+
+
+def _voting_barrier(op):
+    """d, a{, b}, p: a barrier, and then d = whether p holds in all threads (and), in any (or), or in how many (popc)."""
+    name = op.one_of("and", "or", "popc")
+    d = op.result(0, "u32" if name == "popc" else "pred")
+    p = op.predicate(len(op.operands) - 1)
+    _barrier(op, 1, vote=(name, d, p))
+
+
+@instruction("bar.red")
+def bar_red(op):
+    """__syncthreads_and(), __syncthreads_or(), __syncthreads_count()."""
+    _voting_barrier(op)
+
+
+@instruction("barrier.red")
+def barrier_red(op):
+    """The same; threads of a warp need not come together unless .aligned."""
+    _voting_barrier(op)
+
+
+@instruction("barrier.cta.red")
+def barrier_cta_red(op):
+    """The same under its long name."""
+    _voting_barrier(op)
+
+
+@instruction("bar.cta.red")
+def bar_cta_red(op):
+    """The same under its long name."""
+    _voting_barrier(op)
 
 
 @instruction("bar.sync")
@@ -183,7 +215,7 @@ def barrier_cta_arrive(op):
 def _warp_barrier(op):
     op.loader.uses.add("bar.warp")
     op.rendezvous = True
-    mask = op.source(0, "b32")
+    mask = op.members = op.source(0, "b32")
     line = op.line
 
     def run(m):

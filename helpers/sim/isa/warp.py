@@ -72,7 +72,7 @@ def shfl(op):
     op.rendezvous = True
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
-    named = op.source(4, "b32") if len(op.operands) > 4 else None
+    named = op.members = op.source(4, "b32") if len(op.operands) > 4 else None
     d, p = op.pair(0, "b32", "pred")
     mode = op.one_of("up", "down", "bfly", "idx")
     line = op.line
@@ -117,7 +117,7 @@ def vote(op):
     ballots = op.has("ballot")
     d = op.result(0, "b32" if ballots else "pred")
     p = op.predicate(1)
-    mask = op.source(2, "b32") if len(op.operands) > 2 else None
+    mask = op.members = op.source(2, "b32") if len(op.operands) > 2 else None
     mode = op.one_of("all", "any", "uni", "ballot")
     line = op.line
 
@@ -143,6 +143,7 @@ def match(op):
     op.rendezvous = True
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
+    op.members = mask
     d, p = op.pair(0, "b32", "pred")
     every = op.has("all")
 
@@ -175,6 +176,7 @@ def redux(op):
     op.rendezvous = True
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
+    op.members = mask
     d = op.result(0, t)
     name = op.one_of(*_REDUCTIONS)
     reduce, neutral = _REDUCTIONS[name]
@@ -216,7 +218,7 @@ def activemask(op):
 def elect(op):
     """d|p: p is set in one of the lanes (here the lowest), and d is its number."""
     op.rendezvous = True
-    mask = op.source(1, "b32")
+    mask = op.members = op.source(1, "b32")
     d, p = op.pair(0, "b32", "pred")
 
     def run(m):

@@ -110,6 +110,6 @@ extern "C" __global__ void axpy(const float* x, float* C) {
 #ifdef FIXED
   C[threadIdx.x] = x[threadIdx.x];
 #else
-  C[threadIdx.x] = x[threadIdx.x] + C[threadIdx.x];  // MISSED: uninitialized
+  C[threadIdx.x] = x[threadIdx.x] + C[threadIdx.x];  // BUG: uninitialized
 #endif
 }
