@@ -13,8 +13,8 @@ import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
-from .places import WARP, allocation_at, block_label, cut, element, nearest, once_per_trace, source_line
+from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
+from .places import WARP, allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "
@@ -138,6 +138,29 @@ def shared_memory(trace, block: int, order: int, words: int) -> tuple[np.ndarray
             inside = indices < words
             bits[indices[inside]], written[indices[inside]] = values[inside], True
     return bits, written
+
+
+@once_per_trace
+def _copies(trace, block: int) -> list[tuple[int, int | None, np.ndarray]]:
+    """Asynchronous copies of a block: (order it was started at, order of the wait it lands at or None, words it writes)."""
+    found = []
+    for warp in np.unique(trace.accesses["warp"][trace.accesses["block"] == block]):
+        for group in copy_groups(trace, block, int(warp)):
+            for row in group.rows:
+                site = trace.sites[trace.accesses["site"][row]]
+                first = trace.addresses[row][trace.addresses[row] >= 0] // WORD
+                words = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
+                found.append((int(trace.accesses["order"][row]), group.end, words))
+    return found
+
+
+def copied(trace, block: int, order: int, words: int) -> tuple[np.ndarray, np.ndarray]:
+    """(landed, under way) of the first `words` words of shared memory: what asynchronous copies have written, and will write."""
+    landed, coming = np.zeros(words, bool), np.zeros(words, bool)
+    for begin, end, places in _copies(trace, block):
+        if begin <= order:
+            (landed if end is not None and end <= order else coming)[places[places < words]] = True
+    return landed, coming
 
 
 # ------------------------------------------------------------------------------------------------------------ pictures
@@ -317,10 +340,13 @@ def _memory(ax, run, now: State) -> str:
         every = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
         touched[every[every < len(touched)]] = True
     _, written = shared_memory(trace, now.block, now.order, len(touched))
+    landed, coming = copied(trace, now.block, now.order, len(touched))
+    written |= landed
     image = np.ones((shown * BANKS, 3))
     image[:words] = _rgb(FAINT)
     image[written] = _rgb(SKY)
-    store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op == "st"
+    image[coming] = _rgb(PURPLE)
+    store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op in ("st", "stmatrix", "cp.async")
     image[touched] = _rgb(GREEN if store else ORANGE)
     ax.imshow((255 * image).astype(np.uint8).reshape(shown, BANKS, 3), extent=(0, BANKS, shown, 0), aspect="auto", interpolation="nearest")
     edges = [[(x, 0), (x + 1, 0), (x + 1, shown), (x, shown)] for x in range(0, BANKS, 2)]
@@ -336,8 +362,10 @@ def _memory(ax, run, now: State) -> str:
     ax.set_xlim(0, BANKS)
     ax.set_ylim(shown, 0)
     key = f"32 banks → · blue: written ({int(written[:words].sum()):,} of {words:,} words) · orange: read now · green: written now"
+    key += " · pink: copies under way" if coming.any() else ""
     ax.text(0, -0.02, key, transform=ax.transAxes, va="top", fontsize=12, color=QUIET)
-    return f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}."
+    on_the_way = f" {int(coming.sum())} more are on their way." if coming.any() else ""
+    return f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

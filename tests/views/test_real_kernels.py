@@ -173,6 +173,8 @@ AWKWARD = {
     "all predicated off": ("extern \"C\" __global__ void k(float* A, int n) { if (threadIdx.x < n) A[threadIdx.x] = A[threadIdx.x] + 1; }", 1, 32, 32),
     "does nothing": ("extern \"C\" __global__ void k(float* A) { }", 1, 32, 32),
     "shared only": ("extern \"C\" __global__ void k(float* A) { __shared__ volatile float s[32]; s[threadIdx.x] = 1; s[threadIdx.x ^ 1] = 2; }", 1, 32, 32),
+    "half a warp": ("extern \"C\" __global__ void k(float* A) { __shared__ float s[48]; s[threadIdx.x] = A[threadIdx.x]; __syncthreads(); A[threadIdx.x] = s[47 - threadIdx.x]; }", 1, 48, 48),
+    "copies of nothing": ("extern \"C\" __global__ void k(float* A) { __shared__ float s[32]; asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4, 0; cp.async.wait_all;\" :: \"r\"((unsigned)__cvta_generic_to_shared(&s[threadIdx.x])), \"l\"(A + threadIdx.x)); A[threadIdx.x] = s[threadIdx.x]; }", 1, 32, 32),
     "with findings": ("extern \"C\" __global__ void k(float* A) { __shared__ float s[64]; s[threadIdx.x] = 1; A[threadIdx.x] = s[63 - threadIdx.x]; }", 1, 64, 64),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from helpers import gemm
 from helpers.sim import TraceFilter
 from helpers.steps import get
 from helpers.views import stepper
-from helpers.views.stepper import page, shared_memory, show, state
+from helpers.views.stepper import copied, page, shared_memory, show, state
 
 SOURCE = """
 extern "C" __global__ void squares(float* A, int n) {
@@ -105,3 +105,32 @@ def test_math_is_recorded_where_it_happens(run):
         (int(row["order"]), traced.sites[row["site"]].op) for row in traced.accesses
     ])  # fmt: skip
     assert [kind for _, kind in events] in (["ld", "FFMA", "st", "FFMA", "st"], ["ld", "FFMA", "FFMA", "st", "st"])
+
+
+COPY = """
+extern "C" __global__ void copies(const float* A, float* C) {
+    __shared__ float s[64];
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[threadIdx.x])), "l"(A + threadIdx.x));
+    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[32 + threadIdx.x])), "l"(A + threadIdx.x));
+    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.wait_group 1;");
+    __syncwarp();
+    C[threadIdx.x] = s[31 - threadIdx.x];
+}"""
+
+
+def test_copies_are_on_their_way_until_they_are_waited_for():
+    arrays = [np.arange(32, dtype=np.float32), np.zeros(32, np.float32)]
+    run = helpers.compile("\n" + COPY).launch(1, 32, arrays, on="cpu", trace=TraceFilter(registers=True))
+
+    def counts(text, first=0):
+        step = find(run, text, first)
+        landed, coming = copied(run.trace, 0, state(run, step=step).order, 64)
+        return step, (int(landed.sum()), int(coming.sum()))
+
+    step, first = counts("cp.async.ca")
+    assert first == (0, 32) and "32 more are on their way" in stepper(run, step=step).alt
+    assert counts("cp.async.ca", step + 1)[1] == (0, 64)
+    assert counts("wait_group")[1] == (32, 32)
+    assert "32 of 64 words of shared memory are written" in stepper(run, step=find(run, "ld.shared")).alt
