@@ -12,9 +12,12 @@ import numpy as np
 
 from ..memory import DeviceMemory
 from . import engine
+from .analysis import is_generic
+from .layout import GENERIC, MATRICES
 
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
+_COUNTED_ACCESSES = ("ld", "st", "cp.async", "ldmatrix", "stmatrix")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of kernels that are made for the ways a launch can take,
 WAYS = 4  # at most so many times; then once for all
@@ -125,8 +128,8 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
         cancelled=cancelled,
         races=launch.races,
     )
-    if launch.counting is not None:
-        _count(launch, totals)
+    if launch.counting is not None and not _count(launch, totals):
+        raise native.Declined("a generic address points to several state spaces")
 
 
 def _asks_too_much(launch) -> str:
@@ -147,11 +150,18 @@ def _asks_too_much(launch) -> str:
 
 def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
     """(position, number among its accesses) -> (bytes per lane, offset) of what is counted."""
-    return {
-        key: (site.width, 0) if site.op == "cp.async" and site.space == "shared" else (site.charged, site.shift)
-        for key, site in _numbered(program)
-        if site.charged and site.space in ("global", "shared") and site.op in ("ld", "st", "cp.async")
-    }
+    found = {}
+    for key, site in _numbered(program):
+        instruction = program.code[site.pc]
+        if not site.charged or site.op not in _COUNTED_ACCESSES or not (site.space in ("global", "shared") or is_generic(instruction)):
+            continue
+        width, shift = site.charged, site.shift
+        if site.op == "cp.async" and site.space == "shared":
+            width, shift = site.width, 0
+        elif instruction.name == "wmma":
+            width = MATRICES if site.sass.startswith("LDSM") and site.op == "ld" else site.width
+        found[key] = width, shift
+    return found
 
 
 def _numbered(program):
@@ -169,15 +179,27 @@ def _parameters(launch) -> np.ndarray:
     return words.view(np.uint8)
 
 
-def _count(launch, totals) -> None:
-    counting, start = launch.counting, 0
+def _count(launch, totals) -> bool:
+    """Take in what was counted. False, and nothing done, if one access was in several state spaces."""
+    counting, found = launch.counting, []
+    for (position, number), site in _numbered(launch.program):
+        generic = is_generic(launch.program.code[position])
+        parts = [("global" if generic else site.space, totals.accesses.get((position, number)))]
+        parts.append(("shared", totals.accesses.get((position, number + GENERIC))))
+        parts = [(space, values) for space, values in parts if values is not None and values[0]]
+        if len(parts) > 1:
+            return False
+        found += [(site, *part) for part in parts]
+    for site, space, values in found:
+        site.space = space
+        for k, value in enumerate(values):
+            counting.totals[site.index][k] += value
+    start = 0
     for i, block in enumerate(launch.program.blocks):
         counting.blocks[i][0] += int(totals.warps[start])
         counting.blocks[i][1] += int(totals.threads[start])
         start += block.size
-    for key, site in _numbered(launch.program):
-        for k, value in enumerate(totals.accesses.get(key, ())):
-            counting.totals[site.index][k] += value
+    return True
 
 
 __all__ = ["execute"]

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..layout import SHARED_WINDOW
 from ..parser import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
 from .analysis import Unsupported, written
-from .layout import RECORD
+from .layout import GENERIC, RECORD
 from .lower import BITS, FULL, Value
 from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
-            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "global", "const", "shared", "param", "shared::cta",
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "param", "shared::cta",
             "v2", "v4"}  # fmt: skip
 
 
 # What the accounting is asked about; the position in this tuple is the number that compiled code passes.
-ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy")
+ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy", "ldmatrix")
 
 
 @dataclass
@@ -43,7 +44,8 @@ def _shape(instruction):
         (p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None
     )
     space = {"const": "global"}.get(space, space)
-    if space not in ("global", "shared", "param") or kind not in TYPE_BYTES or kind == "b128":
+    space = "generic" if space is None else space
+    if space == "local" or kind not in TYPE_BYTES or kind == "b128":
         raise Unsupported(f"`{instruction.opcode}`")
     if any(p not in _IGNORED for p in parts[:-1]):
         raise Unsupported(f"`{instruction.opcode}`")
@@ -60,12 +62,14 @@ def _address(instruction) -> Address:
 
 @operation("ld", "ldu", "st")
 def _memory(low, instruction):
+    if "volatile" in instruction.modifiers and low.block.index in low.tight:
+        raise Unsupported(f"`{instruction.opcode}` in a loop")  # it may wait for others
     space, kind, count, nbytes = _shape(instruction)
     address = _address(instruction)
     if space == "param":
         _parameter(low, instruction, address, kind, count)
         return
-    if low.mode == "M" or (space == "global" and low.block.index not in low.tight):
+    if low.mode == "M" or space == "generic" or (space == "global" and low.block.index not in low.tight):
         _by_call(low, instruction, space, address, kind, count, nbytes)
         return
     access = _ready(low, space, address, nbytes * count)
@@ -99,7 +103,7 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     places = _far(low, address)
     uniform = places[1][1] == "zeroinitializer"
     store = instruction.name == "st"
-    record = low.record(space == "shared", 0, _account(instruction, space), **_watched(low, space, nbytes * count))
+    record, places = _recorded(low, "st" if store else "ld", space, places, nbytes * count)
     _own(low, places[0][1], places[1][1], nbytes * count, store)
     memory = _memory_type(kind)
     vector = f"<32 x {memory}>"
@@ -126,6 +130,27 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
         low.put(item, _widened(low, loaded, kind, item))
 
 
+def _recorded(low, op: str, space: str, places, nbytes: int, number: int = 0, counted=True):
+    """(record, places) of an access by a call; where a generic address points shows when it happens."""
+
+    def account(where):
+        return _account(op, where) if counted else (0, 0)
+
+    if space != "generic":
+        return low.record(space == "shared", number, account(space), **_watched(low, space, nbytes)), places
+    records = [
+        low.record(where == "shared", number + more, account(where), **_watched(low, where, nbytes))
+        for where, more in (("global", 0), ("shared", GENERIC))
+    ]
+    scalar, lanes = places[0][1], places[1][1]
+    first = low.new(f"extractelement <32 x i64> {lanes}, i32 {low.first_lane()}")
+    high = low.new(f"lshr i64 {low.new(f'add i64 {first}, {scalar}')}, 40")
+    shared = low.new(f"icmp eq i64 {high}, {SHARED_WINDOW >> 40}")
+    record = low.new(f"select i1 {shared}, ptr {records[1]}, ptr {records[0]}")
+    inside = low.new(f"sub i64 {scalar}, {SHARED_WINDOW}")
+    return record, (("i64", low.new(f"select i1 {shared}, i64 {inside}, i64 {scalar}")), places[1])
+
+
 def _watched(low, space, nbytes: int) -> dict:
     """What a record says of findings for an access of `nbytes` per lane."""
     if not low.watching or space != "shared":
@@ -142,9 +167,9 @@ def _value_of(low, address: Address) -> Value:
     raise Unsupported("this address")
 
 
-def _account(instruction, space: str) -> tuple[int, int]:
-    """(number of the question to the accounting, the address bits that matter to it)."""
-    return ACCOUNTS.index(f"{space} {'st' if instruction.name == 'st' else 'ld'}"), 31 if space == "global" else 15
+def _account(op: str, space: str) -> tuple[int, int]:
+    """(number of the question to the accounting, the address bits that matter to it). op: ld or st."""
+    return ACCOUNTS.index(f"{space} {op}"), 31 if space == "global" else 15
 
 
 def _parameter(low, instruction, address, kind, count):
@@ -524,7 +549,7 @@ def _charge(low, instruction, space, access: Access):
     width, offset = low.charges[low.position, 0]
     memo = low.memo()
     address = low.new(f"add i64 {access.base}, {access.offset + offset}")
-    question, mask = _account(instruction, space)
+    question, mask = _account("st" if instruction.name == "st" else "ld", space)
     low.call(
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
         ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),

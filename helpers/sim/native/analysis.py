@@ -68,7 +68,7 @@ class Analysis:
 
 
 MEMORY = ("ld", "ldu", "st", "cp")  # a guarded one is a branch around it
-NO_RESULT = ("st", "cp", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap")
+NO_RESULT = ("st", "stmatrix", "cp", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap")
 # Instructions at which a warp has to come together, and those that give all its lanes the same.
 RENDEZVOUS = ("shfl", "vote", "match", "redux", "elect", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
 COMMON_RESULT = ("vote", "redux", "activemask")
@@ -133,9 +133,18 @@ def analyse(
 
 def written(instruction: Instruction) -> list[str]:
     """Registers that an instruction writes."""
-    if instruction.name in NO_RESULT:
+    if instruction.name in NO_RESULT or instruction.opcode.startswith("wmma.store"):
         return []
     return list(_registers(instruction.operands[0])) if instruction.operands else []
+
+
+_SPACES = {"global", "shared", "local", "const", "param"}
+
+
+def is_generic(instruction: Instruction) -> bool:
+    """Does a load or store name no state space?"""
+    names = {part.split("::")[0] for part in instruction.modifiers}
+    return instruction.name in ("ld", "st", "wmma") and not names & _SPACES
 
 
 def read(instruction: Instruction) -> list[str]:

@@ -288,6 +288,13 @@ class Function(Writer):
     def variable(self, start: Var) -> Local:
         return Local(self, start)
 
+    def room(self, type_: str, count: int) -> Var:
+        """Memory for so many values, as a pointer; what it holds is undefined."""
+        self.names += 1
+        name = f"%v{self.names}"
+        self.locals.append(f"  {name} = alloca [{count} x {type_}], align 64")
+        return Var(self, "ptr", name)
+
     def leave(self, value: Var | int | None = None) -> None:
         """Return."""
         if value is None:

@@ -20,6 +20,7 @@ import numpy as np
 from .. import account, parser
 from ..layout import DEVICE_BASE
 from . import access, engine, operations  # noqa: F401 - importing registers the handlers
+from . import matrix as _matrix  # noqa: F401
 from . import warp as _warp  # noqa: F401
 from .analysis import Unsupported, instructions_met
 from .layout import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
@@ -181,6 +182,7 @@ def _lowered(facts: dict) -> Lowered:
         tuple(map(tuple, facts["memos"])),
         tuple(facts["count_of"]),
         facts["counts"],
+        tuple(facts["products"]),
     )
 
 
@@ -218,6 +220,9 @@ def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int,
     if question == "copy":
         wavefronts, ideal = account.copy_access(addresses, patterns[1:2] + (_FAR + (shift >> 16)), lanes, code & 255)
         return 1, int(wavefronts[0]), int(ideal[0])
+    if question == "ldmatrix":
+        wavefronts, ideal = account.ldmatrix_access(addresses, lanes, code & 255)
+        return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
     if question == "global":
         return tuple(int(value[0]) for value in account.global_access(addresses, lanes, code & 255))
     wavefronts, ideal = account.shared_access(addresses, lanes, code & 255, op)
@@ -259,11 +264,12 @@ class _Worker:
         )  # a word per granule, granules >= 1 byte
         self.shadow = [_aligned(shadow_bytes), _aligned(shadow_bytes)]
         self.params, self.arenas = params, arenas
+        self.products = np.array([*lowered.products, 0], np.int32)
         self.records = self._records(lowered, shared_bytes)
         for name, array in (
             ("shared", self.shared), ("params", params), ("records", self.records), ("block_counts", self.counts),
             ("memos", self.memos), ("states", self.states), ("arenas", arenas),
-            ("shadow_writer", self.shadow[0]), ("shadow_reader", self.shadow[1]),
+            ("products", self.products), ("shadow_writer", self.shadow[0]), ("shadow_reader", self.shadow[1]),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = array.ctypes.data
         for name, value in (

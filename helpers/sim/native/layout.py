@@ -6,6 +6,7 @@ CONTEXT = {
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
     "owners": 176, "owned_low": 184, "owned_count": 192, "must_be_written": 200,
+    "products": 208,
 }  # fmt: skip
 CONTEXT_BYTES = 256
 
@@ -37,3 +38,13 @@ RECORD = {
     "log": 56, "race": 60, "shared": 64,
 }  # fmt: skip
 RECORD_BYTES = 72
+
+# What a matrix product needs to know: numbers of 32 bits, then tables of `products.Product`.
+PRODUCT = {
+    "m": 0, "n": 4, "k": 8, "a_kind": 12, "b_kind": 16, "c_kind": 20, "d_kind": 24, "a_table": 28, "b_table": 32, "c_table": 36,
+    "d_table": 40, "b_words": 44, "c_words": 48, "d_words": 52, "d_registers": 56, "saturate": 60,
+}  # fmt: skip
+
+# Numbers of accesses in the tables of what is counted.
+GENERIC = 64  # added to the number of a generic access when it is in shared memory
+MATRICES = -1  # instead of a width: a wmma load that ptxas made an LDSM

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ..parser import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
 from .analysis import MEMORY, Analysis, Unsupported, analyse, written
 from .builder import Writer
-from .layout import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
+from .layout import CONTEXT, GENERIC, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "float": 32, "double": 64}
@@ -72,7 +72,7 @@ class Lowered:
     """The IR ('' if the code was made before) and what the launcher must know to use it.
 
     records: one per access or group. memos: (position, number) of each counted access. count_of: for each instruction, the block
-    of code that counts its executions, of `counts`.
+    of code that counts its executions, of `counts`. products: numbers of the matrix products (see `matrix.product`).
     """
 
     ir: str
@@ -81,6 +81,7 @@ class Lowered:
     memos: tuple[tuple[int, int], ...]
     count_of: tuple[int, ...]
     counts: int
+    products: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class _Lowering(Writer):
         self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
         self.charges = dict(options.charges or ())
         self.turns = False
+        self.products: dict[tuple[int, ...], int] = {}
         self.owning = options.owning or (1, frozenset())
         self.a: Analysis = analyse(function, *options.flags, options.decided)
         self.types = {name: register_type(kind) for name, kind in function.registers.items()}
@@ -282,17 +284,24 @@ class _Lowering(Writer):
             self.cache[key] = self.new(f"and i32 {lane}, 31")
         return self.cache[key]
 
-    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False) -> str:
+    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False, width=None) -> str:
         """A new record for the instruction's access of this number, as a pointer. account: see `access._account`."""
         position = self.position
-        width, shift = self.charges.get((position, number), (0, 0)) if account[1] else (0, 0)
-        memo = self.memos.setdefault((position, number), len(self.memos)) if width else -1
+        charged, shift = self.charges.get((position, number % GENERIC), (0, 0)) if account[1] else (0, 0)
+        memo = self.memos.setdefault((position, number), len(self.memos)) if charged else -1
+        width = charged if width is None else width
         self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
-    def memo(self) -> str:
-        """The totals of the instruction's only counted access, as a pointer."""
-        index = self.memos.setdefault((self.position, 0), len(self.memos))
+    def product(self, numbers: tuple[int, ...]) -> str:
+        """What compiled code must know of a matrix product, as a pointer."""
+        offset = self.products.setdefault(numbers, sum(map(len, self.products)))
+        base = self._field("%ctx", CONTEXT["products"], "ptr")
+        return self.new(f"getelementptr i8, ptr {base}, i64 {4 * offset}")
+
+    def memo(self, number: int = 0) -> str:
+        """The totals of one of the instruction's counted accesses, as a pointer."""
+        index = self.memos.setdefault((self.position, number), len(self.memos))
         return self.new(f"getelementptr i8, ptr {self.memo_base}, i64 {MEMO_BYTES * index}")
 
     def observed(self, operand, kind: str) -> Value:
@@ -356,6 +365,7 @@ class _Lowering(Writer):
             tuple(self.memos),
             tuple(self._count_of()),
             len(self.a.blocks),
+            tuple(number for product in self.products for number in product),
         )
 
     def _count_of(self) -> list[int]:
@@ -373,7 +383,7 @@ class _Lowering(Writer):
     def _entry(self) -> None:
         linear_x, uniform_y, uniform_z = self.options.flags
         self.out.append("  %live_slot = alloca i32")
-        self.out.append("  %buffer = alloca [1024 x i8], align 64")
+        self.out.append("  %buffer = alloca [8192 x i8], align 64")
         self.out.append(f"  %live_field = getelementptr i8, ptr %ws, i64 {WARP_STATE['live']}")
         self.emit("%live_start = load i32, ptr %live_field")
         self.emit("store i32 %live_start, ptr %live_slot")

@@ -509,6 +509,17 @@ def _cvt(low, i):
         type_ = "float" if target == "f32" else "double"
         low.put(i.operands[0], low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t(type_)}", type_))
         return
+    if source in _RANGE and target == "f16":
+        allow(i, " ".join(_RANGE), "f16 rn")
+        value = low.operand(i.operands[1], source)
+        if BITS[value.type] > 32:
+            raise Unsupported(f"`{i.opcode}`")
+        op = "sitofp" if _signed(source) else "uitofp"
+        number = low.unary(value, lambda t, x: f"{op} {t(value.type)} {x} to {t('double')}", "double")
+        number = low.unary(number, lambda t, x: f"fptrunc {t('double')} {x} to {t('float')}", "float")
+        # Integers that float32 has to round are beyond float16's range.
+        low.put(i.operands[0], low.cast(low.unary(number, lambda t, x: f"fptrunc {t('float')} {x} to {t('half')}", "half"), "i16"))
+        return
     if source in ("f32", "f64") and target in ("s32", "u32", "s64", "u64"):
         _to_integer(low, i, target, source)
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .builder import Function, Var, vector
 from .layout import (
-    CONTEXT, ENTRIES, ENTRY, ENTRY_BYTES, MEMO, QUEUE, QUEUE_HEAD, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE,
+    CONTEXT, ENTRIES, ENTRY, ENTRY_BYTES, MEMO, PRODUCT, QUEUE, QUEUE_HEAD, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE,
 )  # fmt: skip
 from .owners import owners_ir
 
@@ -22,6 +22,7 @@ def runtime_ir() -> str:
     functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_store(), _shadow_copy()]
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
+    functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
     functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), _run_blocks()]
     defined = {f"@{f.function}(" for f in functions}
     declared = {line for f in functions for line in f.intrinsics if not any(name in line for name in defined)}
@@ -438,7 +439,8 @@ def _shuffle(mode: str) -> Function:
 def _permute() -> Function:
     """values[where] of every lane."""
     f = Function(INTS, "permute", values=INTS, where=INTS)
-    kept = Var(f, "ptr", f.variable(f.values).place)
+    kept = f.room("i32", 32)
+    f.store(f.values, kept, 64)
     f.leave(f.gather("i32", kept.at((f.where << 2).to(LONGS)), f.constant(BITS, -1)))
     return f
 
@@ -452,6 +454,176 @@ def _match(bits: int) -> Function:
         here = f.lanes(range(32)).is_("eq", lane)
         found.set(f.select(here, (alike & f.some).to(INTS), found.get()))
     f.leave(found.get())
+    return f
+
+
+# --- matrices ------------------------------------------------------------------------------------------------------------
+
+DOUBLES, FLOATS = vector("double"), vector("float")
+MOST = 16 * 256  # elements of a matrix
+# Numbered as in `matrix.KINDS`.
+UNPACK = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s32")
+PACK = ("f16", "f32", "s32")
+
+
+def _convert(f: Function, how: str, value: Var, type_: str) -> Var:
+    return f.value(type_, f"{how} {value.type} {value.name} to {type_}")
+
+
+def _unpack(kind: str) -> Function:
+    """Elements of a matrix from the registers of a warp, as float64. table: see `matrix._gather`."""
+    f = Function("void", f"unpack_{kind}", table="ptr", words="ptr", matrix="ptr", count="i32")
+    with f.loop((f.count + 31) >> 5) as step:
+        entry = f.load(INTS, f.table.at(step * 128), 4)
+        word = f.gather("i32", f.words.at(((entry & 0xFFFF) << 2).to(LONGS)), f.constant(BITS, -1)) >> (entry >> 16)
+        if kind == "f16":
+            numbers = _convert(f, "fpext", _convert(f, "bitcast", word.to(vector("i16")), vector("half")), FLOATS)
+        elif kind in ("bf16", "tf32", "f32"):
+            bits = word << 16 if kind == "bf16" else word & 0xFFFFE000 if kind == "tf32" else word
+            numbers = _convert(f, "bitcast", bits, FLOATS)
+        elif kind == "s32":
+            numbers = _convert(f, "sitofp", word, DOUBLES)
+        else:
+            numbers = _convert(f, "sitofp" if kind == "s8" else "uitofp", word.to(vector("i8")), DOUBLES)
+        if numbers.type == FLOATS:
+            numbers = _convert(f, "fpext", numbers, DOUBLES)
+        f.store(numbers, f.matrix.at(step * 256), 64)
+    f.leave()
+    return f
+
+
+def _pack(kind: str) -> Function:
+    """Registers of a warp from float64 elements, rounded once. table: see `matrix._scatter`."""
+    f = Function("void", f"pack_{kind}", table="ptr", matrix="ptr", words="ptr", registers="i32")
+
+    def bits(step: Var) -> Var:
+        place = f.load(INTS, f.table.at(step * 128), 4)
+        numbers = f.gather("double", f.matrix.at((place << 3).to(LONGS)), f.constant(BITS, -1), align=8)
+        if kind == "s32":
+            return _convert(f, "fptosi", numbers, LONGS).to(INTS)
+        near = _convert(f, "fptrunc", numbers, FLOATS)
+        whole = _convert(f, "bitcast", near, INTS)
+        size = whole & 0x7FFFFFFF
+        nan = size.is_("ugt", 0x7F800000)
+        if kind == "f32":
+            return f.select(nan, f.constant(INTS, 0x7FFFFFFF), whole)
+        # To odd first: then the second rounding is right.
+        back = _convert(f, "fpext", near, DOUBLES)
+        inexact = f.value(BITS, f"fcmp one {DOUBLES} {back.name}, {numbers.name}")
+        far, true = (_convert(f, "bitcast", n, LONGS) & 0x7FFFFFFFFFFFFFFF for n in (back, numbers))
+        odd = f.select(far.is_("ugt", true), whole - 1, whole) | 1
+        exact = _convert(f, "bitcast", f.select(inexact, odd, whole), FLOATS)
+        half = _convert(f, "bitcast", _convert(f, "fptrunc", exact, vector("half")), vector("i16")).to(INTS)
+        return f.select(nan, f.constant(INTS, 0x7FFF), half)
+
+    with f.loop(f.registers) as r:
+        if kind == "f16":
+            word = bits(r << 1) | (bits((r << 1) + 1) << 16)
+        else:
+            word = bits(r)
+        f.store(word, f.words.at(r * 128), 64)
+    f.leave()
+    return f
+
+
+def _product() -> Function:
+    """D = A x B + C. about: numbers as in `layout.PRODUCT`. words: the registers of A, B and C; then D's, to be written."""
+    f = Function("void", "product", about="ptr", words="ptr")
+    a, b, c = (f.room("double", MOST) for _ in range(3))
+
+    def fact(name: str) -> Var:
+        return f.about.field(PRODUCT[name], "i32")
+
+    m, n, k = fact("m"), fact("n"), fact("k")
+    for kind_name, place, first, count in (("a", a, None, m * k), ("b", b, "b_words", k * n), ("c", c, "c_words", m * n)):
+        words = f.words if first is None else f.words.at(fact(first))
+        table = f.about.at(fact(f"{kind_name}_table"))
+        for number, kind in enumerate(UNPACK):
+            with f.when(fact(f"{kind_name}_kind").is_("eq", number)):
+                f.function_call("void", f"unpack_{kind}", table, words, place, count)
+    eight = vector("double", 8)
+    with f.loop(m) as i, f.loop(n >> 3) as j:
+        total = f.variable(f.constant(eight, 0))
+        with f.loop(k) as t:
+            one = f.spread(f.load("double", a.at((i * k + t) << 3), 8), eight)
+            row = f.load(eight, b.at((t * n + (j << 3)) << 3), 64)
+            f.intrinsics.add(f"declare {eight} @llvm.fma.v8f64({eight}, {eight}, {eight})")
+            total.set(f.value(eight, f"call {eight} @llvm.fma.v8f64({eight} {one.name}, {eight} {row.name}, {eight} {total.get().name})"))
+        at = c.at((i * n + (j << 3)) << 3)
+        f.store(f.value(eight, f"fadd {eight} {total.get().name}, {f.load(eight, at, 64).name}"), at, 64)
+    with f.when(fact("saturate").is_("ne", 0)), f.loop((m * n) >> 3) as step:
+        at = c.at(step << 6)
+        value = f.load(eight, at, 64).name
+        for name, limit in (("maxnum", -(2.0**31)), ("minnum", 2.0**31 - 1)):
+            f.intrinsics.add(f"declare {eight} @llvm.{name}.v8f64({eight}, {eight})")
+            value = f.new(f"call {eight} @llvm.{name}.v8f64({eight} {value}, {eight} splat (double {limit:e}))")
+        f.store(Var(f, eight, value), at, 64)
+    for kind in PACK:
+        with f.when(fact("d_kind").is_("eq", UNPACK.index(kind))):
+            f.function_call("void", f"pack_{kind}", f.about.at(fact("d_table")), c, f.words.at(fact("d_words")), fact("d_registers"))
+    f.leave()
+    return f
+
+
+_ROW, _WORD = [lane // 4 for lane in range(32)], [lane % 4 for lane in range(32)]  # a lane's place in an 8 x 8 matrix
+
+
+def _transposed() -> Function:
+    """An 8 x 8 matrix of 16-bit elements, row (lane / 4) in the words of four lanes, transposed."""
+    f = Function(INTS, "transposed", values=INTS)
+    kept = f.room("i32", 40)
+    f.store(f.values, kept, 64)
+    everyone = f.constant(BITS, -1)
+    low, high = (
+        f.gather("i32", kept.at(f.lanes([16 * (2 * word + k) + 2 * row for row, word in zip(_ROW, _WORD)])), everyone, align=2)
+        for k in (0, 1)
+    )
+    f.leave((low & 0xFFFF) | (high << 16))
+    return f
+
+
+def _matrix_rows(name: str, watch: str):
+    """What ldmatrix and stmatrix share. Lane 8 i + r has the address of row r of matrix i; gives each matrix's words."""
+    f = Function(
+        "void", name, ctx="ptr", record="ptr", scalar="i64", places=LONGS, first="i32", count="i32", turned="i32", buffer="ptr"
+    )
+    lanes = f.count << 3
+    some = f.select(lanes.is_("uge", 32), f.constant("i32", -1), (f.constant("i32", 1) << (lanes & 31)) - 1)
+    place = _Place(f, f.scalar, f.places, some)
+    host = place.host(f.record, f.constant("i64", 16))
+    place.active = f.constant("i32", -1)
+    place.tally(f.record)
+    more = (f.record.field(RECORD["race"], "i32"),) if name == "ldmatrix" else ()
+    rows = place.pattern
+
+    def each(i: Var):
+        place.pattern = f.function_call(INTS, "permute", rows, f.lanes(_ROW) + (i << 3)) + f.lanes([4 * word for word in _WORD])
+        place.watch(f.record, watch, *more)
+        return host.at(place.pattern), f.buffer.at(i * 128)
+
+    return f, each
+
+
+def _ldmatrix() -> Function:
+    f, each = _matrix_rows("ldmatrix", "shadow_load")
+    with f.loop(f.count) as i:
+        places, slot = each(i)
+        words = f.gather("i32", places, f.constant(BITS, -1))
+        f.store(words, slot, 64)
+        with f.when(f.turned.is_("ne", 0)):
+            f.store(f.function_call(INTS, "transposed", words), slot, 64)
+    f.leave()
+    return f
+
+
+def _stmatrix() -> Function:
+    f, each = _matrix_rows("stmatrix", "shadow_store")
+    with f.loop(f.count) as i:
+        places, slot = each(i)
+        with f.when(f.turned.is_("ne", 0)):
+            f.store(f.function_call(INTS, "transposed", f.load(INTS, slot, 64)), slot, 64)
+        f.scatter(f.load(INTS, slot, 64), places, f.constant(BITS, -1))
+    f.leave()
     return f
 
 
