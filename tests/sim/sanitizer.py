@@ -2,8 +2,8 @@
 
 `python tests/sim/sanitizer.py FOLDER` reads the tools' output (`<bug>.<tool>.txt`: each kernel's corrected twin was
 launched first, then the kernel, with a line `LAUNCH twin` or `LAUNCH bug` before each), writes
-`helpers/data/sanitizer_h200.json` and the table of `helpers/sim/README.md`. Without FOLDER it only renews the
-machine's side and the table.
+`helpers/data/sanitizer_h200.json` and the table of `helpers/sim/README.md`; bugs that FOLDER lacks keep what was
+recorded before. Without FOLDER it only renews the machine's side and the table.
 """
 
 from __future__ import annotations
@@ -144,7 +144,11 @@ def _one_bug_a_line(data: dict) -> str:
 
 def main(arguments: list[str]) -> None:
     """Write the JSON and the table."""
-    data = measured(Path(arguments[0])) if arguments else json.loads(DATA.read_text(encoding="utf-8"))
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    if arguments:
+        new = measured(Path(arguments[0]))
+        kept = {name: row for name, row in data["bugs"].items() if name not in new["bugs"]}
+        data |= {**new, "bugs": {bug.name: {**kept, **new["bugs"]}[bug.name] for bug in corpus() if bug.name in {**kept, **new["bugs"]}}}
     data["machine"] = machine_says()
     DATA.write_text(_one_bug_a_line(data), encoding="utf-8")
     head, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
