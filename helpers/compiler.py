@@ -386,14 +386,11 @@ def _explain(log: str, source: str, fallback: str, lines: Mapping[int, int | Non
     errors = [item for item in parse_log(log, lines) if item.severity == "error"]
     if not errors:
         return CompileError(f"The compiler gave up: {log.strip() or fallback}")
-    texts = []
-    for item in errors[:6]:
-        text = item.render(source)
-        for pattern, advice in _ADVICE:
-            if re.search(pattern, item.message):
-                text += f"\n      → {advice}"
-                break
-        texts.append(text)
+    # One mistake often makes several messages in its line: the one that says what to do comes first.
+    advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
+    places = [item.line for item in errors]
+    advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
+    texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
     line = next((item.line for item in errors if item.line), None)
