@@ -485,7 +485,7 @@ def launcher(
     _need()
     try:
         function = _function(compiled, shared)
-        if cluster is not None and math.prod(cluster) > _PORTABLE_CLUSTER:
+        if cluster is not None or ".reqnctapercluster" in compiled.ptx:
             _check(_driver().cuFuncSetAttribute(ctypes.c_void_p(function.ptr), _NON_PORTABLE_ALLOWED, 1))
     except _cuda_errors() as error:
         raise explain(error, compiled.entry) from None
@@ -502,8 +502,7 @@ def launcher(
 
 # What CuPy does not offer: launches with attributes, as cuda.h declares them.
 
-_PORTABLE_CLUSTER = 8  # blocks; more have to be allowed
-_NON_PORTABLE_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_NON_PORTABLE_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than 8 blocks, if the GPU can
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4  # CU_LAUNCH_ATTRIBUTE_…
 
 

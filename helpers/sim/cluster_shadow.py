@@ -74,7 +74,13 @@ class ClusterShadow:
     def arrive(self, m, release: bool) -> None:
         """The active threads arrive at the cluster barrier."""
         rows = _active_rows(m)
-        given = self.order.release(rows) if release else self.order.published[rows]
+        self._give_all(m, rows, self.order.release(rows) if release else self.order.published[rows])
+
+    def leave(self, m, rows: np.ndarray) -> None:
+        """Threads of the blocks `rows` have ended. The cluster barrier has waited for that, so it orders what they did."""
+        self._give_all(m, rows, self.order.release(rows))
+
+    def _give_all(self, m, rows, given) -> None:
         others = m.clusters.rows[rows]
         np.maximum.at(self.barrier, others.reshape(-1), np.repeat(given, others.shape[1], axis=0))
 

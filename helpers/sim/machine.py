@@ -511,6 +511,8 @@ class Chunk(Lanes):
         state = self.cluster_barrier
         if not state.complete(self):
             return
+        if self.exited is not None and self.shared.shadow is not None and self.shared.shadow.cluster is not None:
+            self.shared.shadow.cluster.leave(self, np.flatnonzero(self.rows_of(self.exited).any(axis=1)))
         self.wake()
         for entry in [entry for entry in self.parked if entry.barrier == CLUSTER]:
             waiting = self.rows_of(entry.mask)

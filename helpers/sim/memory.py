@@ -18,6 +18,7 @@ import numpy as np
 from helpers.errors import RunError
 
 from .bulk_shadow import BulkShadow
+from .cluster import RANK_SHIFT
 from .cluster_shadow import READ, UPDATE, WRITE, ClusterShadow
 from .findings import Findings
 from .layout import DEVICE_BASE
@@ -276,7 +277,9 @@ class SharedMemory:
                 "out-of-bounds",
                 site.line,
                 f"A thread {verb} {width} bytes at offset {offset} of shared memory, "
-                f"which has {self.size} bytes per block.",
+                f"which has {self.size} bytes per block."
+                if offset >> RANK_SHIFT == 0 or site.space == "cluster"
+                else f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster.",
                 block=block,
                 thread=thread,
                 count=count,
@@ -438,17 +441,23 @@ class Shadow:
         if self.cluster is None:
             return
         cells = m.rows_of(rows) * self.count + m.rows_of(offsets) // self.granule
-        who = np.broadcast_to(np.arange(1, m.threads + 1), cells.shape)
+        lanes = np.arange(m.lanes).reshape(cells.shape)
         if mask is not None:
             chosen = m.rows_of(mask)
-            cells, who = cells[chosen], who[chosen]
-        cells = (cells.reshape(-1)[:, None] + np.arange(max(1, width // self.granule))).reshape(-1)
+            cells, lanes = cells[chosen], lanes[chosen]
+        span = max(1, width // self.granule)
+        cells, lanes = (cells.reshape(-1)[:, None] + np.arange(span)).reshape(-1), np.repeat(lanes.reshape(-1), span)
+        who, actors = lanes % m.threads + 1, lanes // m.threads
         if verb == WRITE:
             self._written(cells)
         elif not self.complete and cells.size:
             known = self.initialised.reshape(-1).take(cells)
             if not known.all():
-                self._uninitialised(m, site, cells, np.repeat(who.reshape(-1), len(cells) // who.size), ~known)
+                self._uninitialised(m, site, cells, who, ~known, actors)
+        if self.copies and verb == READ:
+            copy = self.under_way.reshape(-1).take(cells)
+            if (copy > 0).any():  # not landed; whether its own block knows of one that has, the clocks of blocks tell
+                self._missing_wait(m, site, cells, who, copy, copy > 0, verb, actors)
         self.cluster.access(m, site, rows, offsets, mask, width, verb)
 
     def warp_sync(self, m, masks=None) -> None:
@@ -664,8 +673,12 @@ class Shadow:
         bad = copy != 0 if self.bulk is None else self.bulk.unseen(copy, cells, who)
         if not bad.any():
             return False
+        self._missing_wait(m, site, cells, who, copy, bad, verb)
+        return True
+
+    def _missing_wait(self, m, site, cells, who, copy, bad, verb, actors=None) -> None:
         i = int(np.flatnonzero(bad)[0])
-        block, thread, offset = self._place(m, cells[i], who[i])
+        block, thread, offset = self._place(m, cells[i], who[i], None if actors is None else actors[i])
         other = self.sites[int(copy[i]) - 1 if self.bulk is None else self.bulk.site_of(int(copy[i]))]
         m.findings.add(
             "missing-wait",
@@ -677,7 +690,6 @@ class Shadow:
             thread=thread,
             count=int(np.count_nonzero(bad)),
         )
-        return True
 
     def atomic(self, m, site, offsets, mask, width) -> None:
         """Check an atomic operation: it races with plain accesses of other threads, not with other atomics."""
@@ -736,14 +748,14 @@ class Shadow:
             return conflict & ~ordered
         return conflict & ~(ordered & (mine == theirs) & (who > 0) & (last != self.SEVERAL))
 
-    def _place(self, m, cell, who):
-        row = int(cell) // self.count if self.rows > 1 else 0
+    def _place(self, m, cell, who, actor=None):
+        row = int(actor) if actor is not None else int(cell) // self.count if self.rows > 1 else 0
         thread = max(int(who) - 1, 0)
         return m.block_position(row), m.thread_position(thread), int(cell) % self.count * self.granule
 
-    def _uninitialised(self, m, site, cells, who, bad):
+    def _uninitialised(self, m, site, cells, who, bad, actors=None):
         i = int(np.flatnonzero(bad)[0])
-        block, thread, offset = self._place(m, cells[i], who[i])
+        block, thread, offset = self._place(m, cells[i], who[i], None if actors is None else actors[i])
         m.findings.add(
             "uninitialized",
             site.line,

@@ -372,6 +372,88 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) multicast(const float* A, c
     cluster.sync();
 }"""
 
+# The instructions by name, with 32-bit addresses, vectors and narrow types.
+BY_NAME = GROUPS + ASSEMBLY + """
+extern "C" __global__ void __cluster_dims__(2, 1, 1) by_name(const int4* x, int4* y, int* narrow, int* old) {
+    __shared__ int4 s[32];
+    __shared__ unsigned short half[32];
+    __shared__ int total, low;
+    cg::cluster_group cluster = cg::this_cluster();
+    const int t = threadIdx.x, i = blockIdx.x * 32 + t, other = cluster.block_rank() ^ 1;
+    if (t == 0) total = 0, low = 1000;
+    cluster.sync();
+    const int4 v = x[i];
+    asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(in_block(at(&s[t]), other)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+    asm volatile("st.shared::cluster.u16 [%0], %1;" ::"r"(in_block(at(&half[t]), other)), "h"((short)(i * 3)) : "memory");
+    asm volatile("red.relaxed.cluster.shared::cluster.add.s32 [%0], %1;" ::"r"(in_block(at(&total), other)), "r"(v.x) : "memory");
+    int before;
+    asm volatile("atom.relaxed.cluster.shared::cluster.min.s32 %0, [%1], %2;"
+                 : "=r"(before) : "r"(in_block(at(&low), other)), "r"(v.y) : "memory");
+    cluster.sync();
+    int2 a;
+    unsigned b;
+    asm volatile("ld.shared::cluster.v2.s32 {%0, %1}, [%2 + 8];" : "=r"(a.x), "=r"(a.y) : "r"(in_block(at(&s[31 - t]), other)));
+    asm volatile("{ .reg .b16 h; ld.shared::cluster.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(b) : "r"(in_block(at(&half[t]), other)));
+    y[i] = make_int4(s[t].x, s[t].y, a.x, a.y);
+    narrow[i] = b;
+    if (t == 0) old[2 * blockIdx.x] = total, old[2 * blockIdx.x + 1] = low;
+    cluster.sync();
+}"""
+
+
+def _by_name(args):
+    x = args[0].reshape(-1, 2, 32, 4)
+    y = np.concatenate([x[:, ::-1, :, :2], x[:, :, ::-1, 2:]], axis=3)
+    old = np.stack([x[:, ::-1, :, 0].sum(axis=2), np.minimum(x[:, ::-1, :, 1].min(axis=2), 1000)], axis=2)
+    return {1: y.reshape(-1), 2: np.arange(len(args[2]), dtype=np.int32) * 3, 3: old.astype(np.int32).reshape(-1)}
+
+
+# A whole tile goes to the next block in one bulk copy.
+BULK = GROUPS + ASSEMBLY + """
+extern "C" __global__ void __cluster_dims__(4, 1, 1) bulk(const int* x, int* y) {
+    __shared__ __align__(128) int from[256], to[256];
+    __shared__ __align__(8) unsigned long long bar;
+    cg::cluster_group cluster = cg::this_cluster();
+    const int t = threadIdx.x, next = (cluster.block_rank() + 1) % 4;
+    from[t] = x[blockIdx.x * 256 + t];
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (t == 0) {
+        init(at(&bar), 1);
+        publish_inits();
+        expect(at(&bar), 1024);
+    }
+    cluster.sync();
+    if (t == 0)
+        asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     ::"r"(in_block(at(to), next)), "r"(at(from)), "r"(1024), "r"(in_block(at(&bar), next)) : "memory");
+    wait(at(&bar), 0);
+    y[blockIdx.x * 256 + t] = to[t];
+    cluster.sync();
+}"""
+
+# The readers leave at once; the barrier of those who stay has waited for that.
+READERS_LEAVE = GROUPS + """
+extern "C" __global__ void __cluster_dims__(4, 1, 1) readers_leave(const int* x, int* y) {
+    __shared__ int s[32];
+    cg::cluster_group cluster = cg::this_cluster();
+    const int t = threadIdx.x;
+    s[t] = x[blockIdx.x * 32 + t];
+    cluster.sync();
+    if (cluster.block_rank() != 0) {
+        y[blockIdx.x * 32 + t] = cluster.map_shared_rank(s, 0)[31 - t];
+        return;
+    }
+    cluster.sync();
+    y[blockIdx.x * 32 + t] = s[t];
+}"""
+
+
+def _readers_leave(args):
+    x = args[0].reshape(-1, 4, 32)
+    return {1: np.concatenate([x[:, :1], *[x[:, :1, ::-1]] * 3], axis=1).reshape(-1)}
+
+
 # Some threads and some blocks leave before the last cluster barrier, which waits only for those who still run.
 EARLY_EXIT = """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) early_exit(int* y) {
@@ -599,6 +681,16 @@ CASES = (
         "multicast", MULTICAST, (2, 2), (256,),
         lambda: [_floats(64 * 192), _floats(192 * 64, seed=1), np.zeros(64 * 64, np.float32), 64, 64, 192], _product,
     ),
+    Case(
+        "by_name", BY_NAME, (4,), (32,),
+        lambda: [_floats(512, low=-99, high=99).astype(np.int32), np.zeros(512, np.int32), np.zeros(128, np.int32), np.zeros(8, np.int32)],
+        _by_name,
+    ),
+    Case(
+        "bulk", BULK, (8,), (256,), lambda: [np.arange(2048, dtype=np.int32), np.zeros(2048, np.int32)],
+        lambda args: {1: np.roll(args[0].reshape(2, 4, 256), 1, axis=1).reshape(-1)},
+    ),
+    Case("readers_leave", READERS_LEAVE, (8,), (32,), lambda: [np.arange(256, dtype=np.int32), np.zeros(256, np.int32)], _readers_leave),
     Case("ring", RING, (8,), (64,), lambda: [np.arange(512, dtype=np.int32), np.zeros(512, np.int32), 7], _ring),
     Case("async_sum", ASYNC_SUM, (16,), (32,), lambda: [np.arange(512, dtype=np.int32), np.zeros(512, np.int32)], _async_sum, cluster=(8,)),
     Case("ptx_header", PTX_HEADER, (4,), (64,), lambda: [np.arange(256, dtype=np.int32), np.zeros(256, np.int32)], _swap_blocks),

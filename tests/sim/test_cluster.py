@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cluster_cases import CASES, MULTICAST, REDUCTION, RING, SPECIALS, Case
+from cluster_cases import BY_NAME, CASES, MULTICAST, REDUCTION, RING, SPECIALS, Case
 
 from helpers import kernel
 from helpers.errors import LaunchError, RunError
@@ -177,6 +177,32 @@ def test_an_mbarrier_of_another_block_that_never_completes():
     source = RING.replace("arrive(in_block(at(&empty[b]), before));", "if (t) arrive(in_block(at(&empty[b]), before));")
     with pytest.raises(RunError, match="never completed"):
         kernel.compile(source).launch(case.grid, case.block, case.arguments(), on="cpu")
+
+
+def test_an_instruction_for_ones_own_block_does_not_reach_another():
+    case = NAMED["by_name"]
+    source = BY_NAME.replace("st.shared::cluster.u16", "st.shared.u16")
+    run = kernel.compile(source).launch(case.grid, case.block, case.arguments(), on="cpu")
+    assert any("with an instruction for its own block only: use .shared::cluster" in finding.message for finding in run.findings)
+
+
+def test_another_blocks_copy_that_nobody_has_waited_for():
+    source = """
+    #include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(2) early(const float* x, float* y) {
+        __shared__ float s[32];
+        auto cluster = cooperative_groups::this_cluster();
+        int t = threadIdx.x;
+        s[t] = 0;
+        unsigned to = __cvta_generic_to_shared(s + t);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(x + t) : "memory");
+        cluster.sync();
+        y[blockIdx.x * 32 + t] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[t];
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        cluster.sync();
+    }"""
+    run = kernel.compile(source).launch(2, 32, [np.ones(32, np.float32), np.zeros(64, np.float32)], on="cpu")
+    assert [(finding.kind, finding.line, finding.other_line) for finding in run.findings] == [("missing-wait", 11, 9)]
 
 
 def test_waiting_for_a_cluster_that_waits_elsewhere():

@@ -13,7 +13,7 @@ from ..memory import RAW
 from . import numerics
 from .base import DTYPES, instruction
 from .floating import _choose, packed
-from .memory import address_of, generic_parts, space_of, watch
+from .memory import _found_in, address_of, generic_parts, space_of, watch
 from .numerics import F16, F64, U16, bfloat_to_float, flush
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
@@ -169,7 +169,7 @@ def _atomic(op, has_result: bool):
         else:
             results, whole = None, m.mask
             for where, local, mask in generic_parts(m, addresses):
-                site.space = where
+                _found_in(site, where)
                 if mask is not None:
                     m.mask = mask if whole is None else mask & whole
                 try:

@@ -337,6 +337,12 @@ def ld(op):
     return run
 
 
+def _found_in(site, space: str) -> None:
+    """A generic access goes to `space`: counted and drawn as such. What goes to other blocks is neither."""
+    if space != "cluster":
+        site.space = space
+
+
 def _generic_reader(site, t, count):
     readers = {space: reader(space, site, t, count) for space in ("global", "shared", "cluster", "local", "param")}
 
@@ -344,7 +350,7 @@ def _generic_reader(site, t, count):
         result = None
         whole = m.mask
         for space, local, mask in generic_parts(m, addresses):
-            site.space = space
+            _found_in(site, space)
             if mask is None:
                 return readers[space](m, local)
             m.mask = mask if whole is None else mask & whole
@@ -405,7 +411,7 @@ def _generic_writer(site, t, count):
     def store(m, addresses, values):
         whole = m.mask
         for space, local, mask in generic_parts(m, addresses):
-            site.space = space
+            _found_in(site, space)
             if mask is None:
                 writers[space](m, local, values)
                 continue
