@@ -144,8 +144,11 @@ _EXECUTED = {
     "LDGSTS": "smsp__inst_executed_op_ldgsts.sum",
 }  # an instruction whose guard is false counts here, too
 # Tensor cores: beside smsp__inst_executed_pipe_tensor.sum, which of its parts an opcode counts in (measured on an H200).
-_TENSOR = {"HMMA": ("hmma",), "IMMA": ("imma",), "DMMA": ("dmma",), "HGMMA": ("gmma", "hmma"), "QGMMA": ("gmma", "hmma"), "IGMMA": ("gmma", "imma")}
-_WARPGROUP = re.compile(r"^[A-Z]GMMA\.64x(\d+)x")
+_TENSOR = {
+    "HMMA": ("hmma",), "IMMA": ("imma",), "BMMA": ("imma",), "DMMA": ("dmma",), "HGMMA": ("gmma", "hmma"), "QGMMA": ("gmma", "hmma"),
+    "IGMMA": ("gmma", "imma"), "BGMMA": ("gmma", "imma"),
+}  # fmt: skip
+_WARPGROUP = re.compile(r"^[A-Z]GMMA(\.SP)?\.64x(\d+)x")
 _THREADS = {
     name.upper(): f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul")
 }
@@ -169,10 +172,10 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         if instruction.name in _TENSOR:
             for part in ("", *(f"_op_{kind}" for kind in _TENSOR[instruction.name])):
                 mine[f"smsp__inst_executed_pipe_tensor{part}.sum"] = executed
-        if counts.accesses is not None and (shape := _WARPGROUP.match(instruction.opcode)) and ".SP" not in instruction.opcode:
-            # The four warps together read A (if it is there) and B from shared memory, 128 bytes at a time.
-            from_registers = len(instruction.operands) > 2 and "gdesc" not in instruction.operands[1]
-            mine["memory_l1_wavefronts_shared"] = executed // 4 * (int(shape[1]) // 4 + (0 if from_registers else 16))
+        if counts.accesses is not None and (shape := _WARPGROUP.match(instruction.opcode)):
+            # The four warps together read A (if it is there; half of it, if sparse) and B from shared memory, 128 bytes at a time.
+            rows_of_a = 64 if "gdesc" in instruction.operands[1] else 0
+            mine["memory_l1_wavefronts_shared"] = executed // 4 * (rows_of_a + int(shape[2]) * (2 if shape[1] else 1)) // 4
             mine["memory_l1_wavefronts_shared_ideal"] = mine["memory_l1_wavefronts_shared"]
         if instruction.name in _THREADS and index in counts.threads_of:
             mine[_THREADS[instruction.name]] = counts.threads_of[index]

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy
@@ -317,10 +317,10 @@ METRICS = {
 CHUNK = 160  # launches per profiled process
 
 
-def ncu_command(metrics: list[str], program: list[str], *options: str) -> list[str]:
-    """The Nsight Compute command line: no clock or cache control, machine-readable values; course kernels only."""
+def ncu_command(metrics: Sequence[str], program: list[str], *options: str, kernels: str | None = None) -> list[str]:
+    """The Nsight Compute command line: no clock or cache control, machine-readable values; kernels whose names match (default: the course's)."""
     ncu = shutil.which("ncu") or next((str(p) for p in sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))), "ncu")
-    kernels = "|".join(sorted({"probe_.*", *(c.kernel for c in counting.CASES)}))
+    kernels = kernels or "|".join(sorted({"probe_.*", *(c.kernel for c in counting.CASES)}))
     return [
         ncu, "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base", "--kernel-name", f"regex:^({kernels})$",
         "--metrics", ",".join(metrics), *options, *program,

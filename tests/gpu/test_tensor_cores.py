@@ -1,29 +1,53 @@
-"""On a GPU: tensor-core instructions agree with the SIMT machine within the bound that isa/matrix.py states."""
+"""On a GPU: tensor-core instructions agree with the SIMT machine within the bound that isa/matrix.py states, and are counted alike.
+
+With $GEMM_LADDER_MATRIX_RECORD set to a file, what helpers/data/matrix_h200.json holds is written there.
+`python tests/gpu/test_tensor_cores.py` launches what is counted, under Nsight Compute.
+"""
 
 from __future__ import annotations
 
+import datetime
 import functools
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import gpu, kernel
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "sim"), str(Path(__file__).resolve().parents[2])]
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
-
-import matrix_cases as cases  # noqa: E402 - the table of the tests beside this folder
+import calibration  # noqa: E402 - the counters' script beside this one
+import matrix_cases as cases  # noqa: E402 - the table of the tests in the folder beside this one
 import test_matrix as machine  # noqa: E402 - the kernels that are checked without a GPU
+from helpers import gpu, kernel  # noqa: E402 - after the path is set
 
 
 def _number(arch: str) -> int:
     return int("".join(c for c in arch if c.isdigit()))
 
 
-def fits(case) -> bool:
-    """Whether this GPU has the instruction. mma of double for more than m8n8k4 came with sm_90."""
-    return _number(case.arch) <= _number(gpu.arch())
+def need(case) -> None:
+    """Skip what this GPU does not have. mma of double for more than m8n8k4 came with sm_90; wgmma is sm_90a's alone."""
+    theirs, mine = _number(case.arch), _number(gpu.arch())
+    if theirs > mine or case.arch.endswith("a") and theirs != mine:
+        pytest.skip(f"this GPU has no {case.name}")
+
+
+@pytest.fixture(scope="module")
+def record():
+    made = {"bounds": {}, "fingerprints": {}, "counters": {}}
+    yield made
+    place = os.environ.get("GEMM_LADDER_MATRIX_RECORD")
+    if place:
+        device = gpu.device()
+        head = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "date": datetime.date.today().isoformat()}
+        head["counted"] = cases.COUNTERS
+        parts = [f'"{part}": {{\n' + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rows.items()) + "\n}"
+                 for part, rows in made.items()]
+        Path(place).write_text(json.dumps(head)[:-1] + ",\n" + ",\n".join(parts) + "}\n")
 
 
 @functools.cache
@@ -42,43 +66,58 @@ def both(source, symbol, grid, block, args, shared=0, arch=None):
     return results
 
 
-def check(record_property, cpu, on_gpu, bound):
+def check(record, name, flavour, cpu, on_gpu, bound):
+    """Within the bound; whole numbers are the same bits, which are recorded as a fingerprint."""
+    if flavour == "whole":
+        record["fingerprints"][name] = cases.fingerprint(on_gpu)
+        assert np.array_equal(cpu, on_gpu)
+        return
     difference = np.abs(cpu.astype(np.float64) - on_gpu.astype(np.float64))
     share = float((difference / np.maximum(bound, 1e-300)).max())
-    record_property("largest difference, as a share of the bound", share)
+    record["bounds"][name] = max(round(share, 4), record["bounds"].get(name, 0))
     assert share <= 1
 
 
-@pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
+def flavours(flavour: str) -> dict[str, bool]:
+    return {"wild": flavour == "wild", "whole": flavour == "whole"}
+
+
+@pytest.mark.parametrize("flavour", cases.FLAVOURS)
 @pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
-def test_mma(case, wild, record_property):
-    if not fits(case):
-        pytest.skip(f"this GPU has no {case.name}")
-    m, n, k = case.extents
-    warps = 64
-    a, b, c = cases.data(case.a, (warps, m, k), 1, wild), cases.data(case.b, (warps, k, n), 2, wild), cases.data(case.d, (warps, m, n), 3)
-    packed = [case.pack("a", a), case.pack("b", b), case.pack("c", c), np.zeros_like(case.pack("c", c))]
-    cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, warps, 32, packed))
-    check(record_property, cpu, on_gpu, cases.allowed(case.d, case.a, cases.product(a, b, c)[1], k))
+def test_mma(case, flavour, record):
+    need(case)
+    whole, a, b, c, words = case.matrices(64, **flavours(flavour))
+    args = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words]), np.zeros_like(case.pack("c", c))]
+    cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, 64, 32, args))
+    check(record, case.name, flavour, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.extents[2]))
+
+
+@pytest.mark.parametrize("case", cases.VOLTAS, ids=lambda case: case.name)
+def test_volta(case, record):
+    need(case)
+    a, b, c = case.matrices(8)
+    args = [case.pack("a", a), case.pack("b", b), case.pack("c", c).view(np.uint32 if case.d == "f16" else np.float32)]
+    cpu, on_gpu = (case.unpack(d.view(np.uint32)) for d in both(case.source, "volta", 8, 32, args))
+    check(record, case.name, "whole", cpu, on_gpu, None)
 
 
 @pytest.mark.parametrize("tile", cases.TILES, ids=str)
-@pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
+@pytest.mark.parametrize("flavour", cases.FLAVOURS)
 @pytest.mark.parametrize("case", cases.WGMMAS, ids=lambda case: case.name)
-def test_wgmma(case, wild, tile, record_property):
-    if gpu.arch() != "sm_90":
-        pytest.skip("wgmma is an instruction of sm_90a alone")
-    a, b, c = cases.data(case.a, (64, case.k), 1, wild), cases.data(case.b, (case.n, case.k), 2, wild), cases.data(case.d, (64, case.n), 3)
-    arguments = case.arguments(a, b, c, True, tile, tile)
+def test_wgmma(case, flavour, tile, record):
+    need(case)
+    if not cases.fits(case, tile):
+        pytest.skip("a row of this tile is shorter than what the instruction takes of K")
+    whole, a, b, c, words = case.matrices(**flavours(flavour))
+    arguments = case.arguments(a, b, c, words, True, tile, tile)
     cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, 1, 128, arguments, cases.IMAGE, case.arch))
-    check(record_property, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(a, b, c)[1], case.k))
+    check(record, case.name, flavour, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.k))
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
 @pytest.mark.parametrize("case", cases.WMMAS, ids=lambda case: case.symbol)
-def test_wmma(case, wild, record_property):
-    if not fits(case):
-        pytest.skip(f"this GPU has no {case.symbol}")
+def test_wmma(case, wild, record):
+    need(case)
     a, b, c, out = case.arguments(5, wild)
     shared = 2 * (a[0].nbytes + b[0].nbytes + c[0].nbytes)
     cpu, on_gpu = both(cases.WMMA_HEADER + case.source, case.symbol, 1, 32, [a, b, c, out], shared)
@@ -88,20 +127,32 @@ def test_wmma(case, wild, record_property):
     allowed = cases.allowed(case.d, case.a, size, k)
     bound[:4, :m, :n] = bound[8:12, :m, :n] = allowed
     bound[4:8, :n, :m] = bound[12:, :n, :m] = allowed.T
-    check(record_property, cpu, on_gpu, bound)
+    check(record, case.symbol, "wild" if wild else "even", cpu, on_gpu, bound)
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
-@pytest.mark.parametrize("case", cases.GEMMS, ids=lambda case: f"{case.name}-{case.d}")
-def test_products(case, wild, record_property):
-    if not fits(case):
-        pytest.skip(f"this GPU has no {case.a}")
-    m, n, k = 128, 64, 32 if case.d == "f16" and wild else 256
+@pytest.mark.parametrize("case", [*cases.GEMMS, *cases.WGMMA_GEMMS], ids=lambda case: f"{case.name}-{case.d}")
+def test_products(case, wild, record):
+    need(case)
+    m, n, k = 128, 128, 32 if case.d == "f16" and wild else 256
     sizes, (a, b, c) = (m, n, k), case.arguments(m, n, k, 11, wild)[3:]
     bytes_of = [x.view(np.uint8) if case.transposed else x for x in (a, b)]
-    cpu, on_gpu = both(case.source, case.symbol, case.grid(m, n), case.threads, [*sizes, *bytes_of, c], case.shared)
+    arch = case.arch if case.arch.endswith("a") else None
+    cpu, on_gpu = both(case.source, case.symbol, case.grid(m, n), case.threads, [*sizes, *bytes_of, c], case.shared, arch)
     size = cases.product(a, b.T if case.transposed else b, 0)[1]
-    check(record_property, cpu, on_gpu, cases.allowed(case.d, case.a, size, k, k // case.step))
+    check(record, case.name, "wild" if wild else "even", cpu, on_gpu, cases.allowed(case.d, case.a, size, k, k // case.step))
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_product_with_tma(lag, record):
+    if gpu.arch() != "sm_90":
+        pytest.skip("wgmma is an instruction of sm_90a alone")
+    results = []
+    for on in ("cpu", "gpu"):
+        args, a, b = cases.tma_arguments(256, 256, 512)
+        compiled(cases.tma_gemm(lag), "f", "sm_90a").launch((2, 2), 384, args, 98304, on=on)
+        results.append(args[-1])
+    check(record, f"tma-wgmma-{lag}-in-flight", "even", *results, cases.allowed("f32", "bf16", cases.product(a, b.T, 0)[1], 512, 32))
 
 
 def test_wmma_fragments_are_where_the_table_says():
@@ -150,3 +201,39 @@ def test_ldmatrix_stmatrix_and_movmatrix_agree_bit_for_bit():
             arrays.append([words, np.zeros((2, 64, 8), np.uint16), np.zeros((2, 32), np.uint32)])
             compiled(machine.STMATRIX, "f").launch(1, 64, arrays[-1], on=on)
         assert all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
+
+
+def test_counters(record):
+    """Nsight Compute's counters of every launch of `cases.counted()` are the machine's."""
+    if gpu.arch() != "sm_90":
+        pytest.skip("the table of what is counted is for sm_90")
+    command = calibration.ncu_command(cases.COUNTERS, [sys.executable, __file__], kernels="(mma|wgmma|store)_.*")
+    found = calibration.parse_csv(subprocess.run(command, capture_output=True, text=True, timeout=300).stdout)
+    assert len(found) == len(cases.counted())
+    for case, values in zip(cases.counted(), found, strict=True):
+        assert values.pop("kernel") == case.symbol
+        record["counters"][case.name] = [values[name] for name in cases.COUNTERS]
+    ours = {case.name: cases.counters_of_the_machine(case) for case in cases.counted()}
+    assert {name: values for name, values in ours.items() if values not in (None, record["counters"][name])} == {}
+
+
+def launch_what_is_counted() -> None:
+    """Every launch of `cases.counted()` once, with no other kernel between."""
+    import cupy
+    from cupy_backends.cuda.api import driver
+
+    modules = {}
+    for case in cases.counted():
+        cubin = cases.compiled(case.source, case.symbol, case.arch).cubin
+        if cubin not in modules:
+            modules[cubin] = cupy.cuda.function.Module()
+            modules[cubin].load(cubin)
+        function = modules[cubin].get_function(case.symbol)
+        driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, case.shared)
+        args = tuple(cupy.asarray(value) if value.ndim else value for value in case.args)
+        function((1,), (case.threads,), args, case.shared)
+    cupy.cuda.get_current_stream().synchronize()
+
+
+if __name__ == "__main__":
+    launch_what_is_counted()

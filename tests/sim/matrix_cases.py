@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -28,9 +29,16 @@ C_NAMES = {
 INTEGERS = ("s8", "u8", "s32")
 
 
-def data(kind: str, shape, seed: int, wild: bool = False) -> np.ndarray:
-    """Numbers that `kind` can represent; wild: of very different sizes, with denormals, zeros and cancelling pairs."""
+FLAVOURS = ("even", "wild", "whole")
+
+
+def data(kind: str, shape, seed: int, wild: bool = False, whole: bool = False) -> np.ndarray:
+    """Numbers that `kind` can represent. wild: of very different sizes, with denormals, zeros and cancelling pairs; whole:
+    small whole numbers, whose products and sums are exact in every order.
+    """
     random = np.random.default_rng(seed)
+    if whole and kind not in SMALL:
+        return random.integers(0 if kind == "u8" else -4, 5, shape).astype(STORED[kind])
     if kind in SMALL:
         _, least, end = SMALL[kind]
         return random.integers(least, end, shape).astype(np.int8)
@@ -233,10 +241,11 @@ class Mma:
         bits = SMALL[kind][0] if kind in SMALL else 8 * np.dtype(STORED[kind]).itemsize
         return count // 32 * bits // (64 if kind == "f64" else 32)
 
-    def matrices(self, count: int, wild: bool = False):
-        """(A whole, A as stored, B, C, metadata or None) of `count` warps."""
+    def matrices(self, count: int, wild: bool = False, whole: bool = False):
+        """(all of A, A as stored, B, C, metadata or None) of `count` warps."""
         m, n, k = self.extents
-        a, b, c = data(self.a, (count, m, self.stored), 1, wild), data(self.b, (count, k, n), 2, wild), data(self.d, (count, m, n), 3)
+        a, b = data(self.a, (count, m, self.stored), 1, wild, whole), data(self.b, (count, k, n), 2, wild, whole)
+        c = data(self.d, (count, m, n), 3, False, whole)
         if self.selector is None:
             return a, a, b, c, None
         words, columns = sparse(self.shape, self.a, self.selector, count, 4)
@@ -333,6 +342,7 @@ class Volta:
 
     orders: tuple[str, str]
     d: str
+    arch: str = "sm_80"
 
     @property
     def opcode(self) -> str:
@@ -493,7 +503,7 @@ class Wgmma:
     @property
     def stored(self) -> int:
         """Elements of A in a row of registers or shared memory."""
-        return 32 // np.dtype(STORED[self.a]).itemsize
+        return 256 // (SMALL[self.a][0] if self.a in SMALL else 8 * np.dtype(STORED[self.a]).itemsize)
 
     @property
     def k(self) -> int:
@@ -519,7 +529,7 @@ class Wgmma:
         if operand == "c":
             table = [[(16 * (t // 32) + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2) for i in range(self.n // 2)] for t in range(128)]
         else:
-            form, count = f"m16n8k{self.stored}", self.stored // 2
+            form, count = f"m16n8k{self.stored}", 16 * self.stored // 32
             table = []
             for t in range(128):
                 inside = [_spec_a(form, self.a, t % 32, i) for i in range(count)]
@@ -538,9 +548,10 @@ class Wgmma:
         out[rows, columns] = registers.view(STORED[self.d]).reshape(128, -1)
         return out
 
-    def matrices(self, wild: bool = False):
-        """(A whole [64, k], A as stored, B [n, k], C [64, n], metadata of the 128 threads or None); K along the rows of A and B."""
-        a, b, c = data(self.a, (64, self.stored), 1, wild), data(self.b, (self.n, self.k), 2, wild), data(self.d, (64, self.n), 3)
+    def matrices(self, wild: bool = False, whole: bool = False):
+        """(all of A [64, k], A as stored, B [n, k], C [64, n], metadata of the 128 threads or None); K along the rows of A and B."""
+        a, b = data(self.a, (64, self.stored), 1, wild, whole), data(self.b, (self.n, self.k), 2, wild, whole)
+        c = data(self.d, (64, self.n), 3, False, whole)
         if self.selector is None:
             return a, a, b, c, None
         words, columns = sparse(f"m16n8k{self.k}", self.a, self.selector, 4, 4)
@@ -566,6 +577,7 @@ class Wgmma:
             if self.a in ("f16", "bf16"):
                 tail += f", {int(self.turn_b)}" if self.registers else f", {int(self.turn_a)}, {int(self.turn_b)}"
         text = f"wgmma.mma_async{'.sp' * bool(chosen)}.sync.aligned.m64n{self.n}k{self.k}{self.more}.{self.d}.{self.a}.{self.b}"
+        text += ".and.popc" * (self.a == "b1")
         outs = ", ".join(f'"+r"(d[{i}])' for i in range(count))
         ins = ", ".join(f'"r"(x[{i}])' for i in range(fed)) or '"l"(da + base)'
         return f"""
@@ -593,10 +605,13 @@ extern "C" __global__ void {self.symbol}(const uint4* image, unsigned long long 
     def arguments(self, a, b, c, words, add: bool, tile_a: Tile, tile_b: Tile) -> list:
         """For A as stored, B, C and metadata, as `matrices` has them."""
         image = np.zeros(IMAGE, np.uint8)
+        held = self.pack("a", a) if self.registers else np.zeros((128, 4), np.uint32)
+        if self.a == "b1":
+            a, b = (np.packbits(matrix.astype(bool), axis=1, bitorder="little") for matrix in (a, b))
         described = 0 if self.registers else tile_a.write(image, a, 0, self.turn_a)
         described_b = tile_b.write(image, b, IMAGE // 4, self.turn_b)
-        held = self.pack("a", a) if self.registers else np.zeros((128, 4), np.uint32)
-        return [image, described, described_b, held, self.pack("c", c), np.zeros(128, np.uint32) if words is None else words, int(add), np.zeros((128, self.registers_of("c")), np.uint32)]
+        metadata = np.zeros(128, np.uint32) if words is None else words
+        return [image, np.uint64(described), np.uint64(described_b), held, self.pack("c", c), metadata, np.int32(add), np.zeros((128, self.registers_of("c")), np.uint32)]
 
 
 
@@ -621,6 +636,7 @@ WGMMAS = (
     Wgmma(16, "s32", "s8", "s8", more=".satfinite"),
     *(Wgmma(16, "f32", a, a, registers, selector=i) for a in ("bf16", "tf32") for registers in (False, True) for i in range(2)),
     Wgmma(64, "f32", "f16", "f16", turn_b=True, selector=0), Wgmma(32, "s32", "s8", "u8", selector=0), Wgmma(24, "f32", "e4m3", "e4m3", True, selector=0),
+    Wgmma(16, "s32", "b1", "b1"), Wgmma(8, "s32", "b1", "b1", registers=True),
 )  # fmt: skip
 
 
@@ -909,11 +925,167 @@ def wgmma_gemm(copy: int, stages: int, lag: int) -> Gemm:
     return Gemm(name, defines + products(128, "bf16") + WGMMA_GEMM, "f", "bf16", "f32", (128, 128), 256, 16, True, stages * 32768, "sm_90a")
 
 
+TMA_GEMM = """
+#include <cuda.h>
+// 128 x 128 of C per block of three warpgroups: the first gives its registers away and fetches tiles by TMA, the others multiply.
+constexpr int STAGES = 3;
+__device__ __forceinline__ unsigned shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ void wait_for(unsigned barrier, int parity) {
+    asm volatile("{\\n.reg .pred p;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\\n@!p bra again;\\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void fetch(unsigned to, const CUtensorMap* map, int k, int row, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
+}
+extern "C" __global__ void __launch_bounds__(384) f(int N, int K, const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float* C) {
+    extern __shared__ __align__(1024) char memory[];
+    __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES];
+    const int t = threadIdx.x, row = blockIdx.y * 128, col = blockIdx.x * 128, tiles = K / 64;
+    if (t == 0)
+        for (int i = 0; i < STAGES; i++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(full + i)) : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(shared(empty + i)) : "memory");
+        }
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    if (t < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (t == 0)
+            for (int tile = 0; tile < tiles; tile++) {
+                const int s = tile % STAGES;
+                wait_for(shared(empty + s), tile / STAGES % 2 ^ 1);
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 32768;" ::"r"(shared(full + s)) : "memory");
+                fetch(shared(memory + s * 32768), &A, tile * 64, row, shared(full + s));
+                fetch(shared(memory + s * 32768 + 16384), &B, tile * 64, col, shared(full + s));
+            }
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    float d[64] = {};
+    const int u = t - 128;
+    for (int tile = 0; tile < tiles; tile++) {
+        const int s = tile % STAGES;
+        wait_for(shared(full + s), tile / STAGES % 2);
+        const unsigned a = shared(memory + s * 32768) + u / 128 * 8192, b = shared(memory + s * 32768 + 16384);
+        arrive();
+        for (int k = 0; k < 4; k++) multiply(d, describe(a + 32 * k), describe(b + 32 * k));
+        commit();
+        wait<LAG>();
+        if (u % 128 == 0 && tile >= LAG)
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(empty + (tile - LAG) % STAGES)) : "memory");
+    }
+    wait<0>();
+    const int r = row + u / 32 * 16 + u % 32 / 4, c = col + u % 4 * 2;
+    for (int i = 0; i < 64; i++) C[(size_t)(r + i / 2 % 2 * 8) * N + c + i / 4 * 8 + i % 2] = d[i];
+}
+"""
+
+
+def tma_gemm(lag: int) -> str:
+    """The product of bf16 with TMA, wgmma and one warpgroup that only fetches; LAG tiles' products stay in flight."""
+    return f"#define LAG {lag}\n" + products(128, "bf16") + TMA_GEMM
+
+
+def tma_arguments(m: int, n: int, k: int) -> list:
+    """[n, k, map of A, map of B^T, C], and A and B^T."""
+    from helpers import tensor_map
+
+    a, b = data("bf16", (m, k), 1), data("bf16", (n, k), 2)
+    maps = [tensor_map(matrix, (128, 64), "128B") for matrix in (a, b)]
+    return [n, k, *maps, np.zeros((m, n), np.float32)], a, b
+
+
 WGMMA_GEMMS = (wgmma_gemm(0, 2, 0), wgmma_gemm(1, 3, 0), wgmma_gemm(1, 4, 1))
 GEMMS = (
     _wmma_gemm("f16", "f32", 16), _wmma_gemm("f16", "f16", 16), _wmma_gemm("bf16", "f32", 16), _wmma_gemm("tf32", "f32", 8),
     _wmma_gemm("s8", "s32", 16), *(mma_gemm(a) for a in ("f16", "bf16", "tf32", "s8", "e4m3")),
 )  # fmt: skip
+
+
+# --- what is counted ----------------------------------------------------------------------------------------------------
+
+STORES = """
+#include <mma.h>
+using namespace nvcuda::wmma;
+template <int M, int N, class T, layout_t L, bool SHARED>
+__device__ void store(T* out) {
+    extern __shared__ __align__(128) char memory[];
+    fragment<accumulator, M, N, 16, T> f;
+    fill_fragment(f, T(threadIdx.x));
+    if (!SHARED) return store_matrix_sync(out, f, 48, L);
+    store_matrix_sync((T*)memory, f, 48, L);
+    __syncthreads();
+    out[threadIdx.x] = ((T*)memory)[threadIdx.x];
+}
+"""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A launch of one block whose counters are compared with Nsight Compute's. source: has the kernel and its like."""
+
+    name: str
+    source: str
+    symbol: str
+    arch: str
+    threads: int
+    args: list
+    shared: int = 0
+
+
+def _counted():
+    together = "\n".join(case.source for case in MMAS)
+    for case in MMAS:
+        if not case.selector:  # the first of them, where there are several
+            whole, a, b, c, words = case.matrices(1)
+            args = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words]), np.zeros_like(case.pack("c", c))]
+            yield Counted(case.name, together, case.symbol, "sm_90", 32, args)
+    together = "\n".join(case.source for case in WGMMAS)
+    for i, case in enumerate(WGMMAS):
+        for tile in TILES[:1] if i % 2 else [tile for tile in (TILES[0], TILES[1 + i % 4]) if fits(case, tile)]:
+            _, a, b, c, words = case.matrices()
+            args = case.arguments(a, b, c, words, True, tile, tile)
+            yield Counted(f"{case.name} {tile}", together, case.symbol, case.arch, 128, args, IMAGE)
+    stores = {}
+    for m, n in ((16, 16), (32, 8), (8, 32)):
+        for kind in ("f32", "f16", "s32"):
+            for way, where in (("", "false"), ("_shared", "true")):
+                for order in ("row", "col"):
+                    name = f"store_{m}x{n}_{kind}{way}_{order}"
+                    t = C_NAMES[kind]
+                    stores[name] = f'extern "C" __global__ void {name}({t}* out) {{ store<{m}, {n}, {t}, mem_{order}_major, {where}>(out); }}\n'
+    for name in stores:
+        yield Counted(name, STORES + "".join(stores.values()), name, "sm_90", 32, [np.zeros(4096, np.uint16)], 8192)
+
+
+@functools.cache
+def counted() -> tuple[Counted, ...]:
+    """All launches that are counted: every mma and wgmma, and stores of wmma tiles."""
+    return tuple(_counted())
+
+
+COUNTERS = (
+    "smsp__inst_executed.sum", "smsp__inst_executed_pipe_tensor.sum",
+    *(f"smsp__inst_executed_pipe_tensor_op_{kind}.sum" for kind in ("hmma", "imma", "dmma", "gmma")),
+    "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "smsp__inst_executed_op_shared_st.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+)  # fmt: skip
+
+
+def counters_of_the_machine(case: Counted) -> list[int] | None:
+    """COUNTERS of the machine; None where it cannot follow the machine code."""
+    from helpers.sim import simulate  # the GPU's side needs no simulation
+
+    args = [value.copy() if isinstance(value, np.ndarray) else value for value in case.args]
+    made = compiled(case.source, case.symbol, case.arch)
+    outcome = simulate(made, (1, 1, 1), (case.threads, 1, 1), args, case.shared, engine="numpy")
+    return None if outcome.uncounted else [outcome.counters.get(name, 0) for name in COUNTERS]
+
+
+def fingerprint(matrices: np.ndarray) -> str:
+    """Of the bits of a result."""
+    return hashlib.sha256(np.ascontiguousarray(matrices).tobytes()).hexdigest()[:16]
 
 
 @functools.cache

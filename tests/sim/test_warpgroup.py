@@ -15,7 +15,6 @@ from helpers.sim.isa.warpgroup import Descriptor, places
 from ptx_text import kernel
 
 QUIET = Collect(counters=False)
-SHARED, IDEAL = "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"
 
 
 @functools.cache
@@ -23,15 +22,15 @@ def source():
     return "\n".join(case.source for case in cases.WGMMAS)
 
 
-def run(made, grid, block, args, shared=0, collect=QUIET):
-    return simulate(made, grid, (block, 1, 1), args, shared, collect=collect, budget=Budget(seconds=60), engine="numpy")
+def run(made, grid, block, args, shared=0):
+    return simulate(made, grid, (block, 1, 1), args, shared, collect=QUIET, budget=Budget(seconds=60), engine="numpy")
 
 
-def execute(case, tile_a, tile_b, add=True, wild=False, collect=QUIET):
+def execute(case, tile_a, tile_b, add=True, wild=False):
     """(D of the machine, exact D, sizes, outcome) of one instruction."""
     whole, a, b, c, words = case.matrices(wild)
     args = case.arguments(a, b, c, words, add, tile_a, tile_b)
-    outcome = run(cases.compiled(source(), case.symbol, case.arch), (1, 1, 1), 128, args, cases.IMAGE, collect)
+    outcome = run(cases.compiled(source(), case.symbol, case.arch), (1, 1, 1), 128, args, cases.IMAGE)
     return case.unpack(args[-1]).astype(np.float64), *case.product(whole, b, c if add else 0 * c), outcome
 
 
@@ -93,26 +92,6 @@ def test_places_are_different_and_fill_the_tile(mode, span):
     assert sorted(every.ravel().tolist()) == list(range(64 * max(span, 32)))
 
 
-# --- counters ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name, wavefronts", [
-    ("m64n8k16.f32.bf16.bf16", 18), ("m64n256k16.f32.bf16.bf16", 80), ("m64n64k16.f32.f16.f16", 32), ("m64n128k16.f32.bf16.bf16-registers", 32),
-    ("m64n64k8.f32.tf32.tf32", 32), ("m64n64k32.f32.e4m3.e4m3", 32), ("m64n64k32.s32.s8.s8", 32),
-])  # fmt: skip
-def test_counters_equal_the_hardware(name, wavefronts):
-    """What ncu gave on an H200, for a plain and for a swizzled tile: matrices are read 128 bytes at a time, not by the load-store unit."""
-    case = next(case for case in cases.WGMMAS if case.name == name)
-    for tile in (cases.TILES[0], cases.TILES[3]):
-        counters = execute(case, tile, tile, collect=Collect())[-1].counters
-        assert counters[SHARED] == counters[IDEAL] == 512 + wavefronts  # 512: the stores that fill the tiles
-        assert counters["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == 0
-        assert counters["smsp__inst_executed_pipe_tensor.sum"] == counters["smsp__inst_executed_pipe_tensor_op_gmma.sum"] == 4
-        kind, other = ("imma", "hmma") if case.d == "s32" else ("hmma", "imma")
-        assert counters[f"smsp__inst_executed_pipe_tensor_op_{kind}.sum"] == 4 and f"smsp__inst_executed_pipe_tensor_op_{other}.sum" not in counters
-        assert counters[f"sass__inst_executed_per_opcode.{'IGMMA' if case.d == 's32' else 'QGMMA' if case.a == 'e4m3' else 'HGMMA'}"] == 4
-
-
 # --- whole kernels -------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +104,26 @@ def test_a_matrix_product_is_right_and_free_of_findings(case):
     exact, size = cases.product(a, b.T, 0)
     assert outcome.findings == []
     assert (np.abs(c - exact) <= cases.allowed("f32", "bf16", size, k, k // 16)).all()
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_product_with_tma_and_warpgroups_of_different_work(lag):
+    """mbarriers, tensor maps and setmaxnreg: one warpgroup fetches, two multiply."""
+    args, a, b = cases.tma_arguments(256, 128, 320)
+    outcome = run(compile_source(cases.tma_gemm(lag), "f", "sm_90a"), (1, 2, 1), 384, args, 98304)
+    exact, size = cases.product(a, b.T, 0)
+    assert outcome.findings == []
+    assert (np.abs(args[-1] - exact) <= cases.allowed("f32", "bf16", size, 320, 20)).all()
+
+
+def test_a_buffer_that_is_given_back_too_early():
+    """The consumers say that a tile is free while their products may still read it."""
+    text = cases.tma_gemm(1).replace("tile >= LAG", "true").replace("(tile - LAG) % STAGES", "tile % STAGES")
+    args, _, _ = cases.tma_arguments(128, 128, 320)
+    found = run(compile_source(text, "f", "sm_90a"), (1, 1, 1), 384, args, 98304).findings
+    assert found and {finding.kind for finding in found} == {"race"}
+    line = {n for n, source in enumerate(text.split("\n"), 1) if "cp.async.bulk.tensor" in source or "::\"r\"(to)" in source}
+    assert all(finding.line in line for finding in found) and "wgmma" in found[0].message
 
 
 # --- what stops a run ----------------------------------------------------------------------------------------------------

@@ -264,9 +264,3 @@ def _publish(m):
 def griddepcontrol(op):
     """Programmatic dependent launch: there is one kernel, so there is nothing to wait for."""
     return None
-
-
-@instruction("setmaxnreg")
-def setmaxnreg(op):
-    """Give registers to, or take them from, other warps: a matter of speed only."""
-    return None

@@ -596,8 +596,9 @@ def wgmma_mma_async(op):
         if saturate:
             total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         state_of(m).start(m, site, shape.name, d.registers, inputs, reads)
-        if m.counting is not None and not shape.sparse:
-            m.counting.warpgroups(site, np.count_nonzero(active), 32 * (shape.n + (0 if from_registers else ROWS)))
+        if m.counting is not None:
+            lines = shape.n * (2 if shape.sparse else 1) + (0 if from_registers else ROWS)  # of 32 bytes
+            m.counting.warpgroups(site, np.count_nonzero(active), 32 * lines)
         # result
         whole = every.copy()
         groups = whole[:, :count].reshape(m.blocks, -1, ROWS, shape.n)
