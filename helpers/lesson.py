@@ -89,7 +89,7 @@ class LessonKernel(Kernel):
             run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
 
         def again(filter_: TraceFilter) -> Run:
-            return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False)
+            return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
 
         return widgets.explore(run, state=self.lesson_name, again=again, **options)
 

@@ -14,6 +14,8 @@ STEP = np.dtype([("block", "i4"), ("warp", "i4"), ("order", "i8"), ("code", "i4"
 WRITE = np.dtype([("step", "i4"), ("register", "i4")])
 WARP = 32
 
+MOST_ROWS = 4_000_000
+
 
 @dataclass(frozen=True)
 class TraceFilter:
@@ -33,6 +35,13 @@ class TraceFilter:
     limit: int = 200_000
     registers: bool = False
     math: bool = False
+
+    def __post_init__(self):
+        if self.limit > MOST_ROWS:
+            raise LaunchError(
+                f"TraceFilter(limit={self.limit}): a row takes some 300 bytes, and more than {MOST_ROWS} are not kept. "
+                "Record some of the blocks, warps or lines."
+            )
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,8 @@ class Trace:
     """Recorded events. `addresses` is [n, 32] int64 beside `accesses`; -1 marks a lane that took no part.
 
     `barriers` are what a warp passed: kind "sync" a barrier of the block, "warp" one of the warp; "commit" closes a group of
-    copies, "wait 1" waits until one group at most is under way, "wait all" for every copy, "wait" for an mbarrier's phase.
+    copies, "wait 1" waits until one group at most is under way, "wait all" for every copy, "wait" for an mbarrier's phase, and
+    "copy" starts a bulk copy.
     With `TraceFilter(registers=True)`: `steps` are the executed instructions (code: index into `code`; active: bit per lane)
     and `writes` the registers they set, in order (step: index into `steps`; register: index into `registers`), with the
     32 lanes' bits in the same row of `values`.

@@ -19,7 +19,7 @@ from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_
 
 # Kind -> colour, in the order of the swim lanes.
 KINDS = {
-    "global loads": BLUE, "async copies": SKY, "shared stores": PURPLE, "shared loads": ORANGE, "arithmetic": GREEN,
+    "global loads": BLUE, "async copies": SKY, "bulk copies": SKY, "shared stores": PURPLE, "shared loads": ORANGE, "arithmetic": GREEN,
     "matrix units": "#00734f", "cluster loads": YELLOW, "cluster stores": YELLOW, "global stores": VERMILLION, "local memory": QUIET,
 }  # fmt: skip
 WAIT, SYNC = "wait", "sync"
@@ -83,9 +83,10 @@ def _lanes(trace, block: int) -> list[Lane]:
     parts.append((rows["warp"], rows["order"], of_site[rows["site"]]))
     bars = trace.barriers[trace.barriers["block"] == block]
     bars = bars[bars["kind"] != "commit"]
-    parts.append((bars["warp"], bars["order"], np.where(np.char.startswith(bars["kind"], WAIT), code[WAIT], code[SYNC])))
+    what = np.where(np.char.startswith(bars["kind"], WAIT), code[WAIT], np.where(bars["kind"] == "copy", code["bulk copies"], code[SYNC]))
+    parts.append((bars["warp"], bars["order"], what))
     math = trace.math[trace.math["block"] == block]
-    math = math[math["opclass"] != "BAR"]
+    math = math[~np.isin(math["opclass"], ("BAR", "TMA"))]  # those are among the barriers
     matrix = np.isin(math["opclass"], _MATRIX)
     parts.append((math["warp"], math["order"], np.where(matrix, code["matrix units"], code["arithmetic"])))
     warp, order, kind = (np.concatenate([part[i] for part in parts]) for i in range(3))
@@ -259,9 +260,14 @@ def _warps(warps: tuple[int, ...]) -> str:
     return f"{len(warps)} warps"
 
 
+def _one(kind: str) -> str:
+    """ "global loads" -> "global load", "bulk copies" -> "bulk copy"."""
+    return kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")
+
+
 def _say(lane: Lane, most: int = 12) -> str:
     """The beginning of a lane in words: "8 global loads, barrier, 32 arithmetic, …"."""
-    words = [(bar.left, f"{bar.count} {bar.kind}" if bar.count > 1 else f"1 {bar.kind.removesuffix('s')}") for bar in lane.bars]
+    words = [(bar.left, f"{bar.count} {bar.kind}" if bar.count > 1 else f"1 {_one(bar.kind)}") for bar in lane.bars]
     words += [(x, "barrier" if kind == SYNC else "wait") for x, kind in lane.barriers]
     text = ", ".join(word for _, word in sorted(words)[:most])
     if lane.stages:

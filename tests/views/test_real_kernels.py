@@ -254,3 +254,30 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
     assert [bar.count for bar in lane.bars if bar.kind == "async copies"][0] == stages - 1
     assert "waits for copies" in said(timeline(run))
     assert shared_access(run).place.what == "copy to tile"
+
+
+BULK = """
+extern "C" __global__ void bulk(const float* A, float* C) {
+    __shared__ alignas(128) float tile[128];
+    __shared__ alignas(8) unsigned long long barrier;
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier), to = (unsigned)__cvta_generic_to_shared(tile);
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at));
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 512;" :: "r"(at));
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];" :: "r"(to), "l"(A), "r"(at));
+    }
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra again; }" :: "r"(at) : "memory");
+    C[threadIdx.x] = tile[127 - threadIdx.x];
+}"""
+
+
+def test_bulk_copies_and_the_waits_for_them_are_on_the_timeline(said):
+    arrays = [np.arange(128, dtype=np.float32), np.zeros(128, np.float32)]
+    run = helpers.compile("\n" + BULK, arch="sm_90a").launch(1, 128, arrays, on="cpu", trace=TraceFilter(math=True))
+    np.testing.assert_array_equal(arrays[1], arrays[0][::-1])
+    first, others = lanes(run, 0)[1]
+    assert (first.warps, others.warps) == ((0,), (1, 2, 3))
+    assert [bar.count for bar in first.bars if bar.kind == "bulk copies"] == [1] and "bulk copies" not in {bar.kind for bar in others.bars}
+    assert all([kind for _, kind in lane.barriers] == ["sync", "wait"] for lane in (first, others)) and not first.stages
+    assert "1 bulk copie" not in timeline(run).alt and "1 bulk copy" in timeline(run).alt
