@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from helpers.errors import LaunchError
+
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
 BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U12")])
 MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U8")])
