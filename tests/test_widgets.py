@@ -231,3 +231,12 @@ def test_a_new_picture_needs_no_line_in_widgets(shared):
         assert "(2, 2, 1) blocks" in alt(widgets.blocks_only(shared))
     finally:
         del PICTURES["blocks_only"]
+
+
+def test_the_listing_s_menu_says_that_no_line_is_chosen():
+    run = gemm_run("shared", 32, 32, 32)
+    run.by_line = {3: {"ptx_instructions": 7}}
+    panel = widgets.listing(run, line=1)  # nothing was counted there, so it is not in the menu
+    assert panel._fields["line"].label == "no line" and "PTX (virtual)" not in panel.shown
+    panel.set(line=3)
+    assert "PTX (virtual)" in panel.shown

@@ -155,8 +155,8 @@ class Table:
                 for sentence in entry.findings
             ]
         return (
-            f'{_TABLE_STYLE}<table class="ladder-listing"><caption>Each line with what it cost in this run; darker is more of its '
-            f'column.</caption><thead><tr><th scope="col">line</th><th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
+            f'{_TABLE_STYLE}<table class="ladder-listing"><caption>Each line with what it cost in this run; the stronger the '
+            f'colour, the more of its column.</caption><thead><tr><th scope="col">line</th><th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
             f"<tbody>{''.join(body)}</tbody></table>"
         )
 
@@ -260,6 +260,7 @@ def code_of(run, line: int) -> Code:
 
 # ------------------------------------------------------------------------------------------------------ picture
 
+_NO_LINE = 0  # not None, which a menu takes for nothing chosen
 _COLUMN, _NUMBER = 62.0, 34.0  # widths in points
 _ADVANCE = 0.602  # of a monospaced character, in parts of its size
 
@@ -279,12 +280,12 @@ def controls(run, line=None):
     _, listed = lines(run)
     options = tuple((f"line {entry.number}: {entry.text.strip()[:60]}", entry.number) for entry in listed
                     if any(value is not None for value in entry.values) or entry.findings)  # fmt: skip
-    return (Choice("line", "machine code of", (("no line", None), *options)),)
+    return (Choice("line", "machine code of", (("no line", _NO_LINE), *options)),)
 
 
 def page(run, line: int | None = None) -> Page:
     """The busy part of the table, and under it the PTX and SASS of one line if there is one to show."""
-    return Page((table(run, line, whole=False), *((code_of(run, line),) if line is not None else ())))
+    return Page((table(run, line, whole=False), *((code_of(run, line),) if line else ())))
 
 
 @picture("Listing", controls=controls, html=page, size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)
