@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cluster_shadow import WRITE
+from .cluster_shadow import READ, WRITE
 from .lanes import WARP
 
 CHUNK = 16
@@ -64,10 +64,7 @@ class BulkShadow:
     def start(self, m, site, piece, lanes) -> None:
         """A copy to these places begins."""
         shadow = self.shadow
-        if shadow.cluster is not None:
-            offsets = piece.units(CHUNK)
-            wide = [np.repeat(a, offsets.shape[1]) for a in (lanes // m.threads, piece.rows)]
-            shadow.cluster.touch(m, site, *wide, offsets.reshape(-1), np.repeat(lanes % m.threads, offsets.shape[1]), CHUNK, WRITE)
+        self._across(m, site, piece, lanes, WRITE)
         cells, who, _ = self._cells(m, piece, lanes)
         foreign = piece.rows != lanes // m.threads
         if foreign.any():  # another block's threads are none of this block's: the cluster's shadow looks after them
@@ -75,6 +72,13 @@ class BulkShadow:
             shadow.under_way.reshape(-1)[cells[~keep]] = site.index + 1
             cells, who = cells[keep], who[keep]
         shadow._start(m, site, cells, who)
+
+    def _across(self, m, site, piece, lanes, verb) -> None:
+        """What other blocks of the cluster do there must be ordered."""
+        if self.shadow.cluster is not None:
+            offsets = piece.units(CHUNK)
+            actors, rows, threads = (np.repeat(a, offsets.shape[1]) for a in (lanes // m.threads, piece.rows, lanes % m.threads))
+            self.shadow.cluster.touch(m, site, actors, rows, offsets.reshape(-1), threads, CHUNK, verb)
 
     def land(self, m, site, piece, lanes, barrier) -> None:
         """A copy has come, and nobody knows yet."""
@@ -178,6 +182,7 @@ class BulkShadow:
     def read(self, m, site, piece, lanes) -> None:
         """A copy from these places begins: may it read them?"""
         shadow = self.shadow
+        self._across(m, site, piece, lanes, READ)
         cells, who, _ = self._cells(m, piece, lanes)
         shadow._check_load(m, site, cells, who, False)
         late = shadow.proxies.unfenced.reshape(-1).take(cells) != 0

@@ -13,7 +13,7 @@ from helpers.errors import LaunchError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 
-from cluster_cases import CASES, GRID, SPECIALS  # noqa: E402 - the cases of the tests beside this folder
+from cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments  # noqa: E402 - the cases of the tests beside this folder
 
 
 def needs_clusters():
@@ -37,6 +37,14 @@ def test_a_cluster_launch_can_be_timed_and_uses_cupy_arrays_in_place():
     run = kernel.compile(SPECIALS, arch=gpu.arch()).launch(8, 1, [out], on="gpu", cluster=4, repeat=5)
     assert out.get().reshape(8, 15)[5, [0, 12, 13, 14]].tolist() == [1, 1, 4, 1]
     assert run.milliseconds > 0 and run.timing.samples == 5
+
+
+def test_a_product_with_producers_consumers_and_multicast():
+    if gpu.arch() != "sm_90":
+        pytest.skip("wgmma is Hopper's alone")
+    args, product = warp_specialized_arguments(256, 512, 1024)
+    kernel.compile(warp_specialized(), arch="sm_90a").launch((4, 2), 384, args, shared=3 * 32768, on="gpu")
+    assert np.allclose(args[-1], product, atol=1e-3)
 
 
 def test_a_grid_that_waits_for_itself_must_fit():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cluster_cases import BY_NAME, CASES, MULTICAST, REDUCTION, RING, SPECIALS, Case
+from cluster_cases import (
+    BY_NAME, CASES, GIVE_BACK, LAST_SYNC, MULTICAST, REDUCTION, RING, SPECIALS, Case, warp_specialized, warp_specialized_arguments,
+)  # fmt: skip
 
 from helpers import kernel
 from helpers.errors import LaunchError, RunError
@@ -170,6 +172,27 @@ def test_a_multicast_meets_what_the_other_block_does(right, wrong, message):
     run = kernel.compile(source).launch(case.grid, case.block, case.arguments(), on="cpu")
     races = [finding.message for finding in run.findings if finding.kind == "race" and finding.line in (copy, copy + 1)]
     assert any(message in text for text in races), races
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("", "", ""),
+        (GIVE_BACK, '"r"(rank) : "memory"', "writes shared memory of block (0, 0, 0) at offset 9216 (memory), which that block reads"),
+        (LAST_SYNC, "", "nothing keeps that block from ending before"),
+        ("barrier.cluster.arrive.relaxed.aligned;", "barrier.sync 0;", "without having arrived"),
+    ],
+    ids=["right", "stage_given_back_to_itself", "no_last_sync", "no_arrival"],
+)
+def test_a_product_with_producers_consumers_and_multicast(right, wrong, message):
+    source = warp_specialized()
+    assert right in source
+    args, product = warp_specialized_arguments(128, 256, 512)
+    run = kernel.compile(source.replace(right, wrong) if right else source, arch="sm_90a").launch(
+        (2, 1), 384, args, shared=3 * 32768, on="cpu", counters=False
+    )
+    assert np.allclose(args[-1], product, atol=1e-4)
+    assert any(message in finding.message for finding in run.findings) if message else not run.findings
 
 
 def test_an_mbarrier_of_another_block_that_never_completes():

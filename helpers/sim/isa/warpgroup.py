@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..cluster_shadow import READ
 from ..fragments import BITS, WARP, Shape, fragment
 from ..parser import Vector
 from ..swizzle import SPAN, swizzle
@@ -330,6 +331,7 @@ class Warpgroups:
         """Products begin to read shared memory: may they?"""
         shadow = m.shared.shadow
         for read in reads:
+            _seen_by_the_cluster(m, site, read, read.blocks)
             rows = _rows(shadow, m, read.blocks)
             cells = (rows[:, None] * shadow.count + read.granules).reshape(-1)
             who = np.full(cells.shape, read.group * GROUP + 1, np.int32)
@@ -354,6 +356,7 @@ class Warpgroups:
                 blocks = blocks & ~m.rows_of(left)[:, read.group * GROUP : (read.group + 1) * GROUP].any(axis=1)
                 if not blocks.any():
                     continue
+            _seen_by_the_cluster(m, product.site, read, blocks)
             rows = _rows(shadow, m, blocks)
             shadow.proxies.reading(product.site, rows, read.granules, -1)
             place = np.ix_(rows, read.granules)
@@ -374,6 +377,15 @@ class Warpgroups:
     def _note(self, m, kind, line, message, **more) -> None:
         block, warp, lane = (int(i) for i in np.argwhere(m.warps_active())[0])
         m.findings.add(kind, line, message, block=m.block_position(block), thread=m.thread_position(warp * WARP + lane), **more)
+
+
+def _seen_by_the_cluster(m, site, read, blocks: np.ndarray) -> None:
+    """A product reads, or has read until now: other blocks of the cluster may have written there, or may do it next."""
+    shadow = m.shared.shadow
+    if shadow.cluster is not None:
+        rows = np.repeat(np.flatnonzero(blocks), len(read.granules))
+        offsets = np.tile(read.granules, int(blocks.sum())) * shadow.granule
+        shadow.cluster.touch(m, site, rows, rows, offsets, np.full(len(rows), read.group * GROUP), shadow.granule, READ)
 
 
 def _rows(shadow, m, blocks: np.ndarray) -> np.ndarray:
@@ -636,35 +648,87 @@ def fence_proxy_async(op):
 # --- registers for those who need them ---------------------------------------------------------------------------------
 
 
-def _set_registers(op, more: bool):
+class Registers:
+    """Registers per thread of each warpgroup, [blocks, warpgroups], 0 where unknown; pool: of all of a block together.
+
+    tries: how often the waiting ones have looked since somebody gave registers away.
+    """
+
+    PATIENCE = 256
+
+    def __init__(self, m, groups: int):
+        at_launch = -(-m.launch.registers // 8) * 8
+        self.held = np.full((m.blocks, groups), at_launch, I64)
+        self.pool = at_launch * groups
+        self.tries = 0
+
+    @classmethod
+    def of(cls, m, groups: int) -> Registers:
+        found = m.asynchronous.get("registers")
+        if found is None:
+            found = m.asynchronous["registers"] = cls(m, groups)
+        return found
+
+
+def _register_count(op) -> int:
     op.rendezvous = WARPS
     count = op.immediate(0)
     if not 24 <= count <= 256 or count % 8:
         op.fail("asks for a number of registers that is not a multiple of 8 from 24 to 256")
+    return count
+
+
+def _wrong_way(m, op, state, wrong, count: int, how: str, opposite: str) -> None:
+    if wrong.any():
+        m.fail(f"`{'.'.join(op.parts[:2])}` asks for {count} registers per thread, which is {how} than the {int(state.held[wrong][0])} "
+               f"that the warpgroup has: use setmaxnreg.{opposite}, or another number.", op.line)
+
+
+@instruction("setmaxnreg.dec")
+def setmaxnreg_dec(op):
+    """Give all registers but n per thread to the block's pool."""
+    count = _register_count(op)
 
     def run(m):
         active = whole_warpgroups(m, op)
-        known = m.asynchronous.get("registers")
-        if known is None:
-            known = m.asynchronous["registers"] = np.full(active.shape, -(-m.launch.registers // 8) * 8, I64)
-        wrong = active & (known > 0) & ((known > count) if more else (known < count))
-        if wrong.any():
-            have = int(known[wrong][0])
-            way, other, opposite = ("inc", "fewer", "dec") if more else ("dec", "more", "inc")
-            m.fail(f"`setmaxnreg.{way}` asks for {count} registers per thread, which is {other} than the {have} that the warpgroup has: "
-                   f"use setmaxnreg.{opposite}, or another number.", op.line)
-        known[active] = count
+        state = Registers.of(m, active.shape[1])
+        _wrong_way(m, op, state, active & (state.held > 0) & (state.held < count), count, "more", "inc")
+        state.held[active] = count
+        state.tries = 0
+        m.wake()
 
     return run
 
 
 @instruction("setmaxnreg.inc")
 def setmaxnreg_inc(op):
-    """Take registers, up to n per thread, from the block's pool. What they are good for, speed, is not modelled."""
-    return _set_registers(op, True)
+    """Take registers, up to n per thread, from the block's pool, and wait until it has them. Their use, speed, is not modelled."""
+    count = _register_count(op)
 
+    def terminator(place, following):
+        def end(m):
+            active = whole_warpgroups(m, op)
+            state = Registers.of(m, active.shape[1])
+            _wrong_way(m, op, state, active & (state.held > count), count, "fewer", "dec")
+            wanted = np.where(active, count, state.held).sum(axis=1)
+            there = wanted <= state.pool if state.pool else np.ones(m.blocks, bool)
+            state.held[active & there[:, None]] = count
+            waiting = active.any(axis=1) & ~there
+            if not waiting.any():
+                return following
+            block = int(np.flatnonzero(waiting)[0])
+            state.tries += 1
+            if state.tries > Registers.PATIENCE:
+                message = (f"`setmaxnreg.inc` waits for registers that the block does not have: its warpgroups would hold "
+                           f"{int(wanted[block])} per thread together, and there are {state.pool}.")
+                finding = m.findings.add("endless", op.line, message, block=m.block_position(block),
+                                         advice="Let other warpgroups give away more with setmaxnreg.dec, or ask for fewer.")
+                m.findings.stop(f"{m.where(op.line)}: {message} {finding.advice}", op.line)
+            m.yielding = True
+            here = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)
+            again = following - 1  # a block of its own, because warps come together here
+            return [(target, m.from_rows(rows)) for target, rows in ((again, here & waiting[:, None]), (following, here & ~waiting[:, None])) if rows.any()]
 
-@instruction("setmaxnreg.dec")
-def setmaxnreg_dec(op):
-    """Give all registers but n per thread to the block's pool."""
-    return _set_registers(op, False)
+        return end
+
+    op.terminator = terminator
