@@ -7,6 +7,7 @@ touched. Every test also fails on an error in the browser's console, and on any 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -16,13 +17,15 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from helpers.notebooks import METADATA
 
 ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -81,10 +84,26 @@ class Lab:
         except OSError:
             return False
 
-    def shut_down_kernels(self) -> None:
+    def sessions(self) -> set[str]:
+        """The notebooks' kernels that run now."""
+        return {session["id"] for session in self.ask("/api/sessions")}
+
+    def shut_down(self, sessions: set[str]) -> None:
         """A kernel outlives its page, and the next test should have the machine to itself."""
-        for session in self.ask("/api/sessions"):
-            self.ask(f"/api/sessions/{session['id']}", "DELETE")
+        for session in sessions & self.sessions():
+            self.ask(f"/api/sessions/{session}", "DELETE")
+
+    def write(self, name: str, cells: Mapping[str, str]) -> None:
+        """Put a notebook beside the lessons. cells: id -> source of its code cells; ids that begin with "raises" may raise."""
+        made = [
+            {
+                "cell_type": "code", "id": name, "source": text, "execution_count": None, "outputs": [],
+                "metadata": {"tags": ["raises-exception"]} if name.startswith("raises") else {},
+            }
+            for name, text in cells.items()
+        ]  # fmt: skip
+        content = {"cells": made, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+        (self.root / "notebooks" / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
@@ -212,6 +231,38 @@ class Notebook:
         shown = self.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']")
         return stored + shown.all_inner_texts()
 
+    def run_cell(self, index: int) -> None:
+        """Run one cell, and do not wait for it."""
+        self.show(index)
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-cell'); }")
+
+    def wait_until_idle(self) -> None:
+        """Wait until no cell is running or waiting to."""
+        self.page.wait_for_function(
+            """() => {
+                const panel = window.jupyterapp.shell.currentWidget;
+                const busy = [...panel.content.widgets].some(cell => cell.promptNode?.textContent.includes('*') ||
+                    cell.inputArea?.promptNode.textContent.includes('*'));
+                return panel.sessionContext.session.kernel.status === 'idle' && !busy;
+            }""",
+            timeout=RUN_SECONDS * 1000,
+        )
+
+    def alternatives(self, cell) -> list[str]:
+        """The alternative texts of the pictures in `cell`."""
+        return [text or "" for text in cell.locator(".jp-OutputArea img").evaluate_all("found => found.map(image => image.alt)")]
+
+    def overflowing(self, cell) -> list[str]:
+        """Classes of the outputs of `cell` that are wider than their place, and would be cut or scroll."""
+        return cell.locator(".jp-OutputArea-output").evaluate_all(
+            "found => found.filter(output => output.scrollWidth > output.clientWidth + 2).map(output => output.className)"
+        )
+
+    def wait_for(self, cell, text: str) -> None:
+        """Wait until a picture of the cell, or what stands in its place, says `text`."""
+        holds = "([cell, text]) => [...cell.querySelectorAll('img')].some(image => image.alt.includes(text)) || cell.innerText.includes(text)"
+        self.page.wait_for_function(holds, arg=[cell.element_handle(), text], timeout=15000)
+
     def cell(self, text: str):
         """The code cell whose source contains `text`, scrolled into view."""
         index = self.page.evaluate(
@@ -286,18 +337,52 @@ def complaints() -> Iterator[Complaints]:
     assert not found.errors, "\n".join(found.errors)
 
 
-@pytest.fixture
-def page(chromium, lab: Lab, complaints: Complaints) -> Iterator:
-    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+@contextlib.contextmanager
+def new_page(chromium, lab: Lab, complaints: Complaints) -> Iterator:
+    """A page of its own, watched; the kernels that it starts end with it."""
+    before = lab.sessions()
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000}, accept_downloads=True)
     context.set_default_timeout(START_SECONDS * 1000)
     made = context.new_page()
     complaints.watch(made, lab.url)
     yield made
     context.close()
-    lab.shut_down_kernels()
+    lab.shut_down(lab.sessions() - before)
+
+
+@pytest.fixture
+def page(chromium, lab: Lab, complaints: Complaints) -> Iterator:
+    with new_page(chromium, lab, complaints) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_complaints() -> Complaints:
+    return Complaints()
+
+
+@pytest.fixture(scope="module")
+def shared_page(chromium, lab: Lab, shared_complaints: Complaints) -> Iterator:
+    """One page for all tests of a file that ask for it (and for `no_complaints`): starting a kernel takes longer than a test."""
+    with new_page(chromium, lab, shared_complaints) as made:
+        yield made
+
+
+@pytest.fixture
+def no_complaints(shared_complaints: Complaints) -> Iterator[None]:
+    """The test fails if anything was to complain about on the shared page."""
+    shared_complaints.errors.clear()
+    yield
+    assert not shared_complaints.errors, "\n".join(shared_complaints.errors)
 
 
 @pytest.fixture
 def open_notebook(page, lab: Lab) -> Callable[[str], Notebook]:
     """open_notebook("01_naive.ipynb") loads it and waits for its kernel."""
     return lambda name: Notebook(page, lab, name).open()
+
+
+@pytest.fixture(scope="module")
+def open_shared(shared_page, lab: Lab) -> Callable[[str], Notebook]:
+    """The same on the page that the tests of a file share."""
+    return lambda name: Notebook(shared_page, lab, name).open()

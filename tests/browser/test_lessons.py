@@ -12,9 +12,16 @@ from helpers.steps import STEPS
 def test_a_lesson_runs_and_its_sliders_move_its_pictures(open_notebook, step):
     notebook = open_notebook(step.notebook_path.name).run_all()
     assert notebook.error_outputs() == []
+    if step.entry:
+        kernel = notebook.cell(f"%%cuda {step.slug}")
+        kernel.locator(".cm-content[data-language='cuda']").wait_for()
+        # The editor renders only what is in view of a long cell; every kernel states its geometry near the top.
+        assert {"__global__", "__device__"} & set(kernel.locator(".cm-content .cuda-keyword").all_inner_texts())
     moved = 0
     for index in notebook.widget_cells():
         cell = notebook.show(index)
+        assert all(len(text) > 20 for text in notebook.alternatives(cell)), f"cell {index}: a picture without words"
+        assert notebook.overflowing(cell) == [], f"cell {index}: wider than the page"
         sliders = notebook.sliders(cell)
         if not sliders or not notebook.pictures(cell):
             continue

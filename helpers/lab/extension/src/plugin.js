@@ -1,5 +1,6 @@
 // The plugin: a cell whose first line is %%cuda is CUDA C++, any other code cell is what its notebook says.
 import { makeLanguage, MAGIC, MIME } from "./language.js";
+import { leaveKeysToWidgets } from "./keys.js";
 import { watchStopButtons } from "./stop.js";
 
 /** Give `cell` the language of its first line, now and after every edit. */
@@ -50,7 +51,7 @@ export async function makePlugin(load) {
   );
   return {
     id: "gemm-ladder:cuda-cells",
-    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; lets Stop buttons interrupt the kernel.",
+    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel, and widgets keep their keys.",
     autoStart: true,
     requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
     activate: async (app, tracker, languages) => {
@@ -68,6 +69,7 @@ export async function makePlugin(load) {
       tracker.forEach((panel) => watchNotebook(panel.content));
       tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
       watchStopButtons(tracker);
+      leaveKeysToWidgets();
     },
   };
 }

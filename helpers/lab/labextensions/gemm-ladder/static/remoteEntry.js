@@ -112,6 +112,21 @@
     return new language.LanguageSupport(cuda, [words]);
   }
 
+  // src/keys.js
+  var CONTROL = ".jupyter-widgets select, .jupyter-widgets button, .jupyter-widgets input, .jupyter-widgets [role='slider']";
+  var KEYS = /* @__PURE__ */ new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown", "Enter", " "]);
+  function leaveKeysToWidgets() {
+    window.addEventListener(
+      "keydown",
+      (event) => {
+        const control = event.target instanceof Element && event.target.matches(CONTROL) ? event.target : null;
+        const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !event.shiftKey;
+        control?.toggleAttribute("data-lm-suppress-shortcuts", plain && KEYS.has(event.key));
+      },
+      true
+    );
+  }
+
   // src/stop.js
   function watchStopButtons(tracker) {
     document.addEventListener("click", (event) => {
@@ -166,7 +181,7 @@
     );
     return {
       id: "gemm-ladder:cuda-cells",
-      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; lets Stop buttons interrupt the kernel.",
+      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel, and widgets keep their keys.",
       autoStart: true,
       requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
       activate: async (app, tracker, languages) => {
@@ -183,6 +198,7 @@
         tracker.forEach((panel) => watchNotebook(panel.content));
         tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
         watchStopButtons(tracker);
+        leaveKeysToWidgets();
       }
     };
   }
