@@ -9,31 +9,29 @@ Most of a space needs no GPU to be refused, and every refusal has its reason. Ch
 3. a bound: what the grid and the loads of the inner product leave at best, against the best configuration found so far;
 4. after compiling: spills, and registers that leave no room for a block.
 
-What is left is ranked by a static score, read from the machine code: the cycles that the compiler itself plans for the
-main loop, per multiply-add. With a GPU the best of the ranking are timed, in turn with cuBLAS. Results are kept as they
-come, so that an interrupted search goes on where it stopped.
+What is left is tried: compiled, and with a GPU timed in turn with cuBLAS. Without one, a static score stands for the
+time, read from the machine code: the cycles that the compiler itself plans for the main loop, per multiply-add.
 
-Why no optimiser library: after the refusals some dozens of configurations are left. Their cost is compiling, a second
-each, which a sampler would have to pay as well for every point it tries, and the score already says where to begin.
-The bound makes the search exact as far as the score goes; a sampler could not promise that.
+Which to try next, where there are more than time for, is Optuna's business (its tree-structured Parzen estimator, after
+a start with the highest bounds), and so is keeping what was tried: its journal is written trial by trial, so that an
+interrupted search goes on where it stopped. Ours are the space, the refusals and the measurement.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
 import hashlib
 import html
 import itertools
 import json
 import math
 import re
-import sqlite3
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from . import compiler, gpu
 from .compiler import Compiled, compile_source, strip_comments
@@ -51,11 +49,13 @@ from .sim import sass
 from .sweep import variant
 from .timing import time_gemms
 
-FILE = "searches.sqlite3"
-_SCHEMA = 1  # raise it when what is stored changes: older results are then made again
+FILE = "searches.journal"
+_SCHEMA = 2  # raise it when what is stored changes: older results are then made again
 _SLACK = 0.9  # the score is no time: a bound must be this far below the best score before it refuses
 _AT_ONCE = 24  # configurations that the compiler judges in one go; it gives up after 100 errors
 _TIMED_TOGETHER = 6  # kernels that are timed in turn, with cuBLAS
+_BY_BOUND = 1 / 3  # of the trials: those with the highest bounds, before Optuna knows enough to choose
+_PATIENCE = 100  # proposals that are already decided, until the highest bound is taken instead
 _CONTROL_WORD = struct.Struct("<QQ")  # an instruction since sm_70: 128 bits, the scheduling in the upper ones
 
 ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
@@ -91,13 +91,14 @@ class Measured:
 class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
-    fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
+    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
     less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]
     rule: str = ""
     refused: str = ""
+    depth: int = 1
     fill: float = 0.0
     bound: float = 0.0
     code: Code | None = None
@@ -149,7 +150,7 @@ class Search:
         problem = _problem(shape)
         target = _target(self.gpu_name)
         kept = [c for c in self.candidates if c.score is not None]
-        fills = [busy_part(c.code.tile, problem, target.sms) for c in kept]
+        fills = [busy_part(c.code.tile, problem, target.sms, c.depth) for c in kept]
         again = [
             replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None)
             for c, fill in zip(kept, fills, strict=True)
@@ -213,42 +214,43 @@ class Search:
 def search(
     source: str,
     space: Mapping[str, Iterable[int]],
-    size: int | Sequence[int] = 4096,
+    size: int | Sequence[int] | Problem = 4096,
     gpu_name: str | None = None,
-    compile_at_most: int | None = None,
-    measure_at_most: int = 24,
-    results: Results | None = None,
+    trials: int | None = 24,
+    file: Path | None = None,
 ) -> Search:
     """Search `space` (constant -> the numbers to try) for the configuration of `source` that is fastest at `size`.
 
-    size: M = N = K, or (m, n, k). gpu_name: search for this GPU of the table, without measuring, even if there is one
-    here. compile_at_most: compile no more than so many new configurations; the others wait for the next call.
-    measure_at_most: with a GPU, time so many of the best. results: where they are kept (by default the reader's file).
-    An interrupt ends the search with what it has. Raises CourseError for a constant that the source does not set to a
-    number, an empty space or an unknown GPU, and what the compiler's absence raises.
+    size: M = N = K, or (m, n, k), or a Problem. gpu_name: search for this GPU of the table, without measuring, even if
+    there is one here. trials: try no more than so many new configurations (None: all); the others wait for the next
+    call. file: where the trials are kept (by default the reader's file). An interrupt ends the search with what it has.
+    Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
+    what the compiler's absence raises.
     """
     problem = _problem(size)
     target = _target(gpu_name)
-    kept = results or Results(data_folder() / FILE)
+    space = {name: tuple(values) for name, values in space.items()}
     points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if not points or not space:
         raise CourseError(
             "There is nothing to search: give at least one constant with its numbers, such as {'BM': (64, 128)}."
         )
     candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
+    timing = gpu_name is None and gpu.available()
+    study, why_not = _study(file or data_folder() / FILE, source, space, problem, target, timing)
+    trying = _Trying(source, space, candidates, problem, target, study, timing)
     stopped = ""
     try:
-        with Progress("compiling configurations") as progress:
-            stopped = _compile_all(source, candidates, target, kept, compile_at_most, progress)
-        if gpu_name is None and gpu.available():
-            with Progress("timing configurations") as progress:
-                _measure_all(source, candidates, problem, target, kept, measure_at_most, progress)
+        with Progress("trying configurations") as progress:
+            stopped = trying.go_on(trials, progress)
     except KeyboardInterrupt:
         stopped = "Interrupted. What was found is kept: search again, and it goes on from here."
-    return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, kept.why_not))))
+    return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, why_not))))
 
 
-def _problem(size: int | Sequence[int]) -> Problem:
+def _problem(size: int | Sequence[int] | Problem) -> Problem:
+    if isinstance(size, Problem):
+        return size
     extents = (size,) if isinstance(size, int) else tuple(size)
     if len(extents) not in (1, 3) or not all(isinstance(one, int) and one > 0 for one in extents):
         raise CourseError(
@@ -291,43 +293,141 @@ def _judged(item: Vetted, problem: Problem, target: _Target) -> Candidate:
     if results > room:
         sentence = f"Each thread must keep {results:g} sums, and {item.threads} threads leave it {room} registers."
         return Candidate(item.constants, REGISTERS, sentence)
-    fill = busy_part(item.tile, problem, target.sms)
+    fill = busy_part(item.tile, problem, target.sms, item.depth)
     # Per k, a thread's tile of r results multiplies at least 2 √r different values, and a load brings at most 4.
-    return Candidate(item.constants, fill=fill, bound=fill * results / (results + math.sqrt(results) / 2))
+    return Candidate(item.constants, depth=item.depth, fill=fill, bound=fill * results / (results + math.sqrt(results) / 2))
 
 
-def busy_part(tile: tuple[int, int], problem: Problem, sms: int) -> float:
-    """Useful work over what all SMs could do while the busiest one works through its tiles, edges included."""
-    blocks = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1])
-    return problem.m * problem.n / (math.ceil(blocks / sms) * sms * math.prod(tile))
+def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1) -> float:
+    """Useful work over what all SMs could do while the busiest one works through its blocks, edges included.
+
+    depth: blocks that share a tile.
+    """
+    blocks = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1]) * depth * problem.batch
+    return problem.m * problem.n * problem.batch / (math.ceil(blocks / sms) * sms * math.prod(tile) / depth)
 
 
-def _compile_all(
-    source, candidates: list[Candidate], target: _Target, kept: Results, at_most: int | None, progress
-) -> str:
-    """Compile what could still win, highest bound first; candidates change in place. Returns why some wait, or ""."""
-    order = sorted((i for i, item in enumerate(candidates) if not item.rule), key=lambda i: -candidates[i].bound)
-    best, fresh, waiting = None, 0, 0
-    for done, index in enumerate(order):
-        progress(done, len(order))
-        item = candidates[index]
-        if best is not None and item.bound < _SLACK * best.score:
-            reason = f"At best {item.bound:.1%} of the FP32 limit; {best} has a score of {best.score:.1%}."
-            candidates[index] = replace(item, rule=BOUND, refused=reason)
-            continue
-        text = variant(source, **item.constants)
-        key = _key("code", text, target.capability.arch)
-        known = kept.get(key)
-        if known is None and at_most is not None and fresh >= at_most:
-            waiting += 1
-            continue
-        if known is None:
-            known, fresh = _compiled(text, target), fresh + 1
-            kept.put(key, known)
-        item = candidates[index] = _with_code(item, known)
-        if item.score is not None and (best is None or item.score > best.score):
-            best = item
-    return f"{waiting} configurations wait to be compiled: search again, and it goes on from here." if waiting else ""
+def _study(file: Path, source: str, space, problem: Problem, target: _Target, timing: bool):
+    """The Optuna study of this search, with what was tried before, and why it cannot be kept in `file` ("" if it can)."""
+    import optuna  # here: it takes a second, and only a search needs it
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    about = [_SCHEMA, compiler.compiler_version(), source, list(space.items()), str(problem), target.name, timing]
+    name = hashlib.sha256(json.dumps(about).encode()).hexdigest()  # everything that the results depend on
+    options = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        study, why_not = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(file))), **options), ""
+    except Exception as error:  # noqa: BLE001 - a damaged journal makes Optuna raise whatever its lines lead to
+        study = optuna.create_study(**options)
+        why_not = f"Trials are kept for this search only: {file} cannot be used ({type(error).__name__}: {error})."
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=timing)
+    return study, why_not
+
+
+@dataclass
+class _Trying:
+    """The trials of one search. `candidates` change in place."""
+
+    source: str
+    space: Mapping[str, tuple[int, ...]]
+    candidates: list[Candidate]
+    problem: Problem
+    target: _Target
+    study: Any  # optuna.Study
+    timing: bool
+
+    def __post_init__(self) -> None:
+        from optuna.distributions import CategoricalDistribution
+
+        self._distributions = {name: CategoricalDistribution(values) for name, values in self.space.items()}
+        self._places = {tuple(item.constants.values()): index for index, item in enumerate(self.candidates)}
+        for trial in self.study.trials:
+            if "found" in trial.user_attrs:
+                index = self._place(trial)
+                self.candidates[index] = _with(self.candidates[index], trial.user_attrs["found"])
+
+    def _place(self, trial) -> int:
+        return self._places[tuple(trial.params[name] for name in self.space)]
+
+    def _waiting(self) -> list[int]:
+        """Places of what is neither refused nor tried, highest bound first. The bound refuses what can win no more."""
+        best = max((item for item in self.candidates if item.score), key=lambda item: item.score, default=None)
+        waiting = []
+        for index, item in enumerate(self.candidates):
+            if item.rule or item.code:
+                continue
+            if best is not None and item.bound < _SLACK * best.score:
+                reason = f"At best {item.bound:.1%} of the FP32 limit; {best} has a score of {best.score:.1%}."
+                self.candidates[index] = replace(item, rule=BOUND, refused=reason)
+            else:
+                waiting.append(index)
+        return sorted(waiting, key=lambda index: -self.candidates[index].bound)
+
+    def go_on(self, at_most: int | None, progress) -> str:
+        """Try up to `at_most` configurations. Returns why some wait, or ""."""
+        waiting, done = self._waiting(), 0
+        budget = len(waiting) if at_most is None else min(at_most, len(waiting))
+        by_bound = budget if budget == len(waiting) else math.ceil(_BY_BOUND * budget)
+        while waiting and done < budget:
+            progress(done, budget)
+            asked: dict[int, Any] = {}  # place -> trial
+            try:
+                while len(asked) < min(_TIMED_TOGETHER if self.timing else 1, budget - done, len(waiting)):
+                    open_ = [index for index in waiting if index not in asked]
+                    self._ask(open_, asked, done + len(asked) < by_bound)
+                found = self._found(asked)
+            except KeyboardInterrupt:
+                for trial in asked.values():
+                    self.study.tell(trial, state=_state("FAIL"))
+                raise
+            for index, trial in asked.items():
+                with delayed():
+                    trial.set_user_attr("found", found[index])
+                    item = self.candidates[index] = _with(self.candidates[index], found[index])
+                    self._tell(trial, item)
+            done += len(asked)
+            waiting = self._waiting()
+        return f"{len(waiting)} configurations wait to be tried: search again, and it goes on from here." if waiting else ""
+
+    def _ask(self, open_: Sequence[int], asked: dict[int, Any], by_bound: bool) -> None:
+        """One trial more, of a configuration in `open_`: the one with the highest bound, or the one that Optuna proposes."""
+        for attempt in range(_PATIENCE + 1):
+            if by_bound or attempt == _PATIENCE:
+                self.study.enqueue_trial(dict(self.candidates[open_[0]].constants))
+            trial = self.study.ask(self._distributions)
+            index = self._place(trial)
+            if index in open_:
+                asked[index] = trial
+                return
+            self._tell(trial, self.candidates[index])  # refused, or known already
+
+    def _tell(self, trial, item: Candidate) -> None:
+        """Optuna learns the speed, as a part of the FP32 limit; or that the configuration is out."""
+        if item.score is None:
+            self.study.tell(trial, state=_state("PRUNED"))
+        else:
+            self.study.tell(trial, 1 / item.measured.milliseconds if item.measured else item.score)
+
+    def _found(self, places: Iterable[int]) -> dict[int, dict]:
+        """place -> the facts of a configuration: its code, and its time or a refusal."""
+        texts = {index: variant(self.source, **self.candidates[index].constants) for index in places}
+        found = {index: _compiled(text, self.target) for index, text in texts.items()}
+        good = [index for index in found if "rule" not in found[index]]
+        if self.timing and good:
+            arch = self.target.capability.arch
+            kernels = {index: Kernel(compile_source(texts[index], arch=arch)) for index in good}
+            for index, facts in _timed(kernels, self.problem).items():
+                found[index] |= facts
+        return found
+
+
+def _state(name: str):
+    from optuna.trial import TrialState
+
+    return TrialState[name]
 
 
 def _compiled(text: str, target: _Target) -> dict:
@@ -354,33 +454,16 @@ def _compiled(text: str, target: _Target) -> dict:
     return {"code": asdict(code)}
 
 
-def _with_code(item: Candidate, known: Mapping) -> Candidate:
-    code = known.get("code")
-    code = Code(**{**code, "tile": tuple(code["tile"])}) if code else None
-    return replace(item, rule=known.get("rule", ""), refused=known.get("refused", ""), code=code)
-
-
-def _measure_all(source, candidates, problem: Problem, target: _Target, kept: Results, at_most: int, progress) -> None:
-    """Time the best of the ranking in turn with cuBLAS, a few at a time; candidates change in place."""
-    order = sorted(
-        (i for i, item in enumerate(candidates) if item.score is not None), key=lambda i: -candidates[i].score
+def _with(item: Candidate, found: Mapping) -> Candidate:
+    """The candidate with the facts that a trial found."""
+    code, timed = found.get("code"), found.get("measured")
+    return replace(
+        item,
+        rule=found.get("rule", ""),
+        refused=found.get("refused", ""),
+        code=Code(**{**code, "tile": tuple(code["tile"])}) if code else None,
+        measured=Measured(**timed) if timed else None,
     )
-    missing = []
-    texts = {index: variant(source, **candidates[index].constants) for index in order[:at_most]}
-    keys = {index: _key("time", text, target.name, str(problem)) for index, text in texts.items()}
-    for index in texts:
-        known = kept.get(keys[index])
-        if known is None:
-            missing.append(index)
-        else:
-            candidates[index] = _with_time(candidates[index], known)
-    for start in range(0, len(missing), _TIMED_TOGETHER):
-        progress(start, len(missing))
-        batch = missing[start : start + _TIMED_TOGETHER]
-        kernels = {index: Kernel(compile_source(texts[index], arch=target.capability.arch)) for index in batch}
-        for index, known in _timed(kernels, problem).items():
-            kept.put(keys[index], known)
-            candidates[index] = _with_time(candidates[index], known)
 
 
 def _timed(kernels: Mapping[int, Kernel], problem: Problem) -> dict[int, dict]:
@@ -393,21 +476,11 @@ def _timed(kernels: Mapping[int, Kernel], problem: Problem) -> dict[int, dict]:
         if len(kernels) == 1:
             return {index: {"rule": WRONG, "refused": error.message} for index in kernels}
         return {index: _timed({index: kernel}, problem)[index] for index, kernel in kernels.items()}
+    times = {name: (item.kernel, item.cublas_ratio) for name, item in found.items()}
     return {
-        int(name): asdict(Measured(item.kernel.milliseconds, item.cublas_ratio, item.kernel.device, item.kernel.noisy))
-        for name, item in found.items()
+        int(name): {"measured": asdict(Measured(time.milliseconds, ratio, time.device, time.noisy))}
+        for name, (time, ratio) in times.items()
     }
-
-
-def _with_time(item: Candidate, known: Mapping) -> Candidate:
-    if "rule" in known:
-        return replace(item, rule=known["rule"], refused=known["refused"])
-    return replace(item, measured=Measured(**known))
-
-
-def _key(kind: str, *parts: str) -> str:
-    """Names a result by everything that it depends on."""
-    return hashlib.sha256(json.dumps([_SCHEMA, kind, compiler.compiler_version(), *parts]).encode()).hexdigest()
 
 
 # ------------------------------------------------------------------------------ what the source says, without compiling
@@ -416,20 +489,21 @@ def _key(kind: str, *parts: str) -> str:
 @dataclass(frozen=True)
 class Vetted:
     """A configuration before it is compiled: why the source refuses it (or ""), threads per block, the tile of C per
-    block and the dynamic shared memory in bytes."""
+    block, the dynamic shared memory in bytes, and how many blocks share a tile."""
 
     constants: Mapping[str, int]
     refused: str = ""
     threads: int = 0
     tile: tuple[int, int] = (0, 0)
     shared: int = 0
+    depth: int = 1
 
 
 _FUNCTION = re.compile(
     r"^(?:extern\s+|static\s+|inline\s+)*(?:template\b|__global__|__device__|__forceinline__)[^=;{]*\(", re.M
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.M)
-_NAME = re.compile(r"variant_(\d+)_\d+(block_shape|tile_shape|dynamic_shared)E$")
+_NAME = re.compile(r"variant_(\d+)_\d+(block_shape|tile_shape|dynamic_shared|grid_depth)E$")
 
 
 def vet(source: str, points: Sequence[Mapping[str, int]], arch: str = "sm_90") -> list[Vetted]:
@@ -482,10 +556,9 @@ def _vet_some(includes: str, body: str, points: Sequence[Mapping[str, int]], arc
         if place in said:
             found.append(Vetted(point, said[place]))
         else:
-            shared = sum(values.get((place, "dynamic_shared"), (0,)))
-            found.append(
-                Vetted(point, "", math.prod(values[place, "block_shape"]), tuple(values[place, "tile_shape"]), shared)
-            )
+            shape, tile = values[place, "block_shape"], values[place, "tile_shape"]
+            (shared,), (depth,) = (values.get((place, name), (default,)) for name, default in (("dynamic_shared", 0), ("grid_depth", 1)))
+            found.append(Vetted(point, "", math.prod(shape), tuple(tile), shared, depth))
     return found
 
 
@@ -541,43 +614,3 @@ def _section(cubin: bytes, name: str) -> bytes:
         if cubin[start : cubin.index(b"\0", start)].decode() == name:
             return cubin[offset : offset + length]
     raise CourseError(f"The machine code has no section {name}.")
-
-
-# ------------------------------------------------------------------------------------------------------ what is kept
-
-
-class Results:
-    """Results of searches in a file, each written as it comes: key -> value. Without a place to write, they are kept
-    for this session only, and `why_not` says so."""
-
-    def __init__(self, path: Path | None):
-        self.path = path
-        self.why_not = ""
-        self._memory: dict[str, dict] = {}
-
-    def get(self, key: str) -> dict | None:
-        """The value of this key, or None."""
-        if key not in self._memory:
-            rows = self._run("SELECT value FROM results WHERE key = ?", (key,))
-            if not rows:
-                return None
-            self._memory[key] = json.loads(rows[0][0])
-        return self._memory[key]
-
-    def put(self, key: str, value: dict) -> None:
-        """Keep a value. An interrupt waits until it is written."""
-        with delayed():
-            self._memory[key] = value
-            self._run("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, json.dumps(value)))
-
-    def _run(self, statement: str, values: tuple) -> list[tuple]:
-        if self.path is None or self.why_not:
-            return []
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(sqlite3.connect(self.path, timeout=5)) as db, db:
-                db.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-                return db.execute(statement, values).fetchall()
-        except (sqlite3.Error, OSError) as error:
-            self.why_not = f"Results are kept for this session only: {self.path} cannot be used ({error})."
-            return []

@@ -44,7 +44,7 @@ def speedup(
     step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM", kinds: Sequence[str] = PREFERENCE
 ) -> Speedup:
     """The best evidence for how much faster `step` is than `over` at size³: the first of `kinds` that has timed both;
-    `device` before others.
+    `device` before others. Where a source has several kernels of one idea, the fastest stands, for either step.
 
     Raises CourseError if nobody has timed both.
     """
@@ -58,7 +58,6 @@ def speedup(
                 if wanted and _origin(one) == _origin(other):
                     pairs.append(Speedup(one, other))
         if pairs:
-            # Where a source has several kernels of one idea, the fastest stands.
             return min(pairs, key=lambda pair: (pair.fast.device != device, -pair.fast.tflops, -pair.slow.tflops))
     raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
 

@@ -27,6 +27,7 @@ class Problem:
     """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
 
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
+    batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
     """
 
     m: int
@@ -40,12 +41,15 @@ class Problem:
     dtype: str = "float32"
     seed: int = 0
     fused: bool = False
+    batch: int = 1
 
     def __post_init__(self):
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 0:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
+        if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
+            raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
     @property
     def lda(self) -> int:
@@ -61,28 +65,29 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """2·m·n·k: one multiplication and one addition per term."""
-        return 2 * self.m * self.n * self.k
+        """2·m·n·k for each product: one multiplication and one addition per term."""
+        return 2 * self.m * self.n * self.k * self.batch
 
     @property
     def compulsory_bytes(self) -> int:
         """Each input read once and C written once (and read once if beta is not 0), without any reuse missed."""
         elements = self.m * self.k + self.k * self.n + self.m * self.n * (2 if self.beta else 1)
-        return elements * np.dtype(self.dtype).itemsize
+        return elements * self.batch * np.dtype(self.dtype).itemsize
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A [m, lda], B [k, ldb], C [m, ldc], random, with traps.
+        """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
 
         The padding of A and B is NaN, so reading it spoils the result; C is NaN where beta = 0, so reading it or
         leaving an element out shows; the padding of C holds a sentinel that must survive.
         """
         random = np.random.default_rng(self.seed + 1)
-        a = np.full((self.m, self.lda), np.nan, np.float32)
-        b = np.full((self.k, self.ldb), np.nan, np.float32)
-        c = np.full((self.m, self.ldc), _SENTINEL, np.float32)
-        a[:, : self.k] = random.uniform(-1, 1, (self.m, self.k))
-        b[:, : self.n] = random.uniform(-1, 1, (self.k, self.n))
-        c[:, : self.n] = random.uniform(-1, 1, (self.m, self.n)) if self.beta else np.nan
+        rows, depth = self.batch * self.m, self.batch * self.k
+        a = np.full((rows, self.lda), np.nan, np.float32)
+        b = np.full((depth, self.ldb), np.nan, np.float32)
+        c = np.full((rows, self.ldc), _SENTINEL, np.float32)
+        a[:, : self.k] = random.uniform(-1, 1, (rows, self.k))
+        b[:, : self.n] = random.uniform(-1, 1, (depth, self.n))
+        c[:, : self.n] = random.uniform(-1, 1, (rows, self.n)) if self.beta else np.nan
         dtype = np.dtype(self.dtype)
         return a.astype(dtype), b.astype(dtype), c.astype(dtype)
 
@@ -96,10 +101,13 @@ class Problem:
         The bound is Higham's for inner products in any order, (k + 4) · eps · (|alpha| |A||B| + |beta||C|),
         Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1; eps is the result type's.
         """
-        left, right = a[:, : self.k].astype(np.float64), b[:, : self.n].astype(np.float64)
-        old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((self.m, self.n))
-        value = self.alpha * (left @ right) + self.beta * old
-        scale = abs(self.alpha) * (np.abs(left) @ np.abs(right)) + abs(self.beta) * np.abs(old)
+        left = a[:, : self.k].astype(np.float64).reshape(self.batch, len(a) // self.batch, self.k)
+        right = b[:, : self.n].astype(np.float64).reshape(self.batch, self.k, self.n)
+        rows = left.shape[0] * left.shape[1]
+        old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((rows, self.n))
+        product, magnitude = ((x @ y).reshape(rows, self.n) for x, y in ((left, right), (np.abs(left), np.abs(right))))
+        value = self.alpha * product + self.beta * old
+        scale = abs(self.alpha) * magnitude + abs(self.beta) * np.abs(old)
         if self.fused:
             bias = self.bias().astype(np.float64)
             value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
@@ -108,7 +116,7 @@ class Problem:
         return value, (self.k + 4) * eps * scale + storage * np.abs(value) + 1e-37
 
     def __str__(self) -> str:
-        text = f"{self.m} × {self.n} × {self.k}"
+        text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
         if (self.alpha, self.beta) != (1.0, 0.0):
             text += f", alpha {self.alpha:g}, beta {self.beta:g}"
         if self.pad_a or self.pad_b or self.pad_c:
@@ -123,15 +131,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a kernel says of its launch: threads per block, the tile of C per block, dynamic shared bytes."""
+    """What a kernel says of its launch: threads per block, the tile of C per block, dynamic shared bytes.
+
+    depth: blocks along z for each product, or None if the kernel does not look at z: then it cannot compute a batch.
+    """
 
     block: tuple[int, int, int]
     tile: tuple[int, int]
     shared: int = 0
+    depth: int | None = None
 
-    def grid(self, m: int, n: int) -> tuple[int, int, int]:
-        """Blocks along N on x and along M on y."""
-        return math.ceil(n / self.tile[1]), math.ceil(m / self.tile[0]), 1
+    def grid(self, m: int, n: int, batch: int = 1) -> tuple[int, int, int]:
+        """Blocks along N on x and along M on y; along z the depth, for each product of a batch."""
+        return math.ceil(n / self.tile[1]), math.ceil(m / self.tile[0]), (self.depth or 1) * batch
 
 
 def geometry(kernel: Kernel) -> Geometry:
@@ -148,7 +160,8 @@ def geometry(kernel: Kernel) -> Geometry:
     if len(block) not in (1, 2, 3) or len(tile) != 2 or min(block) < 1 or min(tile) < 1:
         raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers.")
     x, y, z = (*block, 1, 1)[:3]
-    return Geometry((x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0])
+    depth = constants.get("grid_depth", (None,))[0]
+    return Geometry((x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth)
 
 
 def counted_size(kernel: Kernel) -> int:
@@ -185,8 +198,10 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     problem = replace(problem, fused=is_fused(kernel))
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
+    if problem.batch > 1 and shape.depth is None:
+        raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 11 takes a batch.)")
     a, b, c = arrays or problem.arrays()
-    grid = shape.grid(problem.m, problem.n)
+    grid = shape.grid(problem.m, problem.n, problem.batch)
     done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
     return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
 
@@ -210,15 +225,16 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     """Counters of a whole launch, large ones from one block of each class (then `run.sampled` is true).
 
     A block of a class stands for all of it, so for kernels whose blocks differ only by the edges they touch the
-    result equals a full simulation; small launches are simulated whole.
+    result equals a full simulation; small launches are simulated whole. (Step 11 numbers its blocks anew, so that a
+    block at the edge of the grid need not be one at the edge of C: where tiles divide C, that makes no difference.)
     """
     shape, problem = geometry(kernel), replace(problem, fused=is_fused(kernel))
-    grid = shape.grid(problem.m, problem.n)
+    grid = shape.grid(problem.m, problem.n, problem.batch)
     classes = block_classes(grid, (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
     if grid[0] * grid[1] <= 2 * len(classes):
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
     a, b, c = (np.zeros(extents, problem.dtype) for extents in (
-        (problem.m, problem.lda), (problem.k, problem.ldb), (problem.m, problem.ldc)))
+        (problem.batch * problem.m, problem.lda), (problem.batch * problem.k, problem.ldb), (problem.batch * problem.m, problem.ldc)))
     parts = []
     for index, (block, weight) in enumerate(classes):
         part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block])

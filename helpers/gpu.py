@@ -785,12 +785,15 @@ _COMPUTE_32F, _DEFAULT_ALGORITHM = 68, -1  # cublasComputeType, cublasGemmAlgo
 
 
 def cublas(
-    m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta: float, c, ldc: int, dtype: str = "float32"
+    m: int, n: int, k: int, alpha: float, a, lda: int, b, ldb: int, beta: float, c, ldc: int, dtype: str = "float32",
+    batch: int = 1,
 ):
     """A function that runs C = alpha A B + beta C with cuBLAS once on the current stream. Row-major, no transposes.
 
     a, b, c: CuPy arrays whose first byte is the matrix (any dtype; `dtype` says how to read them). float32 runs with
-    TF32 off; float16 and bfloat16 accumulate in float32. Raises LaunchError if cuBLAS or the GPU is missing.
+    TF32 off; float16 and bfloat16 accumulate in float32. batch: so many products, their matrices one behind the other
+    (float32 only). Small products are timed as a batch of launches, like the course's kernels, and not in a CUDA
+    graph: CuPy refuses to call cuBLAS while a graph is being captured. Raises LaunchError if cuBLAS or the GPU is missing.
     """
     _need()
     reason = cublas_why_not()
@@ -816,6 +819,13 @@ def cublas(
             handle, plain, plain, n, m, k, first, b.data.ptr, ldb, a.data.ptr, lda, second, c.data.ptr, ldc
         )  # fmt: skip
 
+    def strided() -> None:
+        first, second = factors.ctypes.data, factors[1:].ctypes.data
+        library.sgemmStridedBatched(
+            handle, plain, plain, n, m, k, first, b.data.ptr, ldb, k * ldb, a.data.ptr, lda, m * lda, second,
+            c.data.ptr, ldc, m * ldc, batch,
+        )  # fmt: skip
+
     def half() -> None:
         kind, first, second = _HALF_TYPES[dtype], factors.ctypes.data, factors[1:].ctypes.data
         library.gemmEx(
@@ -824,7 +834,9 @@ def cublas(
         )  # fmt: skip
 
     if dtype == "float32":
-        return single
+        return single if batch == 1 else strided
+    if batch > 1:
+        raise LaunchError(f"The course compares batches with cuBLAS in float32 only, not in {dtype}.")
     if dtype in _HALF_TYPES:
         return half
     raise LaunchError(f"The course has no cuBLAS baseline for {dtype}; it has float32, float16 and bfloat16.")

@@ -450,8 +450,9 @@ def recorded_files(folder: Path = DATA) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
-def recorded(folder: Path = DATA) -> list[dict[str, Any]]:
-    """All recorded rows. Raises CourseError naming the file if one is damaged.
+def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]]:
+    """All recorded rows of the kernels as they are shipped, on single products. Raises CourseError naming the file if
+    one is damaged. variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`).
 
     A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
     """
@@ -465,7 +466,7 @@ def recorded(folder: Path = DATA) -> list[dict[str, Any]]:
             ) from None
         if isinstance(found, list):
             rows += [row for row in found if isinstance(row, dict) and "step" in row]
-    return rows
+    return [row for row in rows if variants or not {"batch", "configuration"} & row.keys()]
 
 
 @functools.cache

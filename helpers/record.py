@@ -34,7 +34,8 @@ START, END = "<!-- ladder:start -->", "<!-- ladder:end -->"
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 LADDER_SIZE = 4096
 FIGURE = DATA / "ladder.svg"
-KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of
+KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of,
+OTHERWISE = {"batch": 1, "configuration": ""}  # and these, which only rows have that differ from this
 REQUIRED = (
     "step", "slug", "dtype", "m", "n", "k", "milliseconds", "tflops",
     "cublas_milliseconds", "cublas_tflops", "cublas_ratio", "spread", "cublas_spread",
@@ -48,14 +49,35 @@ REQUIRED = (
 
 def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str, Any]:
     """The row of one step at one size. Raises CourseError if the kernel does not compile, is wrong, or cannot run."""
-    from . import compiler
     from . import kernel as kernels
     from . import timing as timer
 
     source = step.kernel_path.read_text(encoding="utf-8")
     kernel = kernels.compile(source, entry=step.entry, arch=gpu.arch())
-    timing = timer.time_gemm(kernel, problem, samples=samples, seconds=seconds)
+    return _row(step, problem, source, kernel, timer.time_gemm(kernel, problem, samples=samples, seconds=seconds))
+
+
+def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[dict[str, Any]]:
+    """The rows of all configurations of `strategy.CONFIGURATIONS` at one size, timed in turn. Raises as `measure`."""
+    from . import kernel as kernels
+    from . import strategy
+    from . import timing as timer
+
+    step = steps.get(strategy.STEP)
+    sources = strategy.sources(step.kernel_path.read_text(encoding="utf-8"))
+    made = {name: kernels.compile(source, entry=step.entry, arch=gpu.arch()) for name, source in sources.items()}
+    timed = timer.time_gemms(made, problem, samples=samples, seconds=seconds)
+    return [
+        {**_row(step, problem, sources[name], made[name], timing), "configuration": name}
+        for name, timing in timed.items()
+    ]
+
+
+def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
+    from . import compiler
+
     device, baseline = gpu.device(), timing.cublas
+    batch = {"batch": problem.batch} if problem.batch > 1 else {}
     return {
         "step": step.number,
         "slug": step.slug,
@@ -63,6 +85,7 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
+        **batch,
         "milliseconds": _figures(timing.kernel.milliseconds),
         "tflops": _figures(timing.tflops),
         "cublas_milliseconds": baseline and _figures(baseline.milliseconds),
@@ -108,10 +131,12 @@ def slug(device: str) -> str:
 
 def merge(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Old rows, with those that `new` measured again replaced, and new ones added; sorted by step and size."""
-    rows = {tuple(row[name] for name in KEY): dict(row) for row in old}
-    for row in new:
-        rows[tuple(row[name] for name in KEY)] = dict(row)
+    rows = {_key(row): dict(row) for row in [*old, *new]}
     return [rows[key] for key in sorted(rows)]
+
+
+def _key(row: Mapping[str, Any]) -> tuple:
+    return *(row[name] for name in KEY), *(row.get(name, usual) for name, usual in OTHERWISE.items())
 
 
 def write(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
@@ -132,15 +157,16 @@ def write(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
 
 def record(
     chosen: Sequence[Any],
-    sizes: Sequence[tuple[int, int, int]],
+    sizes: Sequence[tuple[int, ...]],
     out: Path = DATA,
     samples: int = 20,
     seconds: float = 3.0,
     longest: float = 1000.0,
     say=print,
 ) -> list[dict[str, Any]]:
-    """Measure the steps at the sizes and save every row at once. longest: skip sizes whose one launch would take more
-    milliseconds, judged from the last size. A step that fails is reported and the others go on. Returns the new rows.
+    """Measure the steps at the sizes, (m, n, k) or (m, n, k, batch), and save every row at once. longest: skip sizes
+    whose one launch would take more milliseconds, judged from the last size. A step that fails is reported and the
+    others go on. Returns the new rows.
     """
     from .gemm import Problem
 
@@ -149,28 +175,52 @@ def record(
     say(f"{gpu.device().name}: driver {gpu.device().driver}, CUDA {gpu.device().cuda}; writing {path}")
     for step in chosen:
         rate = None
-        for m, n, k in sizes:
-            if rate and 2 * m * n * k / rate / 1e9 > longest:
-                say(f"{step.name} at {m} × {n} × {k}: skipped, one launch would take over {longest:.0f} ms")
+        for m, n, k, *batch in sizes:
+            problem = Problem(m, n, k, dtype=step.dtype, batch=batch[0] if batch else 1)
+            if rate and problem.flops / rate / 1e9 > longest:
+                say(f"{step.name} at {problem}: skipped, one launch would take over {longest:.0f} ms")
                 continue
             begin = time.monotonic()
             try:
-                row = measure(step, Problem(m, n, k, dtype=step.dtype), samples, seconds)
+                row = measure(step, problem, samples, seconds)
             except CourseError as error:
-                say(f"{step.name} at {m} × {n} × {k}: {error.message}")
+                say(f"{step.name} at {problem}: {error.message}")
                 if not gpu.available():
                     return rows
                 continue
             rows.append(row)
             write(path, [row])
             rate = row["tflops"]
-            ratio = f"{row['cublas_ratio']:.3f} of cuBLAS" if row["cublas_ratio"] else gpu.cublas_why_not()
-            note = f"; noisy: {row['noisy']}" if row["noisy"] else ""
-            say(
-                f"{step.name} at {m} × {n} × {k}: {row['milliseconds']:.4g} ms, {row['tflops']:.4g} TFLOPS, {ratio}, "
-                f"{row['clock_mhz'] or 0:.0f} MHz, {row['method']}{note} ({time.monotonic() - begin:.1f} s)"
-            )
+            say(f"{step.name} at {problem}: {_said(row)} ({time.monotonic() - begin:.1f} s)")
     return rows
+
+
+def record_strategy(out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print) -> list[dict[str, Any]]:
+    """Measure all configurations of `strategy.py` on all its shapes, and save them shape by shape. Returns the new rows."""
+    from .strategy import SHAPES
+
+    rows: list[dict[str, Any]] = []
+    for shape, problem in SHAPES.items():
+        try:
+            found = measure_strategy(problem, samples, seconds)
+        except CourseError as error:
+            say(f"{shape}, {problem}: {error.message}")
+            continue
+        write(out / f"{slug(gpu.device().name)}.json", found)
+        rows += found
+        for row in found:
+            say(f"{shape}, {problem}, {row['configuration']}: {_said(row)}")
+    return rows
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """A row as a sentence for the terminal."""
+    ratio = f"{row['cublas_ratio']:.3f} of cuBLAS" if row["cublas_ratio"] else gpu.cublas_why_not()
+    note = f"; noisy: {row['noisy']}" if row["noisy"] else ""
+    return (
+        f"{row['milliseconds']:.4g} ms, {row['tflops']:.4g} TFLOPS, {ratio}, {row['clock_mhz'] or 0:.0f} MHz, "
+        f"{row['method']}{note}"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- the README
@@ -299,13 +349,19 @@ def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:
 # ---------------------------------------------------------------------------------------------------- the command line
 
 
-def parse_sizes(text: str) -> list[tuple[int, int, int]]:
-    """ "256,1000x3000x500" -> [(256, 256, 256), (1000, 3000, 500)]. Raises ValueError with what is wrong."""
+def parse_sizes(text: str) -> list[tuple[int, ...]]:
+    """ "256,1000x3000x500,64x64x64x1024" -> [(256, 256, 256), (1000, 3000, 500), (64, 64, 64, 1024)], the last a batch.
+
+    Raises ValueError with what is wrong.
+    """
     sizes = []
     for part in text.split(","):
         numbers = [int(number) for number in part.lower().split("x")]
-        if len(numbers) not in (1, 3) or min(numbers) < 1:
-            raise ValueError(f"{part!r} is neither a size such as 4096 nor a shape such as 1000x3000x500")
+        if len(numbers) not in (1, 3, 4) or min(numbers) < 1:
+            raise ValueError(
+                f"{part!r} is neither a size such as 4096, nor a shape such as 1000x3000x500, nor one with a batch "
+                "such as 64x64x64x1024"
+            )
         sizes.append(tuple(numbers * 3 if len(numbers) == 1 else numbers))
     return sizes
 
@@ -327,10 +383,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="course record", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=DATA, help="folder of the recorded runs (default: helpers/data)")
     parser.add_argument("--steps", default="", help="such as 1-3,11 or naive (default: every step with a kernel)")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="such as 256,4096,1000x3000x500")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="such as 256,4096,1000x3000x500, or 64x64x64x1024 for a batch")
     parser.add_argument("--samples", type=int, default=20, help="samples per figure, at most")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
+    parser.add_argument(
+        "--strategy", action="store_true", help="time the configurations of step 11 on the shapes of its lesson instead"
+    )
     parser.add_argument(
         "--readme", action="store_true", help="only write the README's table and figure from helpers/data"
     )
@@ -344,7 +403,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = gpu.why_not()
         if reason:
             raise CourseError(f"There is nothing to record on: {reason}")
-        rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)
+        if options.strategy:
+            rows = record_strategy(options.out, options.samples, options.seconds)
+        else:
+            rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)
         if options.out.resolve() == DATA.resolve():
             update_readme()
     except (CourseError, KeyError, ValueError) as error:

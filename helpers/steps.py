@@ -198,6 +198,35 @@ STEPS: tuple[Step, ...] = (
             expect("bank conflicts of shared loads == 0"),
         ),
     ),
+    Step(
+        11,
+        "autotune",
+        "Autotune",
+        "refuse, rank and measure the constants, instead of guessing them",
+        entry="autotune",
+        arch="sm_80",
+        expect=(
+            expect("sectors per store of C == 16"),
+            expect("shared loads per result <= 1/16 K"),
+            expect("shared stores per result == 0"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        12,
+        "fused_epilogue",
+        "Fused epilogue",
+        "add the bias and apply ReLU while the results are still in registers",
+        entry="fused_epilogue",
+        arch="sm_80",
+        expect=(
+            expect("sectors per load of bias == 4"),
+            expect("sectors per store of C == 16"),
+            expect("shared loads per result <= 1/16 K"),
+            expect("shared stores per result == 0"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
 )
 
 

@@ -61,7 +61,11 @@ def time_gemm(kernel: Kernel, problem: Problem, samples: int = 20, seconds: floa
 def time_gemms(
     kernels: dict[str, Kernel], problem: Problem, samples: int = 20, seconds: float = 3.0
 ) -> dict[str, GemmTiming]:
-    """Check and time several kernels and cuBLAS on one problem, all in turn in one run: name -> GemmTiming."""
+    """Check and time several kernels and cuBLAS on one problem, all in turn in one run: name -> GemmTiming.
+
+    A batch is one launch of a kernel that takes batches, and as many launches as products of any other; cuBLAS has a
+    function for it.
+    """
     arch = gpu.arch()  # raises LaunchError if there is none
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
@@ -73,7 +77,7 @@ def time_gemms(
         c = gpu.upload(host[2])
         work[_CUBLAS] = gpu.cublas(
             problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
-            problem.ldc, problem.dtype,
+            problem.ldc, problem.dtype, problem.batch,
         )  # fmt: skip
         gpu.run_once(work[_CUBLAS], _CUBLAS)
         reference = gpu.download(c, host[2])
@@ -83,13 +87,7 @@ def time_gemms(
         shape = gemm.geometry(native)
         own = replace(problem, fused=gemm.is_fused(native))
         bias = gpu.upload(own.bias()) if own.fused else None
-        arguments = [
-            _scalar(parameter, value)
-            for parameter, value in zip(native.compiled.parameters, gemm.arguments(own, a, b, c, bias), strict=True)
-        ]
-        work[name] = gpu.launcher(
-            native.compiled, shape.grid(problem.m, problem.n), shape.block, arguments, shape.shared
-        )
+        work[name] = _launches(native, shape, own, (a, b, c), bias)
         gpu.run_once(work[name], name)
         got = gpu.download(c, host[2])
         differences[name] = _checked(name, own, host, got, reference)
@@ -103,6 +101,25 @@ def time_gemms(
                     "means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
                 )
     return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
+
+
+def _launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
+    """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch."""
+    together = problem.batch if shape.depth is not None else 1
+    grid = shape.grid(problem.m, problem.n, together)
+    steps = [array.nbytes // problem.batch for array in device_arrays]  # bytes from one product's matrix to the next's
+    launchers = []
+    for product in range(problem.batch // together):
+        own = [array[product * step :] for array, step in zip(device_arrays, steps, strict=True)]
+        values = zip(native.compiled.parameters, gemm.arguments(problem, *own, bias), strict=True)
+        arguments = [_scalar(parameter, value) for parameter, value in values]
+        launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared))
+
+    def once() -> None:
+        for launch in launchers:
+            launch()
+
+    return once if len(launchers) > 1 else launchers[0]
 
 
 def _scalar(parameter, value):
@@ -120,17 +137,21 @@ def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def make(rows: int, columns: int) -> np.ndarray:
         return (2 * random.random((rows, columns), dtype=np.float32) - 1).astype(dtype, copy=False)
 
-    a, b = make(problem.m, problem.lda), make(problem.k, problem.ldb)
+    a, b = make(problem.batch * problem.m, problem.lda), make(problem.batch * problem.k, problem.ldb)
     if problem.beta:
-        return a, b, make(problem.m, problem.ldc)
-    return a, b, np.full((problem.m, problem.ldc), np.nan, dtype)
+        return a, b, make(problem.batch * problem.m, problem.ldc)
+    return a, b, np.full((problem.batch * problem.m, problem.ldc), np.nan, dtype)
 
 
 def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None) -> float | None:
     """The relative difference from cuBLAS's C (`reference`), if any. Raises RunError if the result is wrong."""
     a, b, c = before
     rows = np.unique(np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int))
-    value, bound = replace(problem, m=len(rows)).expected(a[rows], b, c[rows])
+    products = np.unique(np.linspace(0, problem.batch - 1, min(problem.batch, _CHECKED_ROWS)).astype(int))
+    deep = (products[:, None] * problem.k + np.arange(problem.k)).ravel()  # their rows of B
+    looked = replace(problem, m=len(rows), batch=len(products))
+    rows = (products[:, None] * problem.m + rows).ravel()  # and of A and C
+    value, bound = looked.expected(a[rows], b[deep], c[rows])
     wrong = ~(np.abs(got[rows, : problem.n].astype(np.float64) - value) <= bound)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from helpers import autotune, compiler
-from helpers.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, Results, loop_cycles, search, vet
+from helpers.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, loop_cycles, search, vet
 from helpers.compiler import compile_source
 from helpers.errors import CourseError, RunError
 from helpers.gemm import Problem
@@ -50,8 +50,8 @@ tiny(int M, int N, int K, float alpha, const float* A, int lda, const float* B, 
 
 
 @pytest.fixture
-def results(tmp_path):
-    return Results(tmp_path / "searches.sqlite3")
+def file(tmp_path):
+    return tmp_path / "searches.journal"
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def no_gpu(monkeypatch):
     monkeypatch.setattr("helpers.gpu.available", lambda: False)
 
 
-def found_for(space, results, size=1024, **options):
-    return search(SOURCE, space, size, GPU, results=results, **options)
+def found_for(space, file, size=1024, **options):
+    return search(SOURCE, space, size, GPU, file=file, **options)
 
 
 # ---------------------------------------------------------------------------------------- what the source says itself
@@ -116,32 +116,32 @@ def test_a_kernel_without_geometry_is_told_what_is_missing():
 # ------------------------------------------------------------------------------------------------- refusals, cheap ones
 
 
-def test_what_an_sm_cannot_hold_is_refused_before_it_is_compiled(results, monkeypatch):
+def test_what_an_sm_cannot_hold_is_refused_before_it_is_compiled(file, monkeypatch):
     monkeypatch.setattr(autotune, "compile_source", None)  # calling it would fail
-    found = found_for({"HOLD": (58113,), "TM": (2, 16), "TN": (2, 16), "THREADS": (64, 2048)}, results)
+    found = found_for({"HOLD": (58113,), "TM": (2, 16), "TN": (2, 16), "THREADS": (64, 2048)}, file)
     assert {item.rule for item in found.candidates} == {LAUNCH}
-    found = found_for({"TM": (16,), "TN": (16,), "THREADS": (64,)}, results)
+    found = found_for({"TM": (16,), "TN": (16,), "THREADS": (64,)}, file)
     assert found.candidates[0].rule == REGISTERS
     assert found.candidates[0].refused == "Each thread must keep 256 sums, and 64 threads leave it 255 registers."
-    found = found_for({"TM": (8,), "TN": (16,), "THREADS": (1024,)}, results)
+    found = found_for({"TM": (8,), "TN": (16,), "THREADS": (1024,)}, file)
     assert found.candidates[0].refused == "Each thread must keep 128 sums, and 1024 threads leave it 64 registers."
 
 
-def test_shared_memory_is_refused_from_the_first_byte_too_many(results):
+def test_shared_memory_is_refused_from_the_first_byte_too_many(file):
     words = 227 * 1024 // 4
-    fits, not_any_more = found_for({"HOLD": (words, words + 1)}, results, compile_at_most=0).candidates
+    fits, not_any_more = found_for({"HOLD": (words, words + 1)}, file, trials=0).candidates
     assert (fits.rule, not_any_more.rule) == ("", LAUNCH)
     assert "at most 232,448 bytes of shared memory, this one uses 232,452" in not_any_more.refused
 
 
-def test_spills_are_refused_with_their_bytes(results):
+def test_spills_are_refused_with_their_bytes(file):
     tight = SOURCE.replace("__launch_bounds__(THREADS)", "__launch_bounds__(THREADS, 16)")  # 64 registers each
     for source, tile in ((SOURCE, {"TM": 14, "TN": 16}), (tight, {"TM": 8, "TN": 8})):
-        _spilled(source, tile, results)
+        _spilled(source, tile, file)
 
 
-def _spilled(source, tile, results):
-    item = search(source, {name: (value,) for name, value in tile.items()}, 1024, GPU, results=results).candidates[0]
+def _spilled(source, tile, file):
+    item = search(source, {name: (value,) for name, value in tile.items()}, 1024, GPU, file=file).candidates[0]
     assert item.rule == SPILLS
     assert item.refused == f"{item.code.spilled} bytes of each thread find no register and go to memory and back."
     assert item.code.spilled == compile_source(autotune.variant(source, **item.constants)).local_bytes > 0
@@ -189,9 +189,9 @@ def test_a_kernel_without_multiply_adds_has_no_score():
     assert loop_cycles(compile_source("__global__ void f(float* x) { x[threadIdx.x] = 1; }")) is None
 
 
-def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(results):
+def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(file):
     space = {"TM": (2, 4, 8), "TN": (1, 2, 8), "THREADS": (32, 64)}
-    found = found_for(space, results)
+    found = found_for(space, file)
     scores = [item.score for item in found.ranked]
     assert scores == sorted(scores, reverse=True) and found.best.score == scores[0]
     everything = {}
@@ -203,11 +203,11 @@ def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_re
     assert all(score < found.best.score for score in everything.values())  # it refused nothing that would have won
 
 
-def test_another_size_is_ranked_with_the_same_code(results):
-    found = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, results, size=4096)
+def test_another_size_is_ranked_with_the_same_code(file):
+    found = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, file, size=4096)
     small = found.at(256)
     assert small.problem == Problem(256, 256, 256)
-    fresh = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, results, size=256)
+    fresh = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, file, size=256)
     scores = {str(item): item.score for item in fresh.candidates}
     for item in small.candidates:
         if scores[str(item)] is not None:
@@ -217,16 +217,16 @@ def test_another_size_is_ranked_with_the_same_code(results):
 # ------------------------------------------------------------------------------------------------- keeping and going on
 
 
-def test_a_limited_search_says_what_waits_and_goes_on(results):
+def test_a_limited_search_says_what_waits_and_goes_on(file):
     space = {"TM": (2, 4), "TN": (2, 4)}
-    first = found_for(space, results, compile_at_most=1)
+    first = found_for(space, file, trials=1)
     assert len(first.ranked) == 1 and "3 configurations wait" in first.stopped
-    again = found_for(space, results, compile_at_most=1)
+    again = found_for(space, file, trials=1)
     assert len(again.ranked) >= 2
-    assert not found_for(space, results).stopped
+    assert not found_for(space, file).stopped
 
 
-def test_an_interrupted_search_returns_what_it_has_and_compiles_nothing_twice(results, monkeypatch):
+def test_an_interrupted_search_returns_what_it_has_and_compiles_nothing_twice(file, monkeypatch):
     compiled = []
 
     def compile_two(text, **options):
@@ -237,34 +237,34 @@ def test_an_interrupted_search_returns_what_it_has_and_compiles_nothing_twice(re
 
     monkeypatch.setattr(autotune, "compile_source", compile_two)
     space = {"TM": (2, 4), "TN": (2, 4)}
-    found = found_for(space, results)
+    found = found_for(space, file)
     assert "Interrupted" in str(found) and len([c for c in found.candidates if c.code]) == 2
     monkeypatch.setattr(
         autotune, "compile_source", lambda text, **options: compiled.append(text) or compile_source(text, **options)
     )
-    done = found_for(space, Results(results.path))
+    done = found_for(space, file)
     assert not done.stopped
     assert len(compiled) == len(set(compiled)) <= 4
 
 
-def test_a_changed_source_is_searched_anew(results):
-    found_for({"TM": (2,)}, results)
+def test_a_changed_source_is_searched_anew(file):
+    found_for({"TM": (2,)}, file)
     with pytest.raises(TypeError), pytest.MonkeyPatch.context() as patch:
         patch.setattr(autotune, "compile_source", None)
-        search(SOURCE + "\n", {"TM": (2,)}, 1024, GPU, results=results)
+        search(SOURCE + "\n", {"TM": (2,)}, 1024, GPU, file=file)
 
 
 def test_without_a_place_to_write_the_search_still_works_and_says_so(tmp_path):
     (tmp_path / "file").write_text("")
-    results = Results(tmp_path / "file" / "searches.sqlite3")
-    found = found_for({"TM": (2,)}, results)
-    assert found.ranked and "kept for this session only" in found.stopped
+    found = found_for({"TM": (2,)}, tmp_path / "file" / "searches.journal")
+    assert found.ranked and "kept for this search only" in found.stopped
 
 
-def test_a_damaged_file_is_no_obstacle(tmp_path):
-    path = tmp_path / "searches.sqlite3"
-    path.write_bytes(b"not a database" * 100)
-    assert "kept for this session only" in found_for({"TM": (2,)}, Results(path)).stopped
+@pytest.mark.parametrize("damage", [b"no journal" * 100, b"{}\n", b'{"op_code": 0}\n{"x'])
+def test_a_damaged_file_is_no_obstacle(file, damage):
+    file.write_bytes(damage)
+    found = found_for({"TM": (2,)}, file)
+    assert found.ranked and "kept for this search only" in found.stopped
 
 
 # ------------------------------------------------------------------------------------------------------------ measuring
@@ -293,8 +293,8 @@ def pretend_gpu(monkeypatch):
     return batches
 
 
-def test_measured_times_decide_and_wrong_results_are_refused(results, pretend_gpu):
-    found = search(SOURCE, {"TM": (2, 4, 6, 8)}, 512, results=results)
+def test_measured_times_decide_and_wrong_results_are_refused(file, pretend_gpu):
+    found = search(SOURCE, {"TM": (2, 4, 6, 8)}, 512, file=file)
     assert [item.constants["TM"] for item in found.ranked] == [6, 4, 2]
     assert found.best.measured.cublas_ratio == pytest.approx(0.2 * 6)
     wrong = next(item for item in found.candidates if item.constants["TM"] == 8)
@@ -302,22 +302,47 @@ def test_measured_times_decide_and_wrong_results_are_refused(results, pretend_gp
     assert f"{2 * 512**3 / (1 / 6) / 1e9:.1f}" in str(found)
 
 
-def test_what_was_timed_is_not_timed_again(results, pretend_gpu):
-    search(SOURCE, {"TM": (2, 4)}, 512, results=results)
-    before = len(pretend_gpu)
-    search(SOURCE, {"TM": (2, 4, 6)}, 512, results=Results(results.path))
-    assert pretend_gpu[before:] == [[6]]
-    search(SOURCE, {"TM": (2,)}, 1024, results=results)
-    assert pretend_gpu[-1] == [2]  # another size is another time
+def test_what_was_timed_is_not_timed_again(file, pretend_gpu):
+    once = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
+    assert pretend_gpu == [[2, 4]]
+    again = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
+    assert pretend_gpu == [[2, 4]] and again.candidates == once.candidates
+    search(SOURCE, {"TM": (2,)}, 1024, file=file)
+    assert pretend_gpu[1:] == [[2]]  # another size is another time
 
 
-def test_an_interrupt_while_timing_keeps_the_batches_before(results, pretend_gpu, monkeypatch):
+def test_with_fewer_trials_than_configurations_optuna_chooses_and_none_is_tried_twice(file, pretend_gpu):
+    space = {"TM": (2, 4, 6, 10, 12), "TN": (1, 2), "THREADS": (32, 64)}
+    tried = []
+    for trials in (9, 9, 9):
+        found = search(SOURCE, space, 512, trials=trials, file=file)
+        tried.append(sum(item.measured is not None for item in found.candidates))
+    assert tried == [9, 18, 20]
+    assert found.best.constants["TM"] == 12 and not found.stopped
+
+
+def test_a_trial_that_was_killed_is_made_again(file):
+    import optuna
+
+    space = {"TM": (2, 4)}
+    found_for(space, file, trials=1)
+    study = optuna.load_study(
+        study_name=None,
+        storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file))),
+    )
+    left = {"TM": ({2, 4} - {study.trials[0].params["TM"]}).pop()}
+    study.enqueue_trial(left)
+    study.ask({"TM": optuna.distributions.CategoricalDistribution((2, 4))})  # and never told
+    assert len(found_for(space, file).ranked) == 2
+
+
+def test_an_interrupt_while_timing_keeps_the_batches_before(file, pretend_gpu, monkeypatch):
     monkeypatch.setattr(autotune, "_TIMED_TOGETHER", 1)
     honest = autotune.time_gemms
     monkeypatch.setattr(
         autotune, "time_gemms", lambda *a, **k: honest(*a, **k) if len(pretend_gpu) < 1 else _interrupt()
     )
-    found = search(SOURCE, {"TM": (2, 4)}, 512, results=results)
+    found = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
     assert "Interrupted" in found.stopped and sum(item.measured is not None for item in found.candidates) == 1
 
 
@@ -335,24 +360,24 @@ def _interrupt():
     ({"TM": (2,)}, (64, 64), "three for"),
     ({"WM": (2,)}, 64, "sets WM to a number in 0 places"),
 ])  # fmt: skip
-def test_bad_requests_are_refused_with_a_sentence(space, size, message, results):
+def test_bad_requests_are_refused_with_a_sentence(space, size, message, file):
     with pytest.raises(CourseError, match=message):
-        search(SOURCE, space, size, GPU, results=results)
+        search(SOURCE, space, size, GPU, file=file)
 
 
-def test_an_unknown_gpu_is_refused(results, no_gpu):
+def test_an_unknown_gpu_is_refused(file, no_gpu):
     with pytest.raises(CourseError, match="no figures for a GPU"):
-        search(SOURCE, {"TM": (2,)}, 64, "Voodoo 2", results=results)
+        search(SOURCE, {"TM": (2,)}, 64, "Voodoo 2", file=file)
 
 
-def test_nothing_left_is_said_with_the_reasons(results):
-    found = found_for({"TM": (1, 3)}, results)
+def test_nothing_left_is_said_with_the_reasons(file):
+    found = found_for({"TM": (1, 3)}, file)
     with pytest.raises(CourseError, match=r"No configuration is left. 2 configurations .* 2 refused \(static assert\)"):
         _ = found.best
 
 
-def test_the_table_shows_the_best_first(results):
-    found = found_for({"TM": (2, 4)}, results)
+def test_the_table_shows_the_best_first(file):
+    found = found_for({"TM": (2, 4)}, file)
     assert str(found).split("\n")[1].split("  ")[0].strip() == str(found.best)
     assert found._repr_html_().count("<tr>") == 1 + len(found.ranked)
 

@@ -183,3 +183,22 @@ def test_fused_counting_by_block_class_equals_the_whole_launch():
     fused = helpers.compile(FUSED)
     problem = Problem(65, 63, 33)
     assert dict(gemm.count(fused, problem).counters) == _machine(gemm.run(fused, problem, on="cpu", findings=False).counters)
+
+
+def test_a_batch_is_the_products_one_behind_the_other():
+    problem = gemm.Problem(3, 4, 5, alpha=2.0, beta=1.0, pad_a=1, pad_b=2, pad_c=3, batch=3)
+    a, b, c = problem.arrays()
+    assert (a.shape, b.shape, c.shape) == ((9, 6), (15, 6), (9, 7)) and problem.flops == 3 * 2 * 3 * 4 * 5
+    value, bound = problem.expected(a, b, c)
+    for i in range(3):
+        one = gemm.Problem(3, 4, 5, alpha=2.0, beta=1.0, pad_a=1, pad_b=2, pad_c=3)
+        alone, its_bound = one.expected(a[3 * i : 3 * i + 3], b[5 * i : 5 * i + 5], c[3 * i : 3 * i + 3])
+        assert np.allclose(value[3 * i : 3 * i + 3], alone) and np.allclose(bound[3 * i : 3 * i + 3], its_bound)
+    assert str(problem).startswith("3 × 4 × 5, a batch of 3")
+    with pytest.raises(LaunchError, match="batch=0"):
+        gemm.Problem(3, 4, 5, batch=0)
+
+
+def test_a_kernel_that_does_not_look_at_z_refuses_a_batch():
+    with pytest.raises(LaunchError, match="launch it once for each of the 2"):
+        gemm.run(helpers.compile(steps.get("naive").kernel_path.read_text()), gemm.Problem(4, 4, 4, batch=2), on="cpu")

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from helpers import gpu, ladder, record, steps
+from helpers import gpu, ladder, record, steps, strategy
 from helpers.errors import CourseError
 from helpers.model import hardware
 
@@ -54,6 +54,7 @@ def test_comments_and_layout_do_not_make_another_kernel():
 
 def test_sizes_and_steps_are_parsed():
     assert record.parse_sizes("256,1000x3000x500") == [(256, 256, 256), (1000, 3000, 500)]
+    assert record.parse_sizes("64x64x64x1024") == [(64, 64, 64, 1024)]
     for bad in ("", "12x3", "0", "a"):
         with pytest.raises(ValueError):
             record.parse_sizes(bad)
@@ -127,11 +128,11 @@ def test_the_readme_is_in_step_with_the_recorded_runs():
 
 
 def test_recorded_rows_are_complete_and_plausible():
-    rows = ladder.recorded()
+    rows = ladder.recorded(variants=True)
     assert rows, "helpers/data has recorded runs"
     for got in rows:
         assert set(record.REQUIRED) <= set(got), got
-        flops = 2 * got["m"] * got["n"] * got["k"]
+        flops = 2 * got["m"] * got["n"] * got["k"] * got.get("batch", 1)
         assert got["tflops"] == pytest.approx(flops / got["milliseconds"] / 1e9, rel=1e-4)
         if got["cublas_ratio"] is not None:
             assert got["cublas_ratio"] == pytest.approx(got["cublas_milliseconds"] / got["milliseconds"], rel=1e-4)
@@ -141,8 +142,10 @@ def test_recorded_rows_are_complete_and_plausible():
 
 
 def test_recorded_kernels_are_the_shipped_ones():
-    for got in ladder.recorded():
+    for got in ladder.recorded(variants=True):
         source = steps.get(got["step"]).kernel_path.read_text(encoding="utf-8")
+        if name := got.get("configuration"):
+            source = strategy.sources(source, [name])[name]
         assert record.code_hash(source) == got["kernel_hash"], (
             f"step {got['step']} changed after it was recorded at {got['m']}: run `course record` on a GPU"
         )

@@ -55,3 +55,15 @@ def test_operands_are_fresh_and_c_is_poisoned():
     assert np.isnan(c).all() and not np.isnan(a).any() and (a != timing._operands(Problem(4, 5, 6, seed=2))[0]).all()
     assert timing._operands(Problem(4, 5, 6, dtype="bfloat16"))[0].dtype.name == "bfloat16"
     assert not np.isnan(timing._operands(Problem(4, 5, 6, beta=1.0))[2]).any()
+
+
+def test_a_mistake_in_any_looked_at_product_of_a_batch_is_named():
+    problem = Problem(6, 5, 4, batch=3)
+    operands = timing._operands(problem)
+    a, b, _ = (array.reshape(3, -1, array.shape[1]).astype(np.float64) for array in operands)
+    right = (a @ b).reshape(18, 5).astype(np.float32)
+    assert timing._checked("mine", problem, operands, right, right) == 0.0
+    wrong = right.copy()
+    wrong[13, 2] = 7
+    with pytest.raises(RunError, match=r"C\[13, 2\] is 7, expected"):
+        timing._checked("mine", problem, operands, wrong, None)

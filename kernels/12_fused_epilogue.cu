@@ -1,10 +1,12 @@
 // 12 fused_epilogue: bias and ReLU while the results are still in registers. C = max(0, alpha A B + beta C + bias).
 //
 // What changed since 11: the kernel takes a bias, one value per column of C, and adds it and applies ReLU before the
-//   store.
+//   store. The schedule is its own (FIRST, the order of the two reads, where C's offset is added): with step 11's, the
+//   registers that the epilogue takes make the compiler's main loop 1 % slower.
 //
 // What it saves: a kernel of its own for bias and ReLU would read C and write it again, 2 * M * N * 4 bytes, at the
-//   speed of DRAM: at 4096 x 4096 134 MB. Fused, it costs M * N additions and comparisons.
+//   speed of DRAM: at 4096 x 4096 134 MB.
+// What it costs: M * N additions and comparisons, and as many loads of bias, nearly all of them from L1.
 
 constexpr int BM = 256, BN = 128;  // tile of C per block
 constexpr int BK = 16;             // step along K
@@ -13,6 +15,7 @@ constexpr int TM = 16, TN = 8;     // tile of C per thread
 constexpr int STAGES = 3;          // pairs of tiles in shared memory
 constexpr int FIRST = 1, EVERY = 1, AT_ONCE = 3;  // the k at which a thread issues copies, and how many together
 constexpr int PANEL = 8;           // rows of tiles in a panel
+constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
 constexpr int PAD = 4;             // floats; a multiple of 4 keeps 128-bit loads aligned
 constexpr int LANES_M = WM / TM, LANES_N = WN / TN;              // lanes of a warp over its tile
 constexpr int GROUP_M = WM / (TM / 4), GROUP_N = WN / (TN / 4);  // distance between a thread's groups of four
@@ -31,12 +34,14 @@ static_assert(BK % A_LANES == 0, "BK must be a multiple of A_LANES");
 static_assert(FIRST + (A_COPIES + B_COPIES - 1) / AT_ONCE * EVERY < BK,
               "a tile's copies must all be issued within BK: lower FIRST or EVERY, or raise AT_ONCE");
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
+static_assert(SLICES >= 1, "somebody must compute a tile: SLICES must be at least 1");
 static_assert(THREADS <= 1024, "a block has at most 1024 threads: raise WM or WN");
 static_assert(BM % A_ROWS == 0, "the block must copy its tile of A in whole sweeps");
 static_assert(THREADS % (BN / 4) == 0 && BK % B_ROWS == 0, "the block must copy its tile of B in whole sweeps");
 
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
+extern "C" __device__ constexpr int grid_depth[] = {SLICES};  // blocks along z for each product of a batch
 
 struct Stage {
     float A[BK][BM + PAD];  // transposed
@@ -61,6 +66,10 @@ __device__ void load4(float* to, const float* from) {
 __device__ void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ void wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 
+constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;  // floats; where C has too many tiles for it, nobody needs to share one
+__device__ float parts[ROOM];                               // the sums of each tile's slices
+__device__ int finished[(ROOM + BM * BN - 1) / (BM * BN)];  // slices of each tile; 0 between launches
+
 __device__ float relu(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays NaN
 
 // The whole kernel. FAST: rows of B are whole 16-byte pieces, and an Offset of 32 bits reaches all rows of a tile.
@@ -80,6 +89,19 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     const int height = min(PANEL, (int)gridDim.y - panel), place = block % (PANEL * gridDim.x);
     const int block_row = (panel + place % height) * BM, block_col = place / height * BN;
 
+    A += (size_t)(blockIdx.z / SLICES) * M * lda;  // the product of a batch that this block works on
+    B += (size_t)(blockIdx.z / SLICES) * K * ldb;
+    C += (size_t)(blockIdx.z / SLICES) * M * ldc;
+    int slice = 0, slices = 1;  // this block's part of K, and of how many
+    if (SLICES > 1) {
+        slice = blockIdx.z % SLICES;
+        slices = (size_t)gridDim.x * gridDim.y * gridDim.z * BM * BN <= ROOM ? SLICES : 1;
+        const int part = ((K + slices - 1) / slices + BK - 1) / BK * BK, from = min(slice * part, K);
+        if (slice >= slices) return;
+        A += from;
+        B += (size_t)from * ldb;
+        K = min(part, K - from);
+    }
     const int a_row = t / A_LANES, a_k = t % A_LANES;          // this thread's float in a sweep over A's tile
     const int b_row = t / (BN / 4), b_col = t % (BN / 4) * 4;  // and its four in a sweep over B's
     const float* a_from = A + (size_t)block_row * lda + a_k;   // both move down K, tile by tile
@@ -162,6 +184,26 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
         now = next;
     }
 
+    if (SLICES > 1 && slices > 1) {
+        const int tile = (blockIdx.z / SLICES * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+        float* part = parts + (size_t)tile * SLICES * BM * BN + t;  // of slice 0; a thread's sums are THREADS apart
+        #pragma unroll
+        for (int n = 0; n < TM * TN; n++) part[slice * BM * BN + n * THREADS] = sum[n / TN][n % TN];
+        __threadfence();  // there for all, before this slice counts as finished
+        __shared__ bool last;
+        __syncthreads();
+        if (t == 0) last = atomicAdd(&finished[tile], 1) == SLICES - 1;
+        __syncthreads();
+        if (!last) return;
+        __threadfence();
+        if (t == 0) finished[tile] = 0;
+        #pragma unroll
+        for (int n = 0; n < TM * TN; n++) {
+            sum[n / TN][n % TN] = 0.0f;
+            for (int from = 0; from < SLICES; from++)  // always in this order: the same bits in every launch
+                sum[n / TN][n % TN] += part[from * BM * BN + n * THREADS];
+        }
+    }
     const bool c_whole = ((size_t)C % 16 | ldc % 4 | N % 4) == 0;
     #pragma unroll
     for (int i = 0; i < TM; i++)
@@ -176,23 +218,23 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
                     const float4 old = *reinterpret_cast<const float4*>(out);
                     v.x += beta * old.x, v.y += beta * old.y, v.z += beta * old.z, v.w += beta * old.w;
                 }
-                v = {relu(v.x + bias[c]), relu(v.y + bias[c + 1]), relu(v.z + bias[c + 2]), relu(v.w + bias[c + 3])};
+                v.x = relu(v.x + __ldg(&bias[c + 0])), v.y = relu(v.y + __ldg(&bias[c + 1]));
+                v.z = relu(v.z + __ldg(&bias[c + 2])), v.w = relu(v.w + __ldg(&bias[c + 3]));
                 *reinterpret_cast<float4*>(out) = v;
             } else {
                 #pragma unroll
                 for (int q = 0; q < 4; q++)
                     if (c + q < N) {
                         const float v = beta == 0.0f ? alpha * sum[i][j + q] : alpha * sum[i][j + q] + beta * out[q];
-                        out[q] = relu(v + bias[c + q]);
+                        out[q] = relu(v + __ldg(&bias[c + q]));
                     }
             }
         }
 }
 
-
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 fused_epilogue(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
-         float beta, float* C, int ldc, const float* bias) {
+               float beta, float* C, int ldc, const float* bias) {
     const bool whole = ((size_t)B % 16 | ldb % 4 | N % 4) == 0, near = max(lda, ldb) < (1u << 31) / max(BM, BK);
     if (whole && near) gemm<true, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
     else gemm<false, size_t>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
