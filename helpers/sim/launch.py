@@ -21,7 +21,7 @@ from .counting import ALWAYS, Counting
 from .device_shadow import DeviceShadow
 from .findings import Findings
 from .loader import Program, load
-from .machine import Chunk, Clock
+from .machine import Chunk, Clock, endless
 from .memory import DEVICE_BASE, DeviceMemory, plain_name
 from .parser import immediate_bits, literal
 from .tensor import NBYTES, TensorMap
@@ -143,7 +143,7 @@ def simulate(
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
         watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds),
-        registers=getattr(compiled, "registers", 0), param_words=param_words, dtypes=isa.DTYPES,
+        registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims,
     )  # fmt: skip
     if collect.findings:
@@ -220,13 +220,17 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
 
 
 def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
-    pieces = deque(_pieces(launch, chosen))
+    pieces = _pieces(launch, chosen)  # one at a time: there may be billions
+    piece = next(pieces, None)
     waiting: deque[Chunk] = deque()
     done = 0
-    launch.others_wait = lambda chunk: bool(pieces) or bool(waiting)
-    while pieces or waiting:
+    launch.others_wait = lambda chunk: piece is not None or bool(waiting)
+    while piece is not None or waiting:
         # Chunks that only wait for others step back; new ones come first, because they may be what is waited for.
-        chunk = Chunk(launch, *pieces.popleft()) if pieces else waiting.popleft()
+        if piece is not None:
+            chunk, piece = Chunk(launch, *piece), next(pieces, None)
+        else:
+            chunk = waiting.popleft()
         if not chunk.run():
             waiting.append(chunk)
             continue
@@ -234,6 +238,9 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
         if launch.counting is not None:
             launch.counting.finish_chunk(chunk)
         done += chunk.blocks
+        clock = launch.clock
+        if piece is not None and clock.seconds is not None and clock.elapsed() > clock.seconds:  # chunks too short to look themselves
+            endless(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
         if progress is not None:
             progress(done, wanted)
 
@@ -267,6 +274,11 @@ def _pieces(launch: Launch, chosen):
             for x in range(0, gx, nx):
                 zs, ys, xs = np.arange(z, min(z + nz, gz)), np.arange(y, min(y + ny, gy)), np.arange(x, min(x + nx, gx))
                 yield [zs.reshape(-1, 1, 1), ys.reshape(1, -1, 1), xs.reshape(1, 1, -1)], (len(zs), len(ys), len(xs))
+
+
+def _registers(compiled) -> int:
+    """Registers per thread at launch. 0 where nobody knows, and where ptxas says that it ignores changes of them."""
+    return 0 if "'setmaxnreg' ignored" in getattr(compiled, "log", "") else getattr(compiled, "registers", 0)
 
 
 def _arguments(program: Program, compiled, args):

@@ -527,7 +527,8 @@ class Wgmma:
     def places(self, operand: str) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) [128, elements], from the text of the ISA."""
         if operand == "c":
-            table = [[(16 * (t // 32) + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2) for i in range(self.n // 2)] for t in range(128)]
+            count = self.n // 2
+            table = [[(16 * (t // 32) + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2) for i in range(count)] for t in range(128)]
         else:
             form, count = f"m16n8k{self.stored}", 16 * self.stored // 32
             table = []
@@ -611,7 +612,8 @@ extern "C" __global__ void {self.symbol}(const uint4* image, unsigned long long 
         described = 0 if self.registers else tile_a.write(image, a, 0, self.turn_a)
         described_b = tile_b.write(image, b, IMAGE // 4, self.turn_b)
         metadata = np.zeros(128, np.uint32) if words is None else words
-        return [image, np.uint64(described), np.uint64(described_b), held, self.pack("c", c), metadata, np.int32(add), np.zeros((128, self.registers_of("c")), np.uint32)]
+        packed_c = self.pack("c", c)
+        return [image, np.uint64(described), np.uint64(described_b), held, packed_c, metadata, np.int32(add), np.zeros_like(packed_c)]
 
 
 
@@ -635,7 +637,8 @@ WGMMAS = (
     Wgmma(64, "s32", "s8", "s8"), Wgmma(32, "s32", "u8", "u8", registers=True), Wgmma(16, "s32", "s8", "u8"), Wgmma(8, "s32", "u8", "s8"),
     Wgmma(16, "s32", "s8", "s8", more=".satfinite"),
     *(Wgmma(16, "f32", a, a, registers, selector=i) for a in ("bf16", "tf32") for registers in (False, True) for i in range(2)),
-    Wgmma(64, "f32", "f16", "f16", turn_b=True, selector=0), Wgmma(32, "s32", "s8", "u8", selector=0), Wgmma(24, "f32", "e4m3", "e4m3", True, selector=0),
+    Wgmma(64, "f32", "f16", "f16", turn_b=True, selector=0), Wgmma(32, "s32", "s8", "u8", selector=0),
+    Wgmma(24, "f32", "e4m3", "e4m3", True, selector=0),
     Wgmma(16, "s32", "b1", "b1"), Wgmma(8, "s32", "b1", "b1", registers=True),
 )  # fmt: skip
 
@@ -931,13 +934,15 @@ TMA_GEMM = """
 constexpr int STAGES = 3;
 __device__ __forceinline__ unsigned shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void wait_for(unsigned barrier, int parity) {
-    asm volatile("{\\n.reg .pred p;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\\n@!p bra again;\\n}" ::"r"(barrier), "r"(parity) : "memory");
+    asm volatile("{\\n.reg .pred p;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\\n@!p bra again;\\n}"
+        ::"r"(barrier), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void fetch(unsigned to, const CUtensorMap* map, int k, int row, unsigned barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
         ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
 }
-extern "C" __global__ void __launch_bounds__(384) f(int N, int K, const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float* C) {
+extern "C" __global__ void __launch_bounds__(384) f(int N, int K, const __grid_constant__ CUtensorMap A,
+                                                    const __grid_constant__ CUtensorMap B, float* C) {
     extern __shared__ __align__(1024) char memory[];
     __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES];
     const int t = threadIdx.x, row = blockIdx.y * 128, col = blockIdx.x * 128, tiles = K / 64;

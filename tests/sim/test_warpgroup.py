@@ -184,3 +184,38 @@ def test_registers_are_given_and_taken(first, second, what):
         return
     with pytest.raises(RunError, match=what):
         run(made, (2, 1, 1), 128, [np.zeros(4, np.uint32)])
+
+
+REGISTERS = """
+extern "C" __global__ void __launch_bounds__(384, 1) f(float* out) {
+  if (threadIdx.x < 128) {
+    __nanosleep(100);
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 GIVEN;");
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 TAKEN;");
+    out[384 * blockIdx.x + threadIdx.x] = 1;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("given, taken", [(40, 232), (24, 240)])
+def test_who_asks_for_registers_waits_until_they_are_given(given, taken):
+    made = compile_source(REGISTERS.replace("GIVEN", str(given)).replace("TAKEN", str(taken)), None, "sm_90a")
+    out = np.zeros((2, 384), np.float32)
+    assert made.registers == 168 and run(made, (2, 1, 1), 384, [out]).findings == []
+    assert (out[:, 128:] == 1).all()
+
+
+def test_registers_that_the_block_does_not_have():
+    """3 x 168 are 504: 40 and twice 240 are more."""
+    made = compile_source(REGISTERS.replace("GIVEN", "40").replace("TAKEN", "240"), None, "sm_90a")
+    with pytest.raises(RunError, match="would hold 520 per thread together, and there are 504") as error:
+        run(made, (2, 1, 1), 384, [np.zeros(768, np.float32)])
+    assert error.value.findings[-1].kind == "endless" and error.value.line == 7
+
+
+def test_registers_that_ptxas_does_not_hand_out():
+    """Without a number of registers at entry ptxas leaves setmaxnreg out, and so does the machine."""
+    made = compile_source(REGISTERS.replace("(384, 1)", "(384)").replace("GIVEN", "40").replace("TAKEN", "240"), None, "sm_90a")
+    assert "ignored" in made.log and run(made, (2, 1, 1), 384, [np.zeros(768, np.float32)]).findings == []

@@ -484,7 +484,7 @@ def whole_warpgroups(m, op) -> np.ndarray:
         message = (
             f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together.")
         m.findings.add("divergent-barrier", op.line, message, block=m.block_position(block), thread=m.thread_position(group * GROUP),
-                       advice="A warpgroup is four warps of which the first has a number that 4 divides: make the condition the same for all of them.")
+                       advice="A warpgroup is four warps, the first of them a multiple of four: make the condition the same for all of them.")
         m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
     return (threads == GROUP)[:, :count]
 
@@ -727,7 +727,8 @@ def setmaxnreg_inc(op):
             m.yielding = True
             here = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)
             again = following - 1  # a block of its own, because warps come together here
-            return [(target, m.from_rows(rows)) for target, rows in ((again, here & waiting[:, None]), (following, here & ~waiting[:, None])) if rows.any()]
+            parts = (again, here & waiting[:, None]), (following, here & ~waiting[:, None])
+            return [(target, m.from_rows(rows)) for target, rows in parts if rows.any()]
 
         return end
 
