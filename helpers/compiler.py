@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -129,10 +130,13 @@ def _nvidia_folders() -> tuple[Path, ...]:
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Where the CUDA headers are: the wheels of this environment first, then $CUDA_PATH."""
+    """Where the CUDA headers are: the wheels of this environment first, then $CUDA_PATH or the toolkit whose nvcc is on the path."""
     candidates = [folder / "include" for folder in _nvidia_folders()]
+    nvcc = shutil.which("nvcc")
     if os.environ.get("CUDA_PATH"):
         candidates.append(Path(os.environ["CUDA_PATH"]) / "include")
+    elif nvcc:
+        candidates.append(Path(nvcc).resolve().parents[1] / "include")
     found = []
     for folder in candidates:
         if (folder / "cccl").is_dir():

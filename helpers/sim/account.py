@@ -21,7 +21,8 @@ tests/sim/test_calibration.py); so do stores of a warp that runs alone, while wi
 counters also count lost arbitration and vary from run to run (4 to 5 % more wavefronts for a 2-D tiled kernel).
 Shared atomics: every lane counts, also those with the same address. Copies from global to shared memory (cp.async.ca)
 move each lane's words from a bank of the cache to a bank of shared memory: the larger of the two crowds decides, and
-equal addresses do not merge. (cp.async.cg bypasses the cache; its counters follow another rule, see `pairs_of_sectors`.)
+equal addresses do not merge. cp.async.cg bypasses the cache: see `bypass_access` for its sectors; its wavefronts in shared
+memory follow a rule that is not settled and are not charged.
 
 Two interfaces:
 - `count_global`, `count_shared`, `count_atomic`, … : totals over a chunk of blocks, straight from registers
@@ -39,6 +40,7 @@ import numpy as np
 
 WARP = 32
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4
 WIDTHS = (1, 2, 4, 8, 16)
@@ -148,24 +150,37 @@ def copy_access(sources, targets, active, width: int):
     return _crowds((sources, _as_rows(targets, None)[0]), active, width)
 
 
-def pairs_of_sectors(sources, targets, active) -> bool:
-    """Whether a cp.async.cg of 16 bytes per lane moves whole sectors, so that `global_access` tells its sectors.
+def bypass_access(sources, targets, active):
+    """Requests, sectors, ideal sectors and distinct pieces of each warp of cp.async.cg (16 bytes per lane, past the cache).
 
-    True if lanes 2k and 2k+1 are both active or both idle and fill one aligned 32-byte chunk on both sides, each chunk
-    once. Where this does not hold, an H200 counts by a rule that is not settled (between half and 32 times as many).
+    sources, targets: [W, 32] bytes in global and in shared memory. Of lanes that name the same target only one counts: the
+    last for the hardware's sectors, the first for the profiler's figures. *Sectors* (hardware): pairs of a 32-byte chunk of
+    shared memory and the 128-byte line that fills it. *Pieces* (the profiler's theoretical sectors): what two lanes move as
+    one aligned 32-byte sector on both sides, or one lane alone; *ideal*: half as many as there are targets.
     """
     sources, active = _as_rows(sources, active)
     targets, _ = _as_rows(targets, None)
-    if (active[:, 0::2] != active[:, 1::2]).any():
-        return False
-    for side in (sources, targets):
-        if ((side[:, 0::2] ^ side[:, 1::2]) != 16)[active[:, 0::2]].any():
-            return False
-        chunks = np.where(active[:, 0::2], side[:, 0::2] // SECTOR_BYTES, -1 - np.arange(WARP // 2))
-        chunks = np.sort(chunks, axis=1)
-        if (chunks[:, 1:] == chunks[:, :-1]).any():
-            return False
-    return True
+    some = active.any(axis=1).astype(np.int64)
+    first, last = (_one_per_target(targets, active, latest) for latest in (False, True))
+    chunks, halves = targets // SECTOR_BYTES, (targets ^ sources) // 16 & 1
+    sectors = _distinct(chunks << 40 | sources // LINE_BYTES, last)
+    pieces = _distinct((chunks << 40 | sources // SECTOR_BYTES) << 1 | halves, first)
+    return some, sectors, -(-np.count_nonzero(first, axis=1) // 2), pieces
+
+
+def _one_per_target(targets, active, latest: bool):
+    """[W, 32] bool: of the active lanes with the same target, the latest or the first."""
+    order = np.arange(WARP)[::-1] if latest else np.arange(WARP)
+    rows = np.where(active, targets, -1 - np.arange(WARP))[:, order]
+    same = rows[:, :, None] == rows[:, None, :]
+    alone = ~np.tril(same, -1).any(axis=2)
+    return alone[:, order] & active
+
+
+def _distinct(keys, active):
+    """[W]: how many different keys the active lanes have."""
+    rows = np.sort(np.where(active, keys, -1 - np.arange(WARP)), axis=1)
+    return np.count_nonzero((np.diff(rows, axis=1, prepend=-1 - WARP) != 0) & (rows >= 0), axis=1)
 
 
 def _crowds(sides, active, width):

@@ -19,6 +19,7 @@ Divergence follows the hardware: a warp that splits runs its parts separately un
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import struct
@@ -31,10 +32,12 @@ from typing import Any
 import numpy as np
 
 from ..source_lines import line_of_ptx
-from . import account
+from . import account, layout
 from .sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
 
 WARP = 32
+# High words of generic addresses of shared and local memory; the hardware's are others, and nothing depends on them.
+SHARED_WINDOW, LOCAL_WINDOW = layout.SHARED_WINDOW >> 32, layout.LOCAL_WINDOW >> 32
 LOW = 0xFFFFFFFF
 SIGN = 0x80000000
 
@@ -70,7 +73,7 @@ class InstructionCounts:
     threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
     threads_of: the same per SASS instruction index.
-    accesses: per SASS instruction index, None if not asked for; `unknown_accesses`: index -> why its addresses are not known.
+    accesses: per SASS instruction index, one for each memory it reached; None if not asked for. `unknown_accesses`: index -> why its addresses are not known.
     """
 
     total: int
@@ -78,7 +81,7 @@ class InstructionCounts:
     per_instruction: tuple[int, ...]
     by_ptx_line: dict[int, int]
     threads: dict[str, int]
-    accesses: dict[int, SiteAccess] | None = None
+    accesses: dict[int, tuple[SiteAccess, ...]] | None = None
     unknown_accesses: dict[int, str] = field(default_factory=dict)
     threads_of: dict[int, int] = field(default_factory=dict)
     instructions: tuple[Instruction, ...] = field(default=(), repr=False)
@@ -109,7 +112,8 @@ def instruction_counts(
     """(counts, '') or (None, why not) for one launch.
 
     compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
-    parameter; arrays stand for a pointer of their own, 256-byte aligned; an int for a pointer parameter is its address.
+    parameter; arrays stand for a pointer of their own, aligned to 256 bytes unless they are views; an int for a pointer
+    parameter is its address.
     blocks: count only these linear block indices (x fastest). budget, seconds: basic blocks executed and time spent before
     giving up. cluster: blocks per cluster (x, y, z).
     """
@@ -182,14 +186,11 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
         if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
             continue
         space, op = MEMORY_OPCODES[instruction.name]
-        site = counts.accesses.get(index, SiteAccess(space, op))
-        charged = _charged(site, instruction)
         if index in counts.unknown_accesses:
-            unknown.update(charged)
-            if space == "generic":  # it may as well have been shared memory
-                unknown.update(_charged(SiteAccess("shared", op), instruction))
-        else:
-            mine.update(charged)
+            for possible in ("global", "shared", "local") if space == "generic" else (space,):
+                unknown.update(_charged(SiteAccess(possible, op), instruction))
+        for site in counts.accesses.get(index, ()):
+            mine.update(_charged(site, instruction))
     lines = None
     if compiled is not None:
         lines = _cell_lines(compiled)
@@ -203,9 +204,9 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             totals[name] += value
             if line is not None and value:
                 by_line[line][name] += value
-        site = None if counts.accesses is None else counts.accesses.get(index)
-        if line is not None and site is not None and site.space in ("global", "local") and site.ideal_sectors:
-            by_line[line][f"{site.space}_{_GLOBAL_OP[site.op]}_sectors_ideal"] += site.ideal_sectors
+        for site in (counts.accesses or {}).get(index, ()):
+            if line is not None and site.space != "shared" and site.ideal_sectors:
+                by_line[line][f"{site.space}_{_GLOBAL_OP[site.op]}_sectors_ideal"] += site.ideal_sectors
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
 
 
@@ -269,6 +270,7 @@ _REGISTER = re.compile(r"^([-~!]?)(\|?)(U?R)(\d+|Z)\|?((?:\.\w+)*)$")
 _PREDICATE = re.compile(r"^(!?)(U?P)(\d+|T)$")
 _CONSTANT = re.compile(r"^([-~]?)\|?c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]\|?((?:\.\w+)*)$")
 _INDEXED = re.compile(r"^c\[(0x[0-9a-f]+)\]\[(U?R(?:\d+|Z))(?:\+(-?0x[0-9a-f]+))?\]$")
+_JUMP = re.compile(r"^(R\d+)\s+(-?0x[0-9a-f]+)?\s*\(\*\"BRANCH_TARGETS ([^\"]*)\"\*\)$")
 _IN_BRACKETS = re.compile(r"(-?)(U?R\d+|U?RZ|0x[0-9a-f]+)((?:\.\w+)*)")
 
 
@@ -313,6 +315,15 @@ class _Imm:
 
 
 @dataclass(frozen=True)
+class _Jump:
+    """Where BRX goes: a 64-bit register plus an offset from the next instruction; one of the labels."""
+
+    register: _Reg
+    offset: int
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Address:
     parts: tuple[_Reg, ...]
     offset: int
@@ -321,6 +332,8 @@ class _Address:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _operand(text: str):
+    if match := _JUMP.match(text):
+        return _Jump(_operand(match[1]), int(match[2] or "0", 16), tuple(match[3].split(",")))
     if match := _PREDICATE.match(text):
         name = "T" if match[3] == "T" else match[2] + match[3]
         return _Pred(name, bool(match[1]))
@@ -357,7 +370,7 @@ _NO_RESULT = {
     "BREAK", "ARRIVES", "FENCE", "UBLKCP", "UTMALDG", "UTMASTG", "UTMAPF", "UTMACMDFLUSH", "UTMAREDG", "WARPGROUP", "USETMAXREG",
     "ACQBULK", "PREEXIT", "BPT", "UCGABAR_ARV", "UCGABAR_WAIT", "UTMACCTL", "ENDCOLLECTIVE", "RPCMOV", "UBLKRED", "UBLKPF",
 }  # fmt: skip
-_ENDS = {"BRA", "EXIT", "BSYNC", "WARPSYNC", "CALL", "RET", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"}
+_ENDS = {"BRA", "EXIT", "BSYNC", "WARPSYNC", "CALL", "RET", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT", "ENDCOLLECTIVE"}
 
 
 def _result_count(name: str, opcode: str) -> int:
@@ -469,6 +482,8 @@ def _read_names(operand, width=1):
         return [operand.name]
     if isinstance(operand, _Indexed) and not operand.register.zero:
         return [operand.register.name()]
+    if isinstance(operand, _Jump):
+        return [operand.register.name(), operand.register.name(1)]
     if isinstance(operand, _Address):
         return [p.name(k) for p in operand.parts for k in range(2 if ".64" in p.suffix or p.file == "UR" else 1)]
     return []
@@ -506,6 +521,8 @@ class _Program:
         self.block_of = {b.start: b for b in self.blocks}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in d.writes for d in self.decoded) <= 2
+        # A store through a generic address may change what a spilled value was.
+        self.private_stack = not any(MEMORY_OPCODES.get(d.instruction.name) in (("generic", "st"), ("generic", "atom")) for d in self.decoded)
         self._mark()
 
     def _successors(self, block: _Block) -> list[int]:
@@ -516,7 +533,10 @@ class _Program:
         unconditional = not last.guard and last.name in ("BRA", "EXIT", "JMP", "RET", "BRX", "KILL") and len(last.operands) < 2
         if last.name == "RET":
             out += [d.instruction.index + 1 for d in self.decoded if d.instruction.name == "CALL"]
-        if last.name in ("BRX", "BRXU", "JMX", "JMXU"):
+        jump = next((s for s in self.decoded[last.index].sources if isinstance(s, _Jump)), None)
+        if jump is not None:
+            out += [self.function.labels[label] for label in jump.labels]
+        elif last.name in ("BRX", "BRXU", "JMX", "JMXU"):
             out += [b.start for b in self.blocks]
         if not unconditional and block.end in self.block_of:
             out.append(block.end)
@@ -613,6 +633,8 @@ def _constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) -> dict[
         at_parameters = 0x210 if number >= 90 else 0x160
     words = {at_block + 4 * k: block[k] for k in range(3)} | {at_grid + 4 * k: grid[k] for k in range(3)}
     words[at_stack] = 0x00FFFDC0
+    if number < 100:
+        words |= {0x20: 0, 0x24: LOCAL_WINDOW}
     if 90 <= number < 100:
         words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
         words[0x188] = math.prod(cluster)
@@ -683,7 +705,7 @@ def _encode(kind, size, value, position) -> bytes:
             return np.asarray(value).tobytes()[:size].ljust(size, b"\0")
         return dtype(value).tobytes()
     if size == 8:
-        return (0x7F00_0000_0000 + (position << 36)).to_bytes(8, "little")  # an array: a place of its own
+        return (layout.DEVICE_BASE + (position << 36) + layout.phase(value)).to_bytes(8, "little")  # an array: a place of its own
     raise CannotTell(f"parameter {position} of type {kind} takes a number, not {type(value).__name__}")
 
 
@@ -1131,7 +1153,8 @@ def _load_local(launch, d, mask):
     place = launch.stack_word(d)
     partial = d.modifiers & {"U8", "S8", "U16", "S16"}
     for k in range(max(1, sass_width(d.instruction.opcode) // 4)):
-        value = None if place is None or partial else launch.lookup(f"stack+{place + 4 * k}")
+        known = place is not None and not partial and launch.program.private_stack
+        value = launch.lookup(f"stack+{place + 4 * k}") if known else None
         _set_register(launch, d, value, mask, k)
 
 
@@ -1367,6 +1390,7 @@ class _Launch:
             "SR_LANEID": lane % WARP,
             "SR_CgaCtaId": sum(c % n * stride for c, n, stride in zip(ctaid, cluster, strides, strict=True)),
             "SRZ": one * 0,
+            "SR_SWINHI": one * SHARED_WINDOW,
             "SR_EQMASK": 1 << lane % WARP,
             "SR_LTMASK": (1 << lane % WARP) - 1,
             "SR_LEMASK": (2 << lane % WARP) - 1,
@@ -1379,6 +1403,8 @@ class _Launch:
         self.groups: dict[str, np.ndarray] = {}  # convergence barrier -> per lane, which BSSY it joined; 0: none
         self.joined: dict[str, np.ndarray | None] = {}  # convergence barrier -> mask of the latest BSSY
         self.next_group = 1
+        self.origin: np.ndarray | None = None  # per lane, with which part it came to its latest collective
+        self.numbers = itertools.count(1)
         exists = None if self.lanes == self.threads else (linear < self.threads).reshape(1, 1, 1, -1)
         self.alive = exists  # None: every lane
         self.parts = [_Part(0, exists)]
@@ -1386,7 +1412,7 @@ class _Launch:
         self.executed = np.zeros(len(program.decoded) + 1, np.int64)
         self.thread_counts: dict[int, int | None] = {}  # guarded arithmetic, by index; None: a guard was not known
         self.lane_counts: dict[int, int] = defaultdict(int)
-        self.sites: dict[int, SiteAccess] = {}
+        self.sites: dict[tuple[int, str], SiteAccess] = {}  # by instruction and space
         self.unknown_sites: dict[int, str] = {}
         self.repeats: dict[int, tuple[list, dict[str, int]]] = {}  # per site: mask and registers of its last execution, cost
         self.patterns: dict[int, tuple] = {}  # per site: addresses and mask of its last new pattern, bases, cost by phase
@@ -1633,6 +1659,10 @@ class _Launch:
             self.arrive(d, taken, after)
         elif i.name == "RET":
             self.give_back(d, taken)
+        elif isinstance(d.sources[-1] if d.sources else None, _Jump):
+            self.jump(d, taken)
+        elif i.name == "ENDCOLLECTIVE":
+            self.part_again(taken, after)
         else:
             raise CannotTell(f"an indirect or unusual branch: {i}")
 
@@ -1695,8 +1725,9 @@ class _Launch:
             expected = np.broadcast_to(groups == mine, np.broadcast_shapes(groups.shape, mine.shape))
         else:
             barrier = ""
-            if "COLLECTIVE" in d.modifiers:
-                raise CannotTell(f"a collective on a diverged warp: {i}")
+            if "COLLECTIVE" in d.modifiers and mask is not None:
+                number = next(self.numbers)
+                self.origin = np.where(mask, number, _ZERO if self.origin is None else self.origin)
             named = _IMM_ALL if not d.sources else self.read(d.sources[0])
             if named is None:
                 raise CannotTell(f"a convergence of threads that are not known: {i}")
@@ -1726,20 +1757,48 @@ class _Launch:
                 kept.append((after, barrier, stuck, expected))
         self.waiting = kept
 
+    def jump(self, d, mask):
+        """BRX: through a table of addresses."""
+        target = d.sources[-1]
+        low = self.read(target.register)
+        if low is None:
+            raise CannotTell(f"a jump to an address that depends on data: {d.instruction}")
+        following = d.instruction.address + (self.program.decoded[1].instruction.address - self.program.decoded[0].instruction.address)
+        self.go_to(d, _signed(low) + target.offset + following, mask, again=True)
+
+    def part_again(self, mask, after):
+        """ENDCOLLECTIVE: threads that came to the collective apart go on apart."""
+        if mask is None or self.origin is None:
+            self.parts.append(_Part(after, mask))
+            return
+        origin = np.broadcast_to(self.origin, np.broadcast_shapes(self.origin.shape, mask.shape))
+        for number in np.unique(origin[np.broadcast_to(mask, origin.shape)]):
+            some, _ = self.split(mask, origin == number)
+            self.parts.append(_Part(after, some))
+
     def give_back(self, d, mask):
         register = next((s for s in d.sources if isinstance(s, _Reg)), None)
         value = self.read(register) if register is not None else None
         if value is None:
             raise CannotTell(f"a return to an address that is not known: {d.instruction}")
+        self.go_to(d, value, mask)
+
+    def go_to(self, d, value, mask, again: bool = False):
+        """Threads go to the addresses in `value`, apart where these differ. again: each part executes the instruction once."""
         lanes = value if mask is None or value.size == 1 else np.broadcast_to(value, np.broadcast_shapes(mask.shape, value.shape))
         if mask is not None and value.size > 1:
             lanes = lanes[np.broadcast_to(mask, lanes.shape)]
+        executed = 0
         for address in np.unique(lanes):  # warps that came from different calls go different ways
             target = self.program.addresses.get(int(address))
             if target is None or target not in self.program.block_of:
-                raise CannotTell(f"a return to an address outside the code: {d.instruction}")
+                raise CannotTell(f"a jump to an address outside the code: {d.instruction}")
             some, _ = self.split(mask, value == address)
             self.parts.append(_Part(target, some))
+            executed += self.warps_in(some)
+        if again:
+            self.executed[d.instruction.index] += executed - self.warps_in(mask)
+            self.executed[d.instruction.index + 1] -= executed - self.warps_in(mask)
 
     # -- memory accesses
 
@@ -1753,9 +1812,6 @@ class _Launch:
         last = self.repeats.get(index)
         if last is not None and all(a is b for a, b in zip(last[0], inputs, strict=True)):
             self.add(index, d, last[1])
-            return
-        if MEMORY_OPCODES[d.instruction.name][0] == "generic":
-            self.unknown_sites[index] = "its address may lie in any memory"
             return
         places = [self.address(s) for s in d.sources if isinstance(s, _Address)]
         if d.instruction.name == "LDGSTS" and isinstance(d.sources[-1], _Pred):
@@ -1784,27 +1840,40 @@ class _Launch:
         phase = tuple(base & 127 for base in bases)
         cost = known[3].get(phase)
         if cost is None:
-            cost = known[3][phase] = self.cost(d, places, mask)
+            cost = known[3][phase] = self.costs(d, places, mask)
         if isinstance(cost, str):
             self.unknown_sites[index] = cost
             return
         self.repeats[index] = inputs, cost
         self.add(index, d, cost)
 
-    def add(self, index, d: _Decoded, cost: dict[str, int]):
-        site = self.sites.get(index)
-        if site is None:
-            site = self.sites[index] = SiteAccess(*MEMORY_OPCODES[d.instruction.name])
-        for name, value in cost.items():
-            setattr(site, name, getattr(site, name) + value)
+    def add(self, index, d: _Decoded, cost: dict[str, dict[str, int]]):
+        for space, values in cost.items():
+            site = self.sites.get((index, space))
+            if site is None:
+                site = self.sites[index, space] = SiteAccess(space, MEMORY_OPCODES[d.instruction.name][1])
+            for name, value in values.items():
+                setattr(site, name, getattr(site, name) + value)
 
-    def cost(self, d: _Decoded, places, mask) -> dict[str, int] | str:
-        """What one execution adds to its SiteAccess, or why that cannot be told."""
-        name, opcode = d.instruction.name, d.instruction.opcode
-        space, op = MEMORY_OPCODES[name]
+    def costs(self, d: _Decoded, places, mask) -> dict[str, dict[str, int]] | str:
+        """What one execution adds to the SiteAccess of each memory it reaches, or why that cannot be told."""
+        space = MEMORY_OPCODES[d.instruction.name][0]
         active = mask
         if active is None and self.lanes != self.threads:
             active = np.arange(self.lanes).reshape(1, 1, 1, -1) < self.threads
+        if space != "generic":
+            return {space: self.cost(d, space, places, active)}
+        windows = {"shared": places[0] >> 32 == SHARED_WINDOW, "local": places[0] >> 32 == LOCAL_WINDOW}
+        windows["global"] = ~(windows["shared"] | windows["local"])
+        reached = {space: inside if active is None else inside & active for space, inside in windows.items() if inside.any()}
+        if sum(self.per_warp(inside, np.any).astype(int) for inside in reached.values()).max() > 1:
+            return "a warp reaches several memories at once"
+        near = [places[0] & LOW]
+        return {space: self.cost(d, space, places if space == "global" else near, inside) for space, inside in reached.items()}
+
+    def cost(self, d: _Decoded, space: str, places, active) -> dict[str, int]:
+        """What one execution adds to the SiteAccess of `space`."""
+        name, opcode, op = d.instruction.name, d.instruction.opcode, MEMORY_OPCODES[d.instruction.name][1]
         active = self.flat(active)
         # A copy names its target in shared memory first and its global source last.
         addresses = self.flat(places[-1] if name == "LDGSTS" else places[0])
@@ -1816,21 +1885,20 @@ class _Launch:
             else:
                 shared = account.count_shared(addresses, active, width, *size, op)
             return {"requests": shared.requests, "wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
+        if "BYPASS" in d.modifiers:
+            sides = np.broadcast_arrays(addresses, self.flat(places[0]), True if active is None else active)
+            times = self.count_blocks // len(sides[0])
+            rows = (np.broadcast_to(side, (len(side), self.lanes)).reshape(-1, WARP) for side in sides)
+            names = ("requests", "sectors", "ideal_sectors", "distinct_sectors")
+            return {what: int(n.sum()) * times for what, n in zip(names, account.bypass_access(*rows), strict=True)}
         count = {"atom": account.count_atomic, "red": account.count_atomic}.get(op, account.count_global)
         got = (account.count_local if space == "local" else count)(addresses, active, width, *size)
         distinct = account.count_global(addresses, active, width, *size).sectors if op in ("atom", "red") else got.sectors
         cost = {"requests": got.requests, "sectors": got.sectors, "ideal_sectors": got.ideal, "distinct_sectors": distinct}
-        if name != "LDGSTS":
-            return cost
-        target = self.flat(places[0])
-        if "BYPASS" in d.modifiers:
-            sides = np.broadcast_arrays(addresses, target, True if active is None else active)
-            if sides[0].shape[1] == 1:
-                sides = [np.broadcast_to(side, (len(side), self.lanes)) for side in sides]
-            whole = account.pairs_of_sectors(*(side.reshape(-1, WARP) for side in sides))
-            return cost if whole else "it copies parts of sectors past the cache"
-        shared = account.count_copy(addresses, target, active, width, *size)
-        return cost | {"wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
+        if name == "LDGSTS":
+            shared = account.count_copy(addresses, self.flat(places[0]), active, width, *size)
+            cost |= {"wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
+        return cost
 
     def address(self, place: _Address):
         total = place.offset
@@ -1878,8 +1946,13 @@ class _Launch:
                     threads_of[index] = mine
         known = {name: count for name, count in threads.items() if count is not None}
         threads_of = {k: v for k, v in threads_of.items() if self.program.decoded[k].instruction.name in known}
-        sites = {index: site for index, site in self.sites.items() if index not in self.unknown_sites} if self.accesses else None
+        sites = None
+        if self.accesses:
+            sites = defaultdict(tuple)
+            for (index, _), site in self.sites.items():
+                if index not in self.unknown_sites:
+                    sites[index] += (site,)
         return InstructionCounts(
-            sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line), known, sites, dict(self.unknown_sites),
+            sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line), known, sites and dict(sites), dict(self.unknown_sites),
             threads_of, tuple(d.instruction for d in self.program.decoded),
         )  # fmt: skip

@@ -175,9 +175,10 @@ def simulate(
     if launch.counting:
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
+            placed = [memory.base_of(value) if isinstance(value, np.ndarray) and value.ndim else value for value in args]
             counters, by_line, uncounted = flow.refine(
-                counters, by_line, compiled, grid, block, args, blocks=chosen, scale=scale, cluster=dims,
-                accesses=estimate or getattr(compiled, "spill_loads", 0) > 0)  # the PTX does not show what ptxas spilled
+                counters, by_line, compiled, grid, block, placed, blocks=chosen, scale=scale, cluster=dims,
+                accesses=estimate or _only_sass_tells(compiled))
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
@@ -187,6 +188,11 @@ def simulate(
         seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
         engine=engine, uncounted=uncounted,
     )  # fmt: skip
+
+
+def _only_sass_tells(compiled) -> bool:
+    """Whether some accesses cannot be counted from the PTX: what ptxas spilled, and copies past the cache (cp.async.cg)."""
+    return getattr(compiled, "spill_loads", 0) > 0 or "cp.async.cg" in compiled.ptx
 
 
 SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried

@@ -21,12 +21,11 @@ from .bulk_shadow import BulkShadow
 from .cluster import RANK_SHIFT
 from .cluster_shadow import READ, UPDATE, WRITE, ClusterShadow
 from .findings import Findings
-from .layout import DEVICE_BASE
+from .layout import ALIGN, DEVICE_BASE, phase
 from .proxies import Proxies
 from .trace import Allocation
 from .warp_clocks import WarpClocks
 
-ALIGN = 256
 LEAST_GUARD = 1 << 20
 I64 = np.dtype(np.int64)
 U32 = np.dtype(np.uint32)
@@ -59,7 +58,8 @@ class DeviceMemory:
             low = min(_bounds(arrays[i][1])[0] for i in group)
             high = max(_bounds(arrays[i][1])[1] for i in group)
             start = -(-(top + max(LEAST_GUARD, min(high - low, 1 << 28))) // ALIGN) * ALIGN
-            # Overlapping arrays keep their distances; the group begins at an aligned address.
+            # Overlapping arrays keep their distances; the first of them begins where it does in the array it is a view of.
+            start += phase(min((arrays[i][1] for i in group), key=_bounds))
             for i in group:
                 name, array = arrays[i]
                 base = start + _bounds(array)[0] - low

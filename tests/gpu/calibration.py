@@ -7,8 +7,9 @@ constant memory, so that nothing else in the kernel touches global or shared mem
 The group 'counts' profiles whole kernels instead: the launches of tests/sim/counting.py.
 
     python tests/gpu/calibration.py build FOLDER                       compile the probes (no GPU needed)
-    python tests/gpu/calibration.py measure FOLDER OUT SECONDS GROUP…  profile with ncu (needs a GPU), write OUT/rows-*.json
-    python tests/gpu/calibration.py merge OUT                          put the rows into helpers/data/calibration_h200.json
+    python tests/gpu/calibration.py measure FOLDER OUT SECONDS GROUP…  profile what the table lacks with ncu (needs a GPU),
+                                                                       write OUT/rows-*.json
+    python tests/gpu/calibration.py merge OUT                          add the rows to helpers/data/calibration_h200.json
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import counting  # noqa: E402 - a module of the tests beside this folder
 REPEAT = 2
 STEP = 20480  # bytes between repeats: a multiple of all banks and of a page of sectors, above the largest pattern
 LANES = range(32)
+TABLE = HERE.parents[2] / "helpers" / "data" / "calibration_h200.json"
 ALL = 0xFFFFFFFF
 
 
@@ -135,6 +137,19 @@ def few_global_patterns(width: int) -> Iterator[tuple[str, list[int], int]]:
     # Lanes that share a sector lie four apart: a published case where cp.async counted double.
     yield "sector mates four apart", [((n & 3) * 8 + (n >> 2)) * width for n in LANES], ALL
     yield "sector mates sixteen apart", [((n & 15) * 2 + (n >> 4)) * width for n in LANES], ALL
+
+
+def random_copies() -> list[tuple[str, list[int], list[int], int]]:
+    """(name, shared offsets, global offsets, mask) of copies of 16 bytes that are random on both sides, some to one target."""
+    rng = random.Random(5)
+    out = []
+    for k in range(16):
+        reach = (16, 40, 64, 200)[k % 4]
+        sides = [[16 * rng.randrange(reach) for _ in LANES] for _ in range(2)]
+        if k % 4 == 3:  # no target twice
+            sides[0] = [16 * n for n in rng.sample(range(64), 32)]
+        out.append((f"both random {k}", *sides, ALL if k < 8 else rng.getrandbits(32) | 1))
+    return out
 
 
 # --- the probes ------------------------------------------------------------------------------------------------------
@@ -260,6 +275,7 @@ def launches() -> list[dict]:
         else:
             chosen = [(f"global: {what}", packed, offsets, mask) for what, offsets, mask in few_global_patterns(width)]
             chosen += [(f"shared: {what}", offsets, packed, mask) for what, offsets, mask in few_global_patterns(width)]
+            chosen += random_copies() if name == "probe_cpasync_cg_16" else []
         rows += [
             {"probe": name, "group": group, "width": width, "pattern": what, "shared": s, "global": g, "mask": mask}
             for what, s, g, mask in chosen
@@ -380,10 +396,16 @@ def count_rows() -> list[dict]:
     ]
 
 
+def _key(row: dict) -> tuple:
+    """What a row of the table is about."""
+    return row["group"], row["probe"], row.get("pattern", row.get("case"))
+
+
 def measure(folder: Path, out: Path, seconds: float, groups: list[str]) -> None:
     """Profile the groups in turn, in chunks, until time is up; write OUT/rows-GROUP-CHUNK.json after each chunk."""
     begin = time.monotonic()
-    rows = {g: count_rows() if g == "counts" else [r for r in launches() if r["group"] == g] for g in groups}
+    known = {_key(row) for row in json.loads(TABLE.read_text())["rows"]} if TABLE.exists() else set()
+    rows = {g: [r for r in (count_rows() if g == "counts" else launches()) if r["group"] == g and _key(r) not in known] for g in groups}
     slowest = 0.0
     for group in groups:
         metrics = usable(folder, out, group, rows[group][:1])
@@ -472,22 +494,23 @@ def build(folder: Path) -> None:
 
 
 def merge(folder: Path) -> None:
-    """Put the rows of all groups into helpers/data/calibration_h200.json, one line each.
+    """Add measured rows to helpers/data/calibration_h200.json, each at the end of its group, one line each.
 
     Lane offsets are left out where they are packed (lane x width); measured values are in the order of the group's names.
     """
     paths = sorted(folder.glob("rows-*.json"), key=lambda p: (p.name.split("-")[1], int(p.stem.split("-")[2])))
-    rows = [row for path in paths for row in json.loads(path.read_text())]
-    names: dict[str, list[str]] = {}
-    lines = []
-    for row in rows:
-        group = row["group"]
-        order = names.setdefault(group, list(row["measured"]))
+    old = json.loads(TABLE.read_text()) if TABLE.exists() else {"metrics": {}, "rows": []}
+    names: dict[str, list[str]] = old["metrics"]
+    rows = {_key(row): row for row in old["rows"]}
+    for row in (row for path in paths for row in json.loads(path.read_text())):
+        order = names.setdefault(row["group"], list(row["measured"]))
         row["measured"] = [row["measured"][name] for name in order]
         for side in ("shared", "global"):
             if row.get(side) == [n * row.get("width", 0) for n in LANES]:
                 del row[side]
-        lines.append(json.dumps(row, separators=(",", ":")))
+        rows[_key(row)] = row
+    groups = list(dict.fromkeys(row["group"] for row in rows.values()))
+    lines = [json.dumps(row, separators=(",", ":")) for group in groups for row in rows.values() if row["group"] == group]
     head = {
         "device": "NVIDIA H200",
         "profiler": "Nsight Compute 2025.3.1, --clock-control none --cache-control none",
@@ -495,9 +518,8 @@ def merge(folder: Path) -> None:
         "repeat": REPEAT,
         "metrics": names,
     }
-    target = HERE.parents[2] / "helpers" / "data" / "calibration_h200.json"
-    target.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n")
-    print(len(rows), "rows in", target)
+    TABLE.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n")
+    print(len(rows), "rows in", TABLE)
 
 
 def main(arguments: list[str]) -> None:

@@ -194,3 +194,56 @@ extern "C" __global__ void twins(const float* A, float* C, int n) {  // two side
     float4 v = s[127 - t];
     C[g] = x + v.x + v.y + v.z + v.w;
 }
+extern "C" __global__ void jumped(const float* A, float* C, int n) {  // a jump through a table
+    float x = A[threadIdx.x];
+    for (int i = 0; i < n; i++) {
+        unsigned way = (threadIdx.x / 16 + i) & 3;
+        asm volatile(
+            "{\n.reg .f32 t;\nways: .branchtargets ONE, TWO, THREE, FOUR;\nbrx.idx %1, ways;\n"
+            "ONE: mul.f32 %0, %0, 0f40000000;\nbra DONE;\n"
+            "TWO: mul.f32 t, %0, %0;\nmul.f32 t, t, t;\nadd.f32 %0, t, %0;\nbra DONE;\n"
+            "THREE: fma.rn.f32 %0, %0, %0, %0;\nbra DONE;\n"
+            "FOUR: add.f32 %0, %0, 0f3f800000;\n"
+            "DONE:\n}" : "+f"(x) : "r"(way));
+    }
+    C[threadIdx.x] = x;
+}
+__device__ __noinline__ float either(const float* p, int i) { return p[i] * 2.f; }
+extern "C" __global__ void anywhere(const float* A, float* C, int n) {  // loads that find their memory at run time
+    __shared__ float s[64];
+    s[threadIdx.x] = A[threadIdx.x];
+    __syncthreads();
+    const float* p = n > 3 ? s : A;
+    float x = 0;
+    for (int i = 0; i < n; i++) x += either(p, (threadIdx.x + i * 2) & 63);
+    C[threadIdx.x] = x;
+}
+__device__ __noinline__ float raised(float* p, int i) {
+    p[i] += 1.f;
+    return p[i] + p[i + 1];
+}
+extern "C" __global__ void lent(const float* A, float* C, int n) {  // a function writes to its caller's array, or to global memory
+    float mine[16], x = 0;
+    for (int i = 0; i < 16; i++) mine[i] = A[i];
+    for (int i = 0; i < n; i++) x += raised(i & 1 ? mine : C, (threadIdx.x + i) & 7);
+    C[threadIdx.x] = x;
+}
+extern "C" __global__ void __launch_bounds__(1024, 2) spilled(const float* A, float* C, int n, int m) {  // values that steer loops and branches lie on the stack
+    float x[40]; int at[8];
+#pragma unroll
+    for (int k = 0; k < 40; k++) x[k] = A[k * 64 + threadIdx.x];
+#pragma unroll
+    for (int k = 0; k < 8; k++) at[k] = (threadIdx.x * (k + 3) + m) % (n + k);
+    for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int k = 0; k < 40; k++) x[k] = x[k] * x[(k + 7) % 40] + A[i];
+#pragma unroll
+        for (int k = 0; k < 8; k++) if (at[k] > i) x[k] += 1.f;
+    }
+    float y = 0;
+#pragma unroll
+    for (int k = 0; k < 40; k++) y += x[k];
+#pragma unroll
+    for (int k = 0; k < 8; k++) if (at[k] & 1) y += at[k];
+    C[blockIdx.x * 64 + threadIdx.x] = y;
+}

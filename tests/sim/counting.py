@@ -83,4 +83,9 @@ CASES = (
     Case("calibration.cu", "tile2d", (4, 4, 1), (256, 1, 1), (_f(N * N), _f(N * N), _f(N * N), N, N, N)),
     Case("calibration.cu", "tile2d", (4, 4, 1), (256, 1, 1), (_f(N * N), _f(N * N), _f(N * N), N, N, N)),
     Case("counting.cu", "merged", (2, 1, 1), (64, 1, 1), (_f(1024), _f(128), 17)),
+    Case("counting.cu", "jumped", (2, 1, 1), (96, 1, 1), (_f(96), _f(96), 9)),
+    Case("counting.cu", "anywhere", (2, 1, 1), (64, 1, 1), (_f(64), _f(64), 5)),
+    Case("counting.cu", "anywhere", (2, 1, 1), (64, 1, 1), (_f(64), _f(64), 2)),
+    Case("counting.cu", "lent", (1, 1, 1), (64, 1, 1), (_f(64), _f(64), 9)),
+    Case("counting.cu", "spilled", (2, 1, 1), (64, 1, 1), (_f(2560), _f(128), 5, 3)),
 )

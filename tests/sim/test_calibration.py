@@ -42,7 +42,8 @@ def active(row):
 def test_the_grid_is_whole():
     groups = {r["group"] for r in TABLE["rows"]}
     assert groups == {"shared", "global", "ldsm", "cp.async", "atomic", "counts"}
-    assert len(rows("shared")) == 628 and len(rows("ldsm")) == 105 and len(rows("cp.async")) == 200
+    assert len(rows("shared")) == 628 and len(rows("ldsm")) == 105 and len(rows("cp.async")) == 216
+    assert len(rows("global")) == 175
     assert len(rows("counts")) == len(counting.CASES)
 
 
@@ -115,15 +116,22 @@ def test_asynchronous_copies_through_the_cache_equal_the_profiler():
         assert wavefronts[0] == values["memory_l1_wavefronts_shared"], row
 
 
-def test_asynchronous_copies_past_the_cache_are_known_where_they_move_whole_sectors():
-    settled = 0
+def test_asynchronous_copies_past_the_cache_equal_the_hardware():
+    """Exact where no two lanes copy to one place. Where they do, which of them counts is not always the last."""
+    several = []
     for row in rows("cp.async"):
-        sides = lanes(row, "global"), lanes(row, "shared")
-        if "_cg_" in row["probe"] and account.pairs_of_sectors(*sides, active(row)):
-            settled += 1
-            sectors = account.global_access(sides[0], active(row), 16)[1][0]
-            assert sectors == measured(row)["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"], row
-    assert settled >= 8
+        if "_cg_" not in row["probe"]:
+            continue
+        values, sides = measured(row), (lanes(row, "global"), lanes(row, "shared"))
+        requests, sectors, ideal, pieces = (int(x[0]) for x in account.bypass_access(*sides, active(row)))
+        assert requests == values["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], row
+        assert pieces == values["memory_l2_theoretical_sectors_global"], row
+        assert ideal == values["memory_l2_theoretical_sectors_global_ideal"], row
+        hardware = values["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]
+        if sectors != hardware:
+            assert len(set(sides[1][active(row)])) < active(row).sum(), row
+            several.append(sectors - hardware)
+    assert several == [2, 3, 1]
 
 
 @functools.cache

@@ -1,13 +1,14 @@
 """Reading SASS, matching it with PTX, and counting instructions from its control flow."""
 
 import re
+from types import SimpleNamespace
 
 import counting
 import numpy as np
 import pytest
 
 from helpers.compiler import compile_source
-from helpers.sim import flow, sass
+from helpers.sim import flow, sass, simulate
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 
@@ -157,6 +158,50 @@ def test_refined_counters_replace_those_of_the_same_name_and_keep_the_rest():
     assert totals["smsp__inst_executed_op_shared_ld.sum"] == 262_144 and totals["ptx_instructions"] == 5
     assert totals["smsp__inst_executed.sum"] == EXPECTED["tile2d"]
     assert by_line[3]["ptx_instructions"] == 5
+
+
+def machine_code(*instructions):
+    """A kernel `k` without parameters, as nvdisasm prints it; 'L:' before an instruction labels it."""
+    text = ['.section\t.text.k,"ax"']
+    for number, instruction in enumerate(instructions):
+        label, _, rest = instruction.rpartition(": ")
+        text += [f"{label}:"] * bool(label) + [f"        /*{16 * number:04x}*/                   {rest} ;"]
+    return SimpleNamespace(ptx=".visible .entry k()\n{\n}\n", sass="\n".join(text) + "\n", symbol="k", arch="sm_90", cubin=b"")
+
+
+def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_apart():
+    compiled = machine_code(
+        "S2R R0, SR_TID.X", "ISETP.GE.AND P0, PT, R0, 0x10, PT", "MOV R5, 0xffffffff", "@P0 BRA `(.L_1)", "NOP",
+        ".L_1: WARPSYNC.COLLECTIVE R5, `(.L_2)", "VOTE.ANY P1, P0", "ENDCOLLECTIVE", ".L_2: EXIT",
+    )  # fmt: skip
+    counts, why = flow.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
+    assert why == ""
+    # Of the two warps one parts; its halves meet in the collective.
+    assert counts.by_opcode == {"S2R": 2, "ISETP": 2, "MOV": 2, "BRA": 2, "NOP": 1, "WARPSYNC": 3, "VOTE": 2, "ENDCOLLECTIVE": 2, "EXIT": 3}
+
+
+def test_spilled_values_stay_known_unless_somebody_may_have_written_there():
+    code = ("LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x8, RZ", "S2R R0, SR_TID.X", "STL.64 [R1], R0", "{}", "MOV R0, RZ", "LDL R2, [R1]",
+            "ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")  # fmt: skip
+    counts, why = flow.instruction_counts(machine_code(*(c.format("NOP") for c in code)), (1, 1, 1), (96, 1, 1), [])
+    assert why == "" and counts.by_opcode["NOP"] == 3 + 2 and counts.by_opcode["EXIT"] == 3 + 2
+    for store in ("ST.E desc[UR4][R4.64], R6", "STL [R3], R6", "STL.U8 [R1], R6"):
+        counts, why = flow.instruction_counts(machine_code(*(c.format(store) for c in code)), (1, 1, 1), (96, 1, 1), [])
+        assert counts is None and "depends on data" in why, store
+
+
+def test_a_view_off_the_beginning_takes_the_slow_way():
+    """Where a kernel looks at the alignment of its pointers, so does the count."""
+    compiled = compile_source("""__global__ void copy(const float* a, float* b) {
+        if ((unsigned long long)a % 16 == 0) *(float4*)(b + 4 * threadIdx.x) = *(const float4*)(a + 4 * threadIdx.x);
+        else for (int k = 0; k < 4; k++) b[32 * k + threadIdx.x] = a[32 * k + threadIdx.x];
+    }""")
+    a, b = np.zeros(132, np.float32), np.zeros(128, np.float32)
+    for array, loads in ((a, 1), (a[4:], 1), (a[1:], 4)):
+        counts, why = flow.instruction_counts(compiled, (1,), (32,), [array, b])
+        assert why == "" and counts.by_opcode["LDG"] == loads
+        run = simulate(compiled, (1, 1, 1), (32, 1, 1), [array, b])
+        assert run.counters["sass__inst_executed_per_opcode.LDG"] == loads == run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]
 
 
 def test_wrong_arguments_are_named():
