@@ -219,3 +219,46 @@ def test_registers_that_ptxas_does_not_hand_out():
     """Without a number of registers at entry ptxas leaves setmaxnreg out, and so does the machine."""
     made = compile_source(REGISTERS.replace("(384, 1)", "(384)").replace("GIVEN", "40").replace("TAKEN", "240"), None, "sm_90a")
     assert "ignored" in made.log and run(made, (2, 1, 1), 384, [np.zeros(768, np.float32)]).findings == []
+
+
+# --- registers while a product is in flight --------------------------------------------------------------------------------
+
+IN_FLIGHT = """
+.reg .f32 %f<16>; .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p<2>;
+.shared .align 1024 .b8 tile[2048];
+mov.u32 %r5, %tid.x; mul.lo.u32 %r6, %r5, 16; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;
+mov.u32 %r1, 0; mov.u32 %r2, 0; mov.u32 %r3, 0; mov.u32 %r4, 0;
+st.shared.v4.u32 [%r6], {%r1, %r2, %r3, %r4};
+fence.proxy.async; bar.sync 0;
+shr.u32 %r7, %r7, 4; cvt.u64.u32 %rd1, %r7; or.b64 %rd1, %rd1, 0x1000080000;
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+wgmma.fence.sync.aligned;
+.loc 1 1 0
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, %rd1, 1, 1, 1, 0;
+wgmma.commit_group.sync.aligned;
+.loc 1 2 0
+THEN
+wgmma.wait_group.sync.aligned 0;
+.loc 1 3 0
+add.f32 %f10, %f1, %f5;
+ret;
+"""
+
+
+@pytest.mark.parametrize("then, expected", [
+    ("mov.f32 %f5, %f1;", []),
+    ("mov.f32 %f5, %f1; add.f32 %f6, %f5, %f5;", [("missing-wait", 2, 1)]),
+    ("add.f32 %f6, %f2, %f2;", [("missing-wait", 2, 1)]),
+    ("mov.f32 %f5, %f1; mov.f32 %f5, %f9; add.f32 %f6, %f5, %f5;", []),
+    ("add.u32 %r1, %r5, 1;", [("race", 2, 1)]),
+    ("add.f32 %f3, %f9, %f9;", [("race", 2, 1)]),
+    ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, %rd1, 1, 1, 1, 0;\nwgmma.commit_group.sync.aligned;", []),
+    ("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1, 1, 1;\nwgmma.commit_group.sync.aligned;",
+     [("missing-wait", 2, 1)]),
+    ("setp.lt.u32 %p1, %r5, 64;\n@%p1 add.u32 %r1, %r5, 1;", [("race", 2, 1)]),
+    ("setp.lt.u32 %p1, %r5, 0;\n@%p1 add.u32 %r1, %r5, 1;", []),
+])  # fmt: skip
+def test_registers_of_a_product_in_flight(then, expected):
+    """Copies are followed; other uses and changes are noted, and only those of threads that really do it."""
+    found = run(kernel(IN_FLIGHT.replace("THEN", then), arch="sm_90a"), (2, 1, 1), 128, [np.zeros(4, np.float32)]).findings
+    assert [(finding.kind, finding.line, finding.other_line) for finding in found] == expected
