@@ -36,7 +36,8 @@ def sweep(found, *, ax):
         here = sorted((values[x], colour) for _, colour, values in lines if math.isfinite(values[x]))
         gap = here[-1][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
         for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True)):
-            ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if above else -19), textcoords="offset points", ha="center", fontsize=12,
+            up = above or value < 0.08  # below it stand the settings' names
+            ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if up else -19), textcoords="offset points", ha="center", fontsize=12,
                         color=colour, path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
     ax.set_xticks(list(places), found.names)
     ax.set_xlim(-0.25, len(places) - 0.75)
