@@ -260,6 +260,8 @@ class Kernel:
                 "(invalid configuration); for an empty matrix, do not launch."
             )
         limits = hardware.capability(self.compiled.arch)
+        if not isinstance(shared, numbers.Integral):
+            raise LaunchError(f"shared={shared!r} is not a whole number: it is the number of bytes of dynamic shared memory per block.")
         if shared < 0:
             raise LaunchError(f"shared={shared} is negative: it is the number of bytes of dynamic shared memory per block.")
         total = shared + self.shared_bytes

@@ -43,7 +43,7 @@ SECTOR_BYTES = 32
 LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4
-WIDTHS = (1, 2, 4, 8, 16)
+WIDTHS = (1, 2, 4, 8, 16, 32)  # 32: global memory, from sm_100 on
 
 
 class GlobalCount(NamedTuple):
@@ -284,7 +284,7 @@ def _as_rows(addresses, active):
 
 def _check_width(width):
     if width not in WIDTHS:
-        raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide per lane, not {width}")
+        raise ValueError(f"an access is 1, 2, 4, 8, 16 or 32 bytes wide per lane, not {width}")
 
 
 # --- totals over a chunk of blocks ---------------------------------------------------------------------------------

@@ -156,6 +156,8 @@ def simulate(
     if chosen is not None and dims is not None:
         chosen = clusters.whole(chosen, grid, dims) if chosen else []
     wanted = total if chosen is None else len(chosen)
+    if wanted != total and program.grid_workspace:
+        raise LaunchError("The blocks of this kernel wait for each other (grid.sync()), so some of them cannot run without the others.")
 
     def alone():
         with np.errstate(all="ignore"):

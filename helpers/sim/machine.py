@@ -529,6 +529,8 @@ class Chunk(Lanes):
     def _pass_cluster(self, rows: np.ndarray) -> None:
         """These threads ([blocks, threads]) are through the cluster's barrier: what was done before it is ordered."""
         self.cluster_barrier.passed &= ~rows
+        if self.races is not None:
+            self.races.join(self, rows.any(axis=1))
         shadow = self.shared.shadow
         if shadow is not None:
             blocks = rows.any(axis=1)

@@ -208,7 +208,7 @@ def test_an_empty_chunk_costs_nothing():
 
 
 def test_a_width_that_no_instruction_has_is_refused():
-    with pytest.raises(ValueError, match="1, 2, 4, 8 or 16"):
+    with pytest.raises(ValueError, match="1, 2, 4, 8, 16 or 32"):
         account.count_global(np.zeros((1, 32), np.int64), None, 12, 1, 32)
     with pytest.raises(ValueError, match="1, 2 or 4"):
         account.ldmatrix_access(np.zeros((1, 32), np.int64), None, 3)

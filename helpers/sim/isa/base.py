@@ -254,7 +254,7 @@ class Op:
         try:
             return self.loader.register(name)
         except KeyError:
-            self.fail(f"uses {name}, which is not declared")
+            self.fail(f"uses {name}, which is no register of the kernel and no special register that the machine has")
 
     def _narrowed(self, index: int, kind: str) -> int:
         have, want = self.loader.types[index], kind

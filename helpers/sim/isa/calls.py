@@ -120,3 +120,19 @@ def assertfail(op):
         )
 
     return run
+
+
+def _heap(op):
+    op.fail("works with memory that the kernel itself allocates or frees. The machine has no heap: pass an array instead")
+
+
+@instruction("call.malloc")
+def malloc(op):
+    """malloc() and new: refused, because there is no heap."""
+    _heap(op)
+
+
+@instruction("call.free")
+def free(op):
+    """free() and delete: refused, because arrays belong to the host."""
+    _heap(op)

@@ -239,6 +239,8 @@ def _wait(op):
             if not over.all():
                 m.vain = functools.partial(barrier.missing, offset, int(rows[~over][0]))
         finished = done.reshape(m.blocks, m.threads)
+        if m.races is not None and done.any():
+            m.races.join(m, finished.any(axis=1))
         if done.any() and m.recorder is not None:  # the look that ends the waiting, not those in vain
             whole, m.mask = m.mask, None if done.all() else m.from_rows(finished)
             m.recorder.barrier(m, line, "wait")

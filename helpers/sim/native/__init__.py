@@ -21,6 +21,7 @@ _COUNTED_ACCESSES = ("ld", "st", "cp.async", "ldmatrix", "stmatrix")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of kernels that are made for the ways a launch can take,
 WAYS = 4  # at most so many times; then once for all
+MOST_BLOCKS = 1 << 24
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
@@ -57,7 +58,7 @@ def _attempt(launch, blocks, progress, required):
     from . import launch as native  # here, so that a missing llvmlite costs nothing but speed
     from ..machine import endless
 
-    reason = _asks_too_much(launch)
+    reason = _asks_too_much(launch) or ("the grid is very large" if len(blocks) > MOST_BLOCKS else "")
     if reason:
         return reason, None
     program, clock = launch.program, launch.clock
