@@ -323,9 +323,30 @@ class _Loader:
             if name == "ret" and leave is not None:
                 self.flat.append(replace(instruction, opcode="bra", operands=(Symbol(leave),), guard=guard))
                 continue
-            self.flat.append(replace(instruction, operands=tuple(rename(o) for o in instruction.operands), guard=guard))
+            whole = replace(instruction, operands=tuple(rename(o) for o in instruction.operands), guard=guard)
+            self.flat.extend(self._in_halves(whole) if instruction.opcode.endswith(".b128") else [whole])
         for label in at_label.get(len(function.body), ()):
             self.labels[label] = len(self.flat)
+
+    def _in_halves(self, instruction: Instruction) -> list[Instruction]:
+        """What moves 128 bits, with each 128-bit register as two of 64: NumPy has no numbers of that width."""
+
+        def halves(operand):
+            if not isinstance(operand, Register) or self.register_types.get(operand.name) != "b128":
+                return operand
+            names = [f"{operand.name}:{half}" for half in ("low", "high")]
+            self.register_types.update(dict.fromkeys(names, "b64"))
+            return Vector(tuple(Register(name) for name in names))
+
+        operands = tuple(halves(operand) for operand in instruction.operands)
+        if instruction.name == "mov":
+            if not all(isinstance(operand, Vector) and len(operand.items) == 2 for operand in operands):
+                return [instruction]  # its handler says what is wrong
+            pairs = zip(*(operand.items for operand in operands), strict=True)
+            return [replace(instruction, opcode="mov.b64", operands=pair) for pair in pairs]
+        if instruction.name in ("ld", "ldu", "st"):
+            return [replace(instruction, opcode=f"{instruction.opcode.removesuffix('.b128')}.v2.b64", operands=operands)]
+        return [replace(instruction, operands=operands)]
 
     def _call(self, instruction, guard, rename, environment, stack) -> None:
         operands = list(instruction.operands)

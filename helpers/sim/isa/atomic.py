@@ -86,24 +86,34 @@ def _turns(flat, places, operands, function, keep_old):
     return old
 
 
+def _joined(words, dtype):
+    """128-bit values of their two halves."""
+    whole = np.empty(len(words[0]), dtype)
+    whole["low"], whole["high"] = words
+    return whole
+
+
 def _atomic(op, has_result: bool):
     name = op.one_of(*_OPERATIONS)
     t, space = op.type, space_of(op)
     count = 4 if op.has("v4") else 2 if op.has("v2") else 8 if op.has("v8") else 1
-    if t == "b128":
+    pair = t == "b128"  # two registers of 64 bits, see the loader
+    part = "b64" if pair else t
+    if pair and (name not in ("exch", "cas") or not all(len(op.vector(i)) == 2 for i in range(len(op.operands)) if i != 1)):
         op.unknown()
     # operands
     first = 1 if has_result else 0
     address = address_of(op, first)
-    vectors = [[op.bind(item, t) for item in op.vector(first + 1)]]
+    vectors = [[op.bind(item, part) for item in op.vector(first + 1)]]
     if name == "cas":
-        vectors.append([op.source(first + 2, t)])
-    targets = [op.target(item, t) for item in op.vector(0)] if has_result else []
+        vectors.append([op.bind(item, part) for item in op.vector(first + 2)])
+    targets = [op.target(item, part) for item in op.vector(0)] if has_result else []
     dtype = DTYPES[t]
     size = dtype.itemsize
     site = op.site(space, "atom" if has_result else "red", size * count)
     site.checks = name in ("cas", "min", "max", "and", "or")
-    raw = RAW[size]
+    unit = min(size, 8)
+    raw, shift = RAW[unit], unit.bit_length() - 1
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
 
     # meaning
@@ -112,16 +122,16 @@ def _atomic(op, has_result: bool):
         if where == "global":
             offsets, mask = m.memory.locate(m, site, addresses, size * count)
             flat = m.memory.views[raw]
-            index = offsets >> (size.bit_length() - 1)
+            index = offsets >> shift
         elif where == "shared":
             offsets, mask = m.shared.locate(m, site, addresses, size * count)
             flat = m.shared.views[raw]
-            index = (offsets >> (size.bit_length() - 1)) + m.shared.bases[size]
+            index = (offsets >> shift) + m.shared.bases[unit]
         elif where == "cluster":
             rows, offsets = m.clusters.resolve(m, addresses)
             offsets, mask = m.shared.locate(m, site, offsets, size * count)
             flat = m.shared.views[raw]
-            index = (offsets >> (size.bit_length() - 1)) + rows * (m.shared.stride // size)
+            index = (offsets >> shift) + rows * (m.shared.stride // unit)
             if m.shared.shadow is not None:
                 m.shared.shadow.remote(m, site, rows, offsets, mask, size * count, UPDATE)
         else:
@@ -134,13 +144,14 @@ def _atomic(op, has_result: bool):
             m.races.atomic(m, site, offsets, mask, size * count)
         lanes = None if mask is None else m.rows_of(mask).reshape(-1)
         places = m.rows_of(index).reshape(-1)
-        places = places if lanes is None else places[lanes]
+        places = (places if lanes is None else places[lanes]) // (size // unit)
         results = []
         for k in range(count):
             operands = []
             for vector in vectors:
-                x = m.rows_of(m.regs[vector[k]].view(raw)).reshape(-1)
-                operands.append((x if lanes is None else x[lanes]).view(dtype))
+                words = [m.rows_of(m.regs[index].view(raw)).reshape(-1) for index in (vector if pair else vector[k : k + 1])]
+                x = words[0].view(dtype) if not pair else _joined(words, dtype)
+                operands.append(x if lanes is None else x[lanes])
             typed = flat.view(dtype)
             if not len(places):
                 old = np.empty(0, dtype)
@@ -155,7 +166,7 @@ def _atomic(op, has_result: bool):
                     full[:] = old
                 else:
                     full[lanes] = old
-                results.append(m.from_rows(full.reshape(m.blocks, m.threads)))
+                results += [m.from_rows(x.reshape(m.blocks, m.threads)) for x in ((full["low"], full["high"]) if pair else (full,))]
         return results
 
     # result

@@ -288,22 +288,14 @@ def _by_space(m, addresses):
     return parts
 
 
-def _element_type(op) -> str:
-    t = op.type
-    return t if t != "b128" else "b64"
-
-
 @instruction("ld")
 def ld(op):
     """d = the bytes at [a], in global, shared, local, constant or parameter memory; generic addresses say which."""
-    t, count = _element_type(op), vector_count(op)
+    t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands
     address = address_of(op, 1)
-    items = op.vector(0) if op.type != "b128" else ()
-    if op.type == "b128":
-        op.unknown()
-    targets = [op.target(item, t) for item in items]
+    targets = [op.target(item, t) for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
     site = op.site(space, "ld", DTYPES[t].itemsize * count)
@@ -376,12 +368,10 @@ def ldu(op):
 @instruction("st")
 def st(op):
     """[a] = b, in global, shared, local or parameter memory, or wherever a generic address points."""
-    t, count = _element_type(op), vector_count(op)
+    t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands
     address = address_of(op, 0)
-    if op.type == "b128":
-        op.unknown()
     sources = [op.bind(item, t) for item in op.vector(1)]
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
