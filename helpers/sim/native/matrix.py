@@ -80,7 +80,7 @@ def _mma(low, i):
     n, k = rest.split("k")
     d_type, a_type, b_type, c_type = kinds
     shape = Shape(name, int(m), int(n), int(k), a_type, b_type, d_type)
-    if "row" not in i.modifiers or i.modifiers.index("row") + 1 != i.modifiers.index("col"):
+    if [part for part in i.modifiers if part in ("row", "col")] != ["row", "col"]:
         raise Unsupported(f"`{i.opcode}`")
     _multiply(low, i, product(shape, c_type, "satfinite" in i.modifiers))
 
