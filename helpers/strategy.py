@@ -112,6 +112,6 @@ def recorded(device: str = "NVIDIA H200") -> Strategy:
 
 def sources(source: str, names: Sequence[str] = tuple(CONFIGURATIONS)) -> dict[str, str]:
     """Configuration -> the source with its constants."""
-    from .sweep import variant  # here: it needs what only a lesson that draws should wait for
+    from .sweep import variant  # here: sweeps import much that reading a table does not need
 
     return {name: variant(source, **CONFIGURATIONS[name]) for name in names}
