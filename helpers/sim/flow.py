@@ -5,10 +5,11 @@ many machine instructions run. Executing all of the SASS is not needed either: h
 on its branches, and these in a matrix kernel depend on thread and block numbers, launch sizes and scalar arguments.
 `instruction_counts` takes the backward slice of the branches (by liveness), executes only that for all threads of a
 launch at once, and counts everything. Where a branch needs data that only a full execution knows (a loaded value, a
-spin on a barrier), it says so instead of guessing.
+spin on a barrier), it says so instead of guessing. Values that ptxas spilled are followed through the stack.
 
 The same slice extended by address registers gives every memory access of the launch at machine level
-(`accesses=True`): an independent check of the PTX-level accounting, and the exact one for warp-level matrix loads.
+(`accesses=True`): an independent check of the PTX-level accounting, the exact one for warp-level matrix loads, spills and
+copies past the cache, and all that `launch.count` needs.
 
 Registers are int64 arrays of 32-bit patterns that broadcast over [grid z, grid y, grid x, threads]: a loop counter that
 is the same everywhere costs one element. Threads are padded to whole warps with lanes that never run.
@@ -1364,7 +1365,7 @@ class _Launch:
         self.program = program
         self.constants = constants
         self.accesses = accesses
-        self.budget, self.seconds = budget, seconds
+        self.budget, self.seconds, self.clustered = budget, seconds, math.prod(cluster) > 1
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
         self.threads = block[0] * block[1] * block[2]
         self.lanes = -(-self.threads // WARP) * WARP
@@ -1864,6 +1865,8 @@ class _Launch:
         if space != "generic":
             return {space: self.cost(d, space, places, active)}
         windows = {"shared": places[0] >> 32 == SHARED_WINDOW, "local": places[0] >> 32 == LOCAL_WINDOW}
+        if self.clustered and windows["shared"].any():
+            return "it may reach another block's shared memory"
         windows["global"] = ~(windows["shared"] | windows["local"])
         reached = {space: inside if active is None else inside & active for space, inside in windows.items() if inside.any()}
         if sum(self.per_warp(inside, np.any).astype(int) for inside in reached.values()).max() > 1:
