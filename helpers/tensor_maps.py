@@ -48,8 +48,10 @@ def tensor_map(
     element along an axis (1 for the last one). out_of_bounds: what a load finds outside the array, "zero" or "nan" (a
     store leaves out what lies outside). l2_promotion: 64, 128 or 256, the bytes that an L2 miss fetches; a hint.
 
-    The kernel's coordinates count from the *innermost* axis: for a matrix, {column, row}. They may be negative. Interleaved
-    and im2col layouts are not offered. Raises LaunchError that names the rule that is broken.
+    The kernel's coordinates count from the *innermost* axis: for a matrix, {column, row}. The first one must be a multiple of
+    16 bytes; those of a load may be negative. In shared memory the box begins at a multiple of 128 bytes (better of 1024
+    where it is swizzled), its rows touch, and a swizzled row takes 32, 64 or 128 bytes however short it is. Interleaved and
+    im2col layouts are not offered. Raises LaunchError that names the rule that is broken.
 
     A complete kernel, which adds 1 to each element of a matrix, tile by tile:
 

@@ -195,8 +195,7 @@ class BulkShadow:
         self._count(cells, site, 1)
 
         def release(m, chosen):
-            part = type(piece)(piece.rows[chosen], piece.offsets[chosen], piece.nbytes, piece.mode)
-            self._count(self._cells(m, part, lanes[chosen])[0], site, -1)
+            self._count(self._cells(m, piece.of(chosen), lanes[chosen])[0], site, -1)
 
         return release
 

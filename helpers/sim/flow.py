@@ -35,6 +35,7 @@ import numpy as np
 from ..source_lines import line_of_ptx
 from . import account, layout
 from .sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
+from .tensor import TensorMap
 
 WARP = 32
 # High words of generic addresses of shared and local memory; the hardware's are others, and nothing depends on them.
@@ -696,6 +697,8 @@ def _encode(kind, size, value, position) -> bytes:
         return bytes(size)  # a null pointer
     if isinstance(value, (bytes, bytearray)):
         return bytes(value[:size]).ljust(size, b"\0")
+    if isinstance(value, TensorMap):
+        return bytes(size)  # nothing branches on it
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, (int, np.integer)) and not kind.startswith("f"):

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from .swizzle import SPAN
+
 NBYTES = 128
 MOST_DIMENSIONS = 5
 MAGIC = int.from_bytes(b"\xffTENSOR\xff", "little")
@@ -64,9 +66,19 @@ class Tensor:
         """Elements that one copy takes per dimension."""
         return tuple(-(-extent // step) for extent, step in zip(self.box, self.steps, strict=True))
 
+    @property
+    def row(self) -> int:
+        """Bytes that one copy takes along dimension 0."""
+        return self.counts[0] * self.itemsize
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row to the next in shared memory: a swizzled row takes its whole span, however short it is."""
+        return self.row if self.swizzle is None else SPAN[self.swizzle]
+
     @functools.cached_property
     def nbytes(self) -> int:
-        """Bytes of shared memory that one copy fills or empties: what it reports to its mbarrier."""
+        """Bytes that one copy moves: what it reports to its mbarrier."""
         return math.prod(self.counts) * self.itemsize
 
     def pack(self) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import helpers
 from helpers import gpu
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tensor_cases as cases  # noqa: E402 - the table of the tests beside this folder
 import test_mbarrier as mbarriers  # noqa: E402 - kernels that are checked without a GPU
+import tma_gemm  # noqa: E402 - likewise
 import test_tensor_maps as maps  # noqa: E402 - the kernel of the docstring
 
 
@@ -58,10 +60,16 @@ def test_mbarriers_count_the_same():
     assert mbarriers.facts("gpu") == mbarriers.EXPECTED
 
 
-def test_the_docstrings_kernel(record):
-    import cupy
+@pytest.mark.parametrize("kind", tma_gemm.TYPES)
+def test_a_matrix_product_of_bulk_copies(kind):
+    for m, n, k in ((64, 64, 64), (100, 72, 200), (7, 16, 8), (130, 136, 520)):
+        _, there, exact = tma_gemm.launch(kind, m, n, k, "gpu")
+        _, here, _ = tma_gemm.launch(kind, m, n, k, "cpu")
+        assert np.array_equal(there, here) and np.abs(there - exact).max() < 1e-4
 
-    import helpers
+
+def test_the_docstrings_kernel():
+    import cupy
 
     kernel = helpers.compile(maps.example())
     matrix = np.random.default_rng(1).standard_normal((64, 96)).astype(np.float32)
@@ -71,5 +79,5 @@ def test_the_docstrings_kernel(record):
     assert np.array_equal(matrix, expected)
     run = kernel.launch((3, 2), 32, [helpers.tensor_map(there, (32, 32))], on="gpu")
     assert np.array_equal(there.get(), expected) and run.findings == []
-    kernel.launch((3, 2), 32, [helpers.tensor_map(there[16:48, 32:], (16, 32))], on="cpu")
+    kernel.launch((2, 1), 32, [helpers.tensor_map(there[16:48, 32:], (32, 32))], on="cpu")
     assert (there.get()[16:48, 32:] == expected[16:48, 32:] + 1).all()

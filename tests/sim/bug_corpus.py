@@ -9,7 +9,8 @@ turns it into its corrected twin without moving a line. Comments say what must b
     C[i] += x[i];   // MISSED: race             a bug the machine is known not to see
 
 Launch arguments: a number, `null`, `f32[n]`, `f16[n]`, `u16[n]`, `u32[n]` or `i32[n]` (counting up from 0, modulo 16 and halved for floats),
-`zero_…` (zeros), `empty_…` (never written by the host), `same1` (the array that argument 1 is).
+`zero_…` (zeros), `empty_…` (never written by the host), `same1` (the array that argument 1 is), `map_f32[64,32]x[8,32]` (a tensor
+map of such an array, with such a box).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from helpers.compiler import compile_source
 from helpers.errors import LaunchError, RunError
 from helpers.kernel import Kernel
+from helpers.tensor_maps import tensor_map
 
 FOLDER = Path(__file__).parent / "bugs"
 DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32, "u16": np.uint16, "i32": np.int32}
@@ -47,6 +49,9 @@ class Launch:
                 count = np.arange(int(array[3]))
                 values = count if array[2][0] != "f" else count % 16 / 2
                 made.append((values * (not array[1])).astype(DTYPES[array[2]]))
+            elif tiles := re.fullmatch(r"map_f32\[(\d+),(\d+)\]x\[(\d+),(\d+)\]", text):
+                rows, columns, *box = map(int, tiles.groups())
+                made.append(tensor_map((np.arange(rows * columns, dtype=np.float32) % 16 / 2).reshape(rows, columns), box))
             elif text == "null":
                 made.append(None)
             elif text.startswith("same"):

@@ -50,6 +50,11 @@ __device__ void fill(const uint4* data, int window) {  // data == 0: a pattern
     FENCE;
     __syncthreads();
 }
+__device__ int rank() { int r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+__device__ unsigned there(const void* p) {  // the same place in the other block's shared memory
+    unsigned a; asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(at(p)), "r"(rank() ^ 1)); return a;
+}
+#define SYNC asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 __device__ void give(uint4* out, int window) {
     for (int i = threadIdx.x; i < window / 16; i += blockDim.x) out[i] = ((uint4*)smem)[i];
 }
@@ -65,6 +70,11 @@ LOADS = {
     rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%1],", f", [%{rank + 2}];")}" :: '
     f'{_operands(rank)}, "r"(at(&bar)) : "memory");'
     for rank in RANKS
+}
+MULTICASTS = {  # by CTA mask
+    mask: f'asm volatile("{_copy(2, "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%1],", f", [%4], %5;")}" :: '
+    f'{_operands(2)}, "r"(at(&bar)), "h"((short){mask}) : "memory");'
+    for mask in (1, 2, 3)
 }
 STORES = {
     rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.global.shared::cta.tile.bulk_group", ", [%1];")}" :: {_operands(rank)} : "memory");'
@@ -83,8 +93,8 @@ BYTES_OPERATIONS = (
 IN_SHARED = BYTES_OPERATIONS[:12]
 
 
-def _kernel(name: str, body: str) -> str:
-    return f'{HEAD}extern "C" __global__ void {name}{PARAMETERS} {{\n    unsigned char* tile = smem + offset;\n{body}\n}}\n'
+def _kernel(name: str, body: str, attributes: str = "") -> str:
+    return f'{HEAD}extern "C" __global__ void {attributes}{name}{PARAMETERS} {{\n    unsigned char* tile = smem + offset;\n{body}\n}}\n'
 
 
 ONE = "if (threadIdx.x == 0) {\n"
@@ -94,6 +104,12 @@ SOURCES = {
     "load": _kernel("load", f"INIT fill(0, window); {ONE}EXPECT(nbytes);\n{_switch(LOADS)} }}\nWAIT give(data, window);"),
     "store": _kernel("store", f"fill(data, window); {ONE}{_switch(STORES)}\n DRAIN; }}"),
     "reduce": _kernel("reduce", f"fill(data, window); {ONE}{_switch(REDUCTIONS)}\n DRAIN; }}"),
+    "multicast": _kernel(
+        "multicast",
+        f"INIT fill(0, window); SYNC {ONE}EXPECT(nbytes); if (rank() == 0) {{\n{_switch(MULTICASTS)} }} }}\n"
+        "if (which >> rank() & 1) WAIT give(data + rank() * window / 16, window); SYNC",
+        "__cluster_dims__(2, 1, 1) ",
+    ),
     # data holds what is copied, and behind it what the block writes back
     "bytes in": _kernel(
         "bytes_in",
@@ -102,8 +118,9 @@ SOURCES = {
     ),
     "bytes within": _kernel(
         "bytes_within",
-        f'INIT fill(data, window); {ONE}EXPECT(nbytes); asm volatile("{BYTES.format(source="shared::cta")}" :: "r"(at(tile)), "r"(at(smem)), "r"(nbytes), '
-        '"r"(at(&bar)) : "memory"); }\nWAIT give(data + window / 16, window);',
+        f'INIT fill(data, window); SYNC {ONE}EXPECT(nbytes); asm volatile("{BYTES.format(source="shared::cta")}" :: "r"(there(tile)), "r"(at(smem)), '
+        '"r"(nbytes), "r"(there(&bar)) : "memory"); }\nWAIT give(data + (1 + rank()) * window / 16, window); SYNC',
+        "__cluster_dims__(2, 1, 1) ",
     ),
     "bytes out": _kernel(
         "bytes_out",
@@ -121,12 +138,13 @@ SOURCES = {
     ),
     "bytes reduced within": _kernel(
         "bytes_reduced_within",
-        f"INIT fill(data, window); {ONE}EXPECT(nbytes);\n"
+        f"INIT fill(data, window); SYNC {ONE}EXPECT(nbytes);\n"
         + _switch({
             number: f'asm volatile("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.{op} [%0], [%1], %2, [%3];" :: '
-            '"r"(at(tile)), "r"(at(smem)), "r"(nbytes), "r"(at(&bar)) : "memory");'
+            '"r"(there(tile)), "r"(at(smem)), "r"(nbytes), "r"(there(&bar)) : "memory");'
             for number, op in enumerate(IN_SHARED)
-        }) + " }\nWAIT give(data + window / 16, window);",
+        }) + " }\nWAIT give(data + (1 + rank()) * window / 16, window); SYNC",
+        "__cluster_dims__(2, 1, 1) ",
     ),
 }  # fmt: skip
 
@@ -135,7 +153,7 @@ SOURCES = {
 class Case:
     """One copy. what: a key of SOURCES. operation: of a reduction. shape, box, steps: in the order of the array's axes; the
     array is a part of a larger one if `padded`. corner: the kernel's coordinates, innermost first. offset: of the tile in
-    shared memory. nbytes: of a copy of plain bytes."""
+    shared memory. nbytes: of a copy of plain bytes. mask: the blocks of a cluster of two that a multicast goes to."""
 
     what: str
     kind: str = "uint32"
@@ -149,6 +167,7 @@ class Case:
     padded: bool = False
     operation: str = ""
     nbytes: int = 0
+    mask: int = 0
 
     @property
     def name(self) -> str:
@@ -157,6 +176,7 @@ class Case:
         if self.what.startswith("bytes"):
             return " ".join([*plain, str(self.nbytes), f"at {self.offset}"])
         shown = [f"{self.kind}{list(self.shape)}", f"box{list(self.box)}", f"at{list(self.corner)}", str(self.swizzle)]
+        shown += [f"mask {self.mask}"] if self.mask else []
         shown += [f"steps{list(self.steps)}"] if self.steps else []
         shown += [self.fill] * (self.fill != "zero") + [f"offset {self.offset}"] * bool(self.offset) + ["padded"] * self.padded
         return " ".join(plain + shown)
@@ -189,35 +209,46 @@ def kernel(what: str):
     return helpers.compile(SOURCES[what])
 
 
-def run(case: Case, on: str) -> np.ndarray:
-    """What the copy leaves behind, as bytes: the window of shared memory, or the array in device memory. Findings must be none."""
+def inputs(case: Case) -> tuple[np.ndarray | None, np.ndarray]:
+    """(the array in device memory, None if there is none; the bytes that `data` holds), before the launch."""
     numbers = case.what.startswith(("reduce", "bytes reduced"))
     if case.what.startswith("bytes"):
         element = case.operation.rsplit(".", 1)[-1]
         dtype = {"f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16}.get(element, "u1")
-        data = _data(case.name, 2 * WINDOW, dtype, numbers).view(np.uint8)
+        return None, _data(case.name, 3 * WINDOW, dtype, numbers).view(np.uint8)
+    whole, size = list(case.shape), KINDS[case.kind]
+    if case.padded:
+        whole[-1] = (-(-whole[-1] * size // 16) * 16 + 48) // size
+    special = case.kind in ("tf32", "tf32_ftz", "float32_ftz")
+    array = _data(case.name, int(np.prod(whole)) * size, NUMPY[case.kind], numbers or special)
+    if special:
+        array[7::50], array[9::60] = np.inf, -np.nan
+    return array.reshape(whole), _data(case.name + " data", 2 * WINDOW, NUMPY[case.kind], numbers).view(np.uint8)
+
+
+def run(case: Case, on: str) -> np.ndarray:
+    """What the copy leaves behind, as bytes: the window of shared memory, or the array in device memory.
+
+    There must be no finding, but for stores beyond rows that end within 16 bytes.
+    """
+    array, data = inputs(case)
+    if array is None:
         operations = IN_SHARED if case.what.endswith("within") else BYTES_OPERATIONS
         which, corner, nbytes = operations.index(case.operation) if case.operation else 0, (0,) * 5, case.nbytes
-        map_, array, result = bytes(128), None, data
+        map_, result = bytes(128), data
     else:
-        whole = list(case.shape)
-        if case.padded:
-            size = KINDS[case.kind]
-            whole[-1] = (-(-whole[-1] * size // 16) * 16 + 48) // size
-        dtype = NUMPY[case.kind]
-        count = int(np.prod(whole))
-        array = _data(case.name, count * dtype.itemsize, dtype, numbers).reshape(whole)
-        part = array[..., 16 // dtype.itemsize :][..., : case.shape[-1]] if case.padded else array
+        part = array[..., 16 // KINDS[case.kind] :][..., : case.shape[-1]] if case.padded else array
         map_ = helpers.tensor_map(
             part, case.box, case.swizzle, dtype=case.kind, element_strides=case.steps, out_of_bounds=case.fill
         )
         nbytes, corner = map_.tensor.nbytes, (*case.corner, 0, 0, 0, 0)[:5]
-        which = TENSOR_OPERATIONS.index(case.operation) if case.operation else len(case.shape)
-        data = _data(case.name + " data", WINDOW, dtype, numbers).view(np.uint8)
-        result = data if case.what == "load" else array.reshape(-1).view(np.uint8)
-    done = kernel(case.what).launch(1, 64, [map_, *corner, which, case.offset, nbytes, WINDOW, data.view(np.int32)], WINDOW, on=on, counters=False)
+        which = TENSOR_OPERATIONS.index(case.operation) if case.operation else case.mask or len(case.shape)
+        result = data if case.what in ("load", "multicast") else array.reshape(-1).view(np.uint8)
+    blocks = 2 if "within" in case.what or case.what == "multicast" else 1
+    done = kernel(case.what).launch(blocks, 64, [map_, *corner, which, case.offset, nbytes, WINDOW, data.view(np.int32)], WINDOW, on=on, counters=False)
     if on == "cpu":
-        assert done.findings == [], done.findings
+        overhangs = case.what == "store" and case.shape[-1] * KINDS[case.kind] % 16 and case.corner[0] + case.box[-1] > case.shape[-1]
+        assert [finding.kind for finding in done.findings] == ["out-of-bounds"] * bool(overhangs), done.findings
     return result
 
 
@@ -233,13 +264,14 @@ def _loads():
         size = KINDS[kind]
         widths = {span, 48 if span > 32 else 16} if size > 1 or span < 256 else {48, 240}
         for width in sorted(widths):
-            inner = width // size
-            shape = (21, 2 * inner + 16 // size)
-            for corner in ((0, 0), (-3, -2), (shape[1] - inner // 2 - 1, 17), (16 // size, 3)):
+            inner, unit = width // size, 16 // size
+            shape = (21, 2 * inner + unit)
+            for corner in ((0, 0), (-unit, -2), (shape[1] - unit, 17), (unit, 3)):
                 yield Case("load", kind, shape, (9, inner), corner, swizzle)
     for kind in sorted(FLOATS):
-        for corner in ((-3, -2), (90, 3), (-500, 0)):
-            yield Case("load", kind, (21, 96), (9, 16 // KINDS[kind]), corner, fill="nan")
+        unit = 16 // KINDS[kind]
+        for corner in ((-unit, -2), (96 - unit, 18), (-unit * 100, 0)):
+            yield Case("load", kind, (21, 96), (9, 2 * unit), corner, fill="nan")
     for swizzle, offset in itertools.product(SPAN, (128, 640, 1024, 1152)):
         yield Case("load", "float32", (32, 32), (20, SPAN[swizzle] // 4), (0, 0), swizzle, offset=offset)
         yield Case("load", "float16", (32, 32), (3, 8), (0, 0), swizzle, offset=offset)
@@ -247,24 +279,28 @@ def _loads():
 
 def _shapes():
     shape, box = (3, 4, 5, 6, 40), (2, 3, 2, 3, 16)
-    for rank, kind, (corner, swizzle) in itertools.product(RANKS, ("float32", "uint8"), itertools.product(((0,) * 5, (8, -1, 3, 2, -1)), (None, "64B"))):
+    for rank, kind, (corner, swizzle) in itertools.product(RANKS, ("float32", "uint8"), itertools.product(((0,) * 5, (16, -1, 3, 2, -1)), (None, "64B"))):
         yield Case("load", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
+        corner = tuple(abs(i) for i in corner)  # a store begins at no negative coordinate
         yield Case("store", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
     for steps, box in (((2, 1), (9, 8)), ((3, 1), (9, 8)), ((8, 1), (17, 8)), ((5, 1), (4, 16))):
-        for corner in ((0, 0), (4, -4), (28, 27)):
+        for corner in ((0, 0), (4, -4), (28, 27)):  # in steps, too, the tensor begins and ends where it does
             yield Case("load", "float32", (40, 32), box, corner, "32B" if box[1] == 8 else None, steps)
-            yield Case("store", "float32", (40, 32), box, corner, None, steps)
-    for what, kind, corner in itertools.product(("load", "store"), ("float16", "uint8"), ((0, 0), (-5, 2), (7, 6))):
-        yield Case(what, kind, (9, 13), (4, 16), corner, None if corner[0] else "32B", padded=True)  # rows that end within 16 bytes
+            yield Case("store", "float32", (40, 32), box, tuple(map(abs, corner)), None, steps)
+    for what, kind, corner in itertools.product(("load", "store"), ("float16", "uint8"), ((0, 0), (-16, 2), (0, 6))):
+        if what == "store" and corner[0] < 0:
+            continue
+        yield Case(what, kind, (9, 13), (4, 16), corner, "32B" if not any(corner) else None, padded=True)  # rows that end within 16 bytes
     yield Case("load", "float16", (6, 20, 24), (6, 20, 16), (8, 3, -1), "32B", (2, 3, 1))
 
 
 def _stores():
     for kind, (swizzle, span) in itertools.product(("uint8", "float16", "float32", "float32_ftz", "tf32", "float64"), [(None, 128), *SPAN.items()]):
-        inner = span // KINDS[kind]
-        shape = (21, 2 * inner + 16 // KINDS[kind])
-        for corner, offset in (((0, 0), 0), ((-3, -2), 1024), ((shape[1] - inner // 2 - 1, 17), 128)):
+        inner, unit = span // KINDS[kind], 16 // KINDS[kind]
+        shape = (21, 2 * inner + unit)
+        for corner, offset in (((0, 0), 0), ((unit, 3), 1024), ((shape[1] - unit, 17), 128)):
             yield Case("store", kind, shape, (9, inner), corner, swizzle, offset=offset)
+        yield Case("store", kind, shape, (9, unit), (unit, 1), swizzle)
 
 
 def _reductions():
@@ -276,7 +312,7 @@ def _reductions():
     for operation, names in kinds.items():
         for kind in names:
             inner = 64 // KINDS[kind]
-            yield Case("reduce", kind, (21, 3 * inner), (9, inner), (-2, 14), "64B", operation=operation)
+            yield Case("reduce", kind, (21, 3 * inner), (9, inner), (2 * inner + inner // 4, 14), "64B", operation=operation)
 
 
 def _bytes():
@@ -289,4 +325,9 @@ def _bytes():
         yield Case("bytes reduced within", operation=operation, nbytes=2064, offset=8208)
 
 
-CASES = tuple({case.name: case for case in (*_loads(), *_shapes(), *_stores(), *_bytes(), *_reductions())}.values())
+def _multicasts():
+    for mask, offset in ((1, 0), (2, 1024), (3, 0)):
+        yield Case("multicast", "float32", (21, 68), (9, 32), (4, 14), "128B", offset=offset, mask=mask)
+
+
+CASES = tuple({case.name: case for case in (*_loads(), *_shapes(), *_stores(), *_multicasts(), *_bytes(), *_reductions())}.values())

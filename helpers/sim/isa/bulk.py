@@ -3,6 +3,10 @@
 A copy to shared memory announces its bytes at an mbarrier, and lands when somebody looks there; one from shared memory
 belongs to a group that its thread commits and waits for. Loads and stores alike read their source at once. Tensors are
 copied in tile mode and not interleaved; im2col, gather4 and scatter4 are refused.
+
+What is counted, and how, is what an H200 counted (tests/sim/test_bulk_counters.py): instructions, and the sectors that pass
+between L2 and the SM, row by row of a box. Not counted are the L2's own sectors, which depend on what is under way at the same
+time, and shared memory's side, which no counter of the load-store unit sees.
 """
 
 from __future__ import annotations
@@ -23,8 +27,13 @@ from .mbarrier import active_lanes, barrier_at, of_lanes, shared_places
 from .memory import address_of
 
 I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint32)
+
 CHUNK = 16  # bytes that are copied and swizzled as one
 MOST_AT_ONCE = 1 << 22  # bytes copied by one pass through NumPy
+INSTRUCTIONS = "sm__sass_inst_executed_op_tma{what}.sum"  # what: "", "_ld", "_st", "_red"
+PIPE = "sm__inst_executed_pipe_tma.sum"  # these, prefetches, and what closes a group
+LOADED = "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"
+STORED = "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_{what}.sum"  # what: "st", "red"
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 # The element types of tensor maps as PTX types, for reductions.
 _PTX_TYPES = {
@@ -38,19 +47,27 @@ _PTX_TYPES = {
 
 @dataclass(eq=False)
 class Piece:
-    """Stretches of shared memory, one per copy. rows: [n] blocks of the chunk. offsets: [n] where they begin. nbytes: of each.
+    """Parts of shared memory, one per copy. rows: [n] blocks of the chunk. offsets: [n] where they begin. nbytes: copied each.
 
-    mode: how their 16-byte chunks are swizzled.
+    tensor: whose box they hold, row after row and swizzled; None for plain bytes.
     """
 
     rows: np.ndarray
     offsets: np.ndarray
     nbytes: int
-    mode: str | None = None
+    tensor: Tensor | None = None
 
     def units(self, size: int) -> np.ndarray:
-        """[n, nbytes / size]: offsets of pieces of `size` (at most 16) bytes, in the order of the unswizzled layout."""
-        return swizzle(self.offsets[:, None] + np.arange(0, self.nbytes, size), self.mode)
+        """[n, nbytes / size]: offsets of units of `size` (at most 16) bytes, in the order in which they are copied."""
+        places = np.arange(0, self.nbytes, size)
+        if self.tensor is None:
+            return self.offsets[:, None] + places
+        row, pitch = self.tensor.row, self.tensor.pitch
+        return swizzle(self.offsets[:, None] + (places // row * pitch + places % row), self.tensor.swizzle)
+
+    def of(self, chosen: np.ndarray) -> Piece:
+        """The parts of the copies `chosen`."""
+        return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor)
 
     def index(self, m, size: int) -> np.ndarray:
         """The same as positions in `m.shared.views` of that size."""
@@ -58,14 +75,15 @@ class Piece:
 
     def checked(self, m, site, lanes, align: int) -> Piece:
         """This, if it lies within shared memory at multiples of `align`; else a finding, and the run stops."""
-        end = self.offsets + self.nbytes
-        if self.mode is not None:
-            end = -(-end // SPAN[self.mode]) * SPAN[self.mode]
+        end, mode = self.offsets + self.nbytes, None
+        if self.tensor is not None and self.tensor.swizzle is not None:
+            mode = self.tensor.swizzle
+            end = -(-(self.offsets + self.nbytes // self.tensor.row * self.tensor.pitch) // SPAN[mode]) * SPAN[mode]
         crooked, outside = self.offsets % align != 0, (self.offsets < 0) | (end > m.shared.size)
         if crooked.any():
             i = int(crooked.argmax())
             _stop(m, site, lanes[i], "misaligned", f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
-                  int(crooked.sum()), f"Declare the buffer with alignas({1024 if self.mode == '128B' else 128}).")  # fmt: skip
+                  int(crooked.sum()), f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).")  # fmt: skip
         if outside.any():
             i = int(outside.argmax())
             _stop(m, site, lanes[i], "out-of-bounds",
@@ -162,22 +180,38 @@ def _map_bytes(m, address: int, line) -> bytes:
 # --- boxes of tensors ------------------------------------------------------------------------------------------------
 
 
-def _unit(tensor: Tensor, corners: np.ndarray, whole: bool) -> int:
-    """Bytes that can be moved as one: 8 where rows begin and end at multiples of 8 and nobody looks at the elements."""
-    size = tensor.itemsize
-    return size if whole or (corners[:, 0] * size % 8).any() or tensor.shape[0] * size % 8 else 8
+def _unit(tensor: Tensor, elements: bool) -> int:
+    """Bytes that are moved as one: 8 unless rows end elsewhere or somebody looks at the elements. (Boxes begin at multiples of 16.)"""
+    return tensor.itemsize if elements or tensor.shape[0] * tensor.itemsize % 8 else 8
 
 
-def _box(tensor: Tensor, corners: np.ndarray, size: int):
+def _check_corners(m, site, tensor: Tensor, lanes, corners, stored: bool = False) -> None:
+    """Along dimension 0 a box begins at a multiple of 16 bytes, and one that is stored at no negative coordinate, or the hardware stops."""
+    before = (corners < 0).any(axis=1)
+    if stored and before.any():
+        i = int(before.argmax())
+        _stop(m, site, lanes[i], "out-of-bounds", f"A bulk copy stores a box that begins at the negative coordinates {tuple(corners[i].tolist())}.",
+              int(before.sum()), "A load may begin before the tensor, a store must not: begin at 0 and take a smaller box.")  # fmt: skip
+    crooked = corners[:, 0] * tensor.itemsize % CHUNK != 0
+    if crooked.any():
+        i = int(crooked.argmax())
+        _stop(m, site, lanes[i], "misaligned", f"A box begins at coordinate {corners[i, 0]} of the innermost dimension, {corners[i, 0] * tensor.itemsize} "
+              "bytes from its beginning, which is not a multiple of 16.", int(crooked.sum()),
+              f"Begin at a multiple of {CHUNK // tensor.itemsize} elements and take a larger box.")  # fmt: skip
+
+
+def _box(tensor: Tensor, corners: np.ndarray, size: int, stored: bool = False):
     """(offsets in device memory [n, units], which of them are inside the tensor, or None for all), in units of `size` bytes.
 
-    corners: [n, rank], the coordinates of the boxes' first elements.
+    corners: [n, rank], the coordinates of the boxes' first elements. stored: rows end where the hardware stops to store,
+    which is after whole chunks of 16 bytes.
     """
     per = max(1, size // tensor.itemsize)  # elements per unit
     first = corners[:, 0] * tensor.itemsize // size
     position = first[:, None] + np.arange(tensor.counts[0] // per)
     offsets = position * size + (tensor.address - DEVICE_BASE)
-    inside = (position >= 0) & (position < tensor.shape[0] // per)
+    end = tensor.shape[0] * tensor.itemsize
+    inside = (position >= 0) & (position < (-(-end // CHUNK) * CHUNK if stored else end) // size)
     for i in range(1, tensor.rank):
         position = corners[:, i, None] + np.arange(tensor.counts[i]) * tensor.steps[i]
         fits = (position >= 0) & (position < tensor.shape[i])
@@ -187,21 +221,33 @@ def _box(tensor: Tensor, corners: np.ndarray, size: int):
     return offsets, None if inside.all() else inside
 
 
-# What a load puts outside the tensor if that is to be NaN, per bytes of an element.
-NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
+def _note_overhang(m, site, tensor: Tensor, lanes, corners) -> None:
+    """Note stores that write beyond the rows of the tensor, because these end within a chunk of 16 bytes."""
+    rest = -tensor.shape[0] * tensor.itemsize % CHUNK
+    over = corners[:, 0] + tensor.counts[0] > tensor.shape[0]
+    over &= corners[:, 0] < tensor.shape[0]
+    if not rest or not over.any():
+        return
+    block, thread = divmod(int(lanes[int(over.argmax())]), m.threads)
+    m.findings.add(
+        "out-of-bounds", site.line,
+        f"A bulk copy stores {rest} bytes beyond the end of each row of the tensor: rows of {tensor.shape[0] * tensor.itemsize} bytes "
+        "end within a chunk of 16 bytes, and the hardware stores whole chunks.",
+        block=m.block_position(block), thread=m.thread_position(thread), count=int(over.sum()),
+        advice="Give the tensor rows of a multiple of 16 bytes, or store its last columns by ordinary stores.",
+    )  # fmt: skip
 
 
-def _filler(tensor: Tensor, size: int) -> int:
-    if not tensor.nan:
-        return 0
-    return int.from_bytes(NAN[tensor.itemsize].to_bytes(tensor.itemsize, "little") * (size // tensor.itemsize), "little")
+NAN = 0x7FF7  # twice, or four times: what a load puts outside the tensor if that is to be NaN; one in every float type
+_CHANGED = ("tf32", "tf32_ftz")  # elements that are not loaded as they are
 
 
 def _as_read(tensor: Tensor, values: np.ndarray) -> np.ndarray:
     """What the copy engine makes of elements on their way to shared memory."""
-    if tensor.kind in ("float32_ftz", "tf32_ftz"):
-        bits = values.view(U32)
-        values = np.where(bits & 0x7F800000 == 0, bits & np.uint32(0x80000000), bits).view(values.dtype)
+    if tensor.kind in _CHANGED:  # to the nearest, ties to even, in 10 bits behind the point
+        special = values & 0x7FFFFFFF
+        values = (values + U32.type(0xFFF) + (values >> U32.type(13) & U32.type(1))) & U32.type(0xFFFFE000)
+        values = np.where(special > 0x7F800000, U32.type(0x7FFFE000), values)
     return values
 
 
@@ -254,7 +300,7 @@ def _land_later(m, site, lanes, piece: Piece, barriers: np.ndarray, size: int, v
 
         def land(m, chosen, barrier=barrier, mine=mine):
             part = mine[chosen]
-            here = Piece(piece.rows[part], piece.offsets[part], piece.nbytes, piece.mode)
+            here = piece.of(part)
             flat, index = m.shared.views[RAW[size]], here.index(m, size)
             if change is None:
                 flat[index] = values[part]
@@ -274,9 +320,42 @@ def _in_passes(n: int, nbytes: int):
     return [np.arange(start, min(n, start + step)) for start in range(0, n, step)]
 
 
-def _note(m, op_line, what: str) -> None:
+def _note(m, line, what: str) -> None:
     if m.recorder is not None:
-        m.recorder.barrier(m, op_line, what)
+        m.recorder.barrier(m, line, what)
+
+
+def _count(m, line, what: str, copies: int, sectors: int = 0) -> None:
+    """Count executed copies. what: "ld", "st", "red", or "" for what is no copy."""
+    if m.counting is None:
+        return
+    m.counting.threads(line, PIPE, copies)
+    if what:
+        m.counting.threads(line, INSTRUCTIONS.format(what=""), copies)
+        m.counting.threads(line, INSTRUCTIONS.format(what=f"_{what}"), copies)
+        m.counting.threads(line, LOADED if what == "ld" else STORED.format(what=what), sectors)
+
+
+def _sectors(starts: np.ndarray, nbytes) -> int:
+    """Sectors of 32 bytes that stretches of memory touch, which are copied in pieces of 128 bytes each."""
+    whole, rest, ahead = nbytes // 128, nbytes % 128, starts % 32
+    return int(np.sum(whole * ((ahead + 128 + 31) // 32) + np.where(rest > 0, (ahead + rest + 31) // 32, 0)))
+
+
+def _box_sectors(tensor: Tensor, corners: np.ndarray, inside_only: bool) -> int:
+    """Sectors of boxes, row by row. A load asks for what is outside the tensor as well, a store leaves it out."""
+    first, last = corners[:, 0], corners[:, 0] + tensor.counts[0]
+    inside = np.ones((len(corners), 1), bool)
+    if inside_only:
+        first, last = first.clip(0, tensor.shape[0]), last.clip(0, tensor.shape[0])
+    starts = (first * tensor.itemsize + tensor.address)[:, None]
+    for i in range(1, tensor.rank):
+        position = corners[:, i, None] + np.arange(tensor.counts[i]) * tensor.steps[i]
+        fits = (position >= 0) & (position < tensor.shape[i])
+        starts = (starts[:, None, :] + (position * tensor.strides[i - 1])[:, :, None]).reshape(len(corners), -1)
+        inside = (inside[:, None, :] & fits[:, :, None]).reshape(len(corners), -1)
+    nbytes = ((last - first) * tensor.itemsize)[:, None]
+    return _sectors(starts, np.where(inside, nbytes, 0) if inside_only else nbytes)
 
 
 def _hinted(op) -> int:
@@ -305,15 +384,19 @@ def bulk_tensor(op):
     site = op.site("shared", "bulk load", CHUNK)
     line = op.line
 
+    alone = not op.has("multicast::cluster")
+
     def run(m):
         _note(m, line, "copy")
         for tensor, lanes, corners in tensors(m, active_lanes(m)):
+            _check_corners(m, site, tensor, lanes, corners)
+            _count(m, line, "ld", len(lanes), _box_sectors(tensor, corners, False) if alone else 0)
             for chosen, rows, offsets, barriers in targets(m, lanes):
-                piece = Piece(rows, offsets, tensor.nbytes, tensor.swizzle).checked(m, site, lanes[chosen], 128)
+                piece = Piece(rows, offsets, tensor.nbytes, tensor).checked(m, site, lanes[chosen], 128)
                 if not len(chosen):
                     continue
                 # meaning
-                size = _unit(tensor, corners, tensor.kind != "float32" and tensor.itemsize == 4 and tensor.kind not in ("uint32", "int32"))
+                size = _unit(tensor, tensor.kind in _CHANGED)
                 values = np.concatenate([_load_box(m, tensor, corners[chosen[part]], size) for part in _in_passes(len(chosen), tensor.nbytes)])
                 # result
                 _land_later(m, site, lanes[chosen], piece, barriers, size, values)
@@ -338,10 +421,9 @@ def _load_box(m, tensor: Tensor, corners: np.ndarray, size: int) -> np.ndarray:
     raw = RAW[size]
     index = offsets >> (size.bit_length() - 1)
     if inside is None:
-        values = m.memory.views[raw].take(index)
-    else:
-        values = np.where(inside, m.memory.views[raw].take(np.where(inside, index, 0)), raw.type(_filler(tensor, size)))
-    return _as_read(tensor, values)
+        return _as_read(tensor, m.memory.views[raw].take(index))
+    values = _as_read(tensor, m.memory.views[raw].take(np.where(inside, index, 0)))
+    return np.where(inside, values, raw.type(NAN * (0x0001000100010001 & (256**size - 1)) if tensor.nan else 0))
 
 
 @instruction("cp.async.bulk")
@@ -367,10 +449,14 @@ def _load(op, change):
     line = op.line
 
     def run(m):
+        if from_shared and m.cluster is None:
+            m.fail("the hardware copies from shared to shared memory in a launch with clusters only (illegal instruction).", line)
         _note(m, line, "copy")
         lanes = active_lanes(m)
         nbytes = _sizes(m, site, lanes, count)
         places = tuple(of_lanes(m, part, lanes) for part in source(m)) if from_shared else of_lanes(m, source(m), lanes)
+        if not from_shared:
+            _count(m, line, "ld", len(lanes), 0 if op.has("multicast::cluster") else _sectors(places, nbytes))
         for chosen, rows, offsets, barriers in targets(m, lanes):
             for n in np.unique(nbytes[chosen]).tolist():
                 same = nbytes[chosen] == n
@@ -424,12 +510,16 @@ def _tensor_store(op, name: str | None):
         every = active_lanes(m)
         rows, offsets = source(m)
         for tensor, lanes, corners in tensors(m, every):
-            piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor.swizzle).checked(m, site, lanes, 128)
-            size = _unit(tensor, corners, name is not None)
+            _check_corners(m, site, tensor, lanes, corners, stored=True)
+            piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor).checked(m, site, lanes, 128)
+            size = _unit(tensor, name is not None)
             values = _from_shared(m, site, piece, lanes, size)
+            _count(m, line, "st" if name is None else "red", len(lanes), _box_sectors(tensor, corners, True))
             change = None if name is None else _reduction(op, name, _PTX_TYPES[tensor.kind])
             for part in _in_passes(len(lanes), tensor.nbytes):
-                places, inside = _box(tensor, corners[part], size)
+                places, inside = _box(tensor, corners[part], size, stored=True)
+                if name is None:
+                    _note_overhang(m, site, tensor, lanes[part], corners[part])
                 _to_global(m, places, values[part], inside, size, change)
 
     return run
@@ -464,6 +554,7 @@ def _store(op, change):
         nbytes = _sizes(m, site, lanes, count)
         addresses = of_lanes(m, target(m), lanes)
         rows, offsets = (of_lanes(m, part, lanes) for part in source(m))
+        _count(m, line, "st" if change is None else "red", len(lanes))
         for n in np.unique(nbytes[nbytes > 0]).tolist():
             same = nbytes == n
             piece = Piece(rows[same], offsets[same], n).checked(m, site, lanes[same], CHUNK)
@@ -480,7 +571,9 @@ def bulk_commit_group(op):
     line = op.line
 
     def run(m):
-        groups(m).commit(active_lanes(m))
+        lanes = active_lanes(m)
+        groups(m).commit(lanes)
+        _count(m, line, "", len(np.unique(lanes // m.threads * m.warp_count + lanes % m.threads // 32)))
         _note(m, line, "commit")
 
     return run
@@ -501,16 +594,23 @@ def bulk_wait_group(op):
 @instruction("cp.async.bulk.prefetch")
 def bulk_prefetch(op):
     """Fetch a stretch of memory, or a box of a tensor, into L2: a hint. The map and the addresses are checked all the same."""
-    op.opclass = "TMA"
+    op.opclass, line = "TMA", op.line
     if op.has("tensor"):
         _only_tiles(op)
-        tensors = _tensor_at(op, 0)
-        return lambda m: tensors(m, active_lanes(m)) and None
+        tensors, site = _tensor_at(op, 0), op.site("global", "prefetch", CHUNK)
+
+        def fetch_box(m):
+            for tensor, lanes, corners in tensors(m, active_lanes(m)):
+                _check_corners(m, site, tensor, lanes, corners)
+                _count(m, line, "", len(lanes))
+
+        return fetch_box
     address, count = address_of(op, 0), op.source(1, "u32")
     site = op.site("global", "prefetch", CHUNK)
 
     def run(m):
         lanes = active_lanes(m)
+        _count(m, line, "", len(lanes))
         _global(m, site, lanes, of_lanes(m, address(m), lanes), _sizes(m, site, lanes, count))
 
     return run

@@ -211,6 +211,11 @@ def mbarrier_complete_tx(op):
     return run
 
 
+def _is_over(phase: np.ndarray, wanted: np.ndarray, parity: bool) -> np.ndarray:
+    """Is the phase over that `wanted` names, by its parity or as the state of an arrival?"""
+    return ((phase ^ wanted) & 1) == 1 if parity else phase.astype(U64) != wanted & LOW
+
+
 def _wait(op):
     """p = whether the phase (its state, or its parity) of [a] is over."""
     op.lands = True
@@ -228,11 +233,13 @@ def _wait(op):
         looking = active_lanes(m)
         for barrier, offset, rows, lanes in named(m, places(m), looking):
             _initialised(m, barrier, rows, line)
-            chosen = np.zeros(m.blocks, bool)
-            chosen[rows] = True
-            barrier.look(m, chosen)
-            now, wanted = barrier.phase[rows], of_lanes(m, given, lanes)
-            over = ((now ^ wanted) & 1) == 1 if parity else now.astype(U64) != wanted & LOW
+            wanted = of_lanes(m, given, lanes)
+            over = _is_over(barrier.phase[rows], wanted, parity)
+            if not over.all():  # what is on its way comes no earlier than somebody depends on it
+                chosen = np.zeros(m.blocks, bool)
+                chosen[rows[~over]] = True
+                barrier.look(m, chosen)
+                over = over | _is_over(barrier.phase[rows], wanted, parity)
             done[lanes] = over
             if over.any() and m.shared.shadow is not None:
                 m.shared.shadow.waited(m, barrier, rows[over], lanes[over])

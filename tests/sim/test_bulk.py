@@ -1,0 +1,163 @@
+"""Bulk copies in the machine: what an H200 gave, byte by byte, and a matrix product that uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import helpers
+import tensor_cases as cases
+import tma_gemm
+from helpers.sim.swizzle import swizzle
+from helpers.sim.tensor import KINDS, SWIZZLES
+
+RECORD = json.loads((Path(__file__).resolve().parents[2] / "helpers" / "data" / "tensor_map_h200.json").read_text())
+RECORDED = [case for case in cases.CASES if case.name in RECORD["results"]]
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
+def test_the_machine_gives_what_the_hardware_gave(case):
+    assert cases.digest(cases.run(case, "cpu")) == RECORD["results"][case.name]
+
+
+def test_the_record_is_of_these_cases_and_of_all_kinds():
+    """Those that are not in it run on a GPU (tests/gpu/test_tensor_map.py), which makes the record."""
+    assert RECORD["results"].keys() == {case.name for case in RECORDED} and RECORD["differences"] == {}
+    loads = {(case.kind, case.swizzle) for case in RECORDED if case.what == "load"}
+    assert loads == {(kind, swizzle) for kind in KINDS for swizzle in SWIZZLES}
+    assert {len(case.shape) for case in RECORDED} == {1, 2, 3, 4, 5}
+    assert {"load", "store", "bytes out", "bytes reduced", "bytes reduced within"} <= {case.what for case in RECORDED}
+
+
+@pytest.mark.parametrize("case", [case for case in cases.CASES if case.what in ("reduce", "multicast", "bytes in", "bytes within")], ids=lambda case: case.name)
+def test_what_is_not_recorded_is_what_numpy_says(case):
+    """Reductions of tensors, multicasts and plain copies, from the data as it was before."""
+    copies = {"reduce": _reduced, "multicast": _multicast, "bytes in": _bytes, "bytes within": _bytes}
+    assert np.array_equal(cases.run(case, "cpu"), copies[case.what](case))
+
+
+def _box(case, array):
+    """Slices of the array's part that the box covers, and of the box that lies in the array. Corners are not negative here."""
+    corner = case.corner[::-1]
+    stops = [min(first + extent, length) for first, extent, length in zip(corner, case.box, array.shape, strict=True)]
+    return tuple(slice(a, b) for a, b in zip(corner, stops, strict=True)), tuple(slice(0, b - a) for a, b in zip(corner, stops, strict=True))
+
+
+def _reduced(case):
+    array, data = cases.inputs(case)
+    tile = data[swizzle(np.arange(9 * 64), "64B")].view(array.dtype).reshape(case.box)
+    there, here = _box(case, array)
+    old, new = array[there], tile[here]
+    names = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    with np.errstate(over="ignore"):
+        if case.operation == "inc":
+            result = np.where(old >= new, 0, old + 1)
+        elif case.operation == "dec":
+            result = np.where((old == 0) | (old > new), new, old - 1)
+        elif case.kind == "float32":  # units in the memory partitions add float32 and flush denormals
+            result = _flushed(_flushed(old) + _flushed(new))
+        else:
+            result = names[case.operation](old, new)
+    array[there] = result.astype(array.dtype)
+    return array.reshape(-1).view(np.uint8)
+
+
+def _flushed(x):
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+def _multicast(case):
+    array, data = cases.inputs(case)
+    there, here = _box(case, array)
+    tile = np.zeros(case.box, array.dtype)
+    tile[here] = array[there]
+    for rank in range(2):
+        window = np.full(cases.WINDOW, 0xA5, np.uint8)
+        if case.mask >> rank & 1:
+            places = swizzle(case.offset + np.arange(tile.nbytes), "128B")
+            window[places] = tile.reshape(-1).view(np.uint8)
+        data[rank * cases.WINDOW :][: cases.WINDOW] = window
+    return data
+
+
+def _bytes(case):
+    _, data = cases.inputs(case)
+    blocks = 2 if case.what == "bytes within" else 1
+    window = data[: cases.WINDOW].copy() if blocks == 2 else np.full(cases.WINDOW, 0xA5, np.uint8)
+    window[case.offset :][: case.nbytes] = data[: case.nbytes]
+    for block in range(blocks):
+        data[(1 + block) * cases.WINDOW :][: cases.WINDOW] = window
+    return data
+
+
+@pytest.mark.parametrize("what, kind, corner", [
+    ("load", "uint8", (-3, 0)), ("load", "float32", (1, 0)), ("load", "bfloat16", (4, 2)), ("load", "float64", (-1, 0)),
+    ("store", "uint8", (3, 0)), ("store", "bfloat16", (4, 2)),
+])  # fmt: skip
+def test_a_box_begins_at_a_multiple_of_16_bytes(what, kind, corner):
+    """The H200 stops with an illegal instruction at every other coordinate of the innermost dimension."""
+    with pytest.raises(helpers.RunError, match="not a multiple of 16") as caught:
+        cases.run(cases.Case(what, kind, (21, 64), (9, 16), corner), "cpu")
+    assert [finding.kind for finding in caught.value.findings] == ["misaligned"]
+
+
+@pytest.mark.parametrize("corner", [(-4, 0), (0, -1)])
+def test_a_store_begins_at_no_negative_coordinate(corner):
+    """The H200 stops there, too."""
+    with pytest.raises(helpers.RunError, match="negative coordinates") as caught:
+        cases.run(cases.Case("store", "float32", (21, 64), (9, 16), corner), "cpu")
+    assert [finding.kind for finding in caught.value.findings] == ["out-of-bounds"]
+
+
+def test_copies_within_shared_memory_need_a_cluster():
+    """The H200 stops: an illegal instruction in a launch without clusters."""
+    source = cases.SOURCES["bytes within"].replace("__cluster_dims__(2, 1, 1) ", "").replace("rank() ^ 1", "0")
+    with pytest.raises(helpers.RunError, match="in a launch with clusters only"):
+        helpers.compile(source).launch(1, 64, [bytes(128), *[0] * 6, 1024, 256, 2048, np.zeros(2048, np.int32)], 2048, on="cpu")
+
+
+@pytest.mark.parametrize("kind", tma_gemm.TYPES)
+@pytest.mark.parametrize("size", [(64, 64, 64), (100, 72, 200), (7, 16, 8), (1, 8, 264)])
+def test_a_matrix_product_is_right_and_without_findings(kind, size):
+    run, c, exact = tma_gemm.launch(kind, *size, "cpu")
+    assert run.findings == []
+    assert np.abs(c - exact).max() < 1e-4
+    steps, blocks = -(-size[2] * np.dtype(tma_gemm.TYPES[kind]).itemsize // 128), -(-size[0] // 64) * -(-size[1] // 64)
+    assert run.counters["sm__sass_inst_executed_op_tma_ld.sum"] == 2 * steps * blocks
+    assert run.counters["sm__sass_inst_executed_op_tma_st.sum"] == blocks
+
+
+BROKEN = {
+    "a stage is filled again before it is released": ("while (!ptx::mbarrier_try_wait_parity(&empty[s]", "while (false && !ptx::mbarrier_try_wait_parity(&empty[s]", {"missing-wait", "endless"}),
+    "a stage is read before it has come": ("while (!ptx::mbarrier_try_wait_parity(&full[s]", "while (false && !ptx::mbarrier_try_wait_parity(&full[s]", {"missing-wait"}),
+    "half of the bytes are announced": ("&full[s], 2 * TILE)", "&full[s], TILE)", {"endless"}),
+    "the result is copied unfenced": ("ptx::fence_proxy_async(ptx::space_shared);  // @fence", "", {"missing-fence"}),
+    "the result is copied too early": ('asm volatile("bar.sync 1, 128;" ::: "memory");', "", {"race"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_mistakes_in_a_pipeline_are_found(mistake):
+    before, after, kinds = BROKEN[mistake]
+    assert before in tma_gemm.SOURCE
+    source = tma_gemm.SOURCE.replace(before, after)
+    try:
+        found = tma_gemm.launch("float", 64, 64, 160, "cpu", source)[0].findings
+    except helpers.RunError as error:
+        found = error.findings
+    assert found and {finding.kind for finding in found} <= kinds
+
+
+@pytest.mark.parametrize("text, sentence", [
+    ("cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {0, 0, 0}], [%0], {%2};", "im2col; the machine copies tensors in tile mode only"),
+])  # fmt: skip
+def test_other_modes_are_refused_by_name(text, sentence):
+    source = cases.HEAD + (
+        'extern "C" __global__ void f(const __grid_constant__ CUtensorMap map) { unsigned short o = 0; '
+        f'asm volatile("{text}" :: "r"(at(smem)), "l"(&map), "h"(o) : "memory"); }}'
+    )
+    with pytest.raises(helpers.RunError, match=sentence):
+        helpers.compile(source).launch(1, 32, [bytes(128)], 1024, on="cpu")
