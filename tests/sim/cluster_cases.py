@@ -646,6 +646,73 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
 }"""
 
 
+# Bulk copies by the functions of libcu++: one thread copies in and out, a barrier counts the bytes.
+BULK_FUNCTIONS = """
+#include <cuda/barrier>
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+using barrier = cuda::barrier<cuda::thread_scope_block>;
+extern "C" __global__ void add_one(const int* x, int* y) {
+    __shared__ alignas(128) int s[1024];
+    __shared__ barrier bar;
+    if (threadIdx.x == 0) {
+        init(&bar, blockDim.x);
+        ptx::fence_proxy_async(ptx::space_shared);
+    }
+    __syncthreads();
+    barrier::arrival_token token;
+    if (threadIdx.x == 0) {
+        cuda::device::memcpy_async_tx(s, x + blockIdx.x * 1024, cuda::aligned_size_t<16>(sizeof(s)), bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(s));
+    } else {
+        token = bar.arrive();
+    }
+    bar.wait(std::move(token));
+    for (int i = threadIdx.x; i < 1024; i += blockDim.x) s[i] += 1;
+    ptx::fence_proxy_async(ptx::space_shared);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, y + blockIdx.x * 1024, s, sizeof(s));
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+    }
+}"""
+
+EVERY_GROUP = """
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void __cluster_dims__(2, 1, 1) every_group(const int* x, int* y) {
+    auto grid = cg::this_grid();
+    auto cluster = cg::this_cluster();
+    auto block = cg::this_thread_block();
+    auto warp = cg::tiled_partition<32>(block);
+    auto half = cg::tiled_partition<16>(warp);
+    const int i = grid.thread_rank();
+    auto odd = cg::binary_partition(warp, x[i] & 1);
+    auto alike = cg::labeled_partition(warp, x[i] % 3);
+    auto together = cg::coalesced_threads();
+    const int values[8] = {
+        cg::reduce(warp, x[i], cg::plus<int>()), cg::inclusive_scan(half, x[i]), (int)odd.size(), (int)alike.num_threads(),
+        (int)grid.cluster_rank(), (int)cluster.thread_rank(), (int)(grid.num_clusters() * 1000 + cluster.num_threads()),
+        together.shfl(x[i], 3)};
+    for (int k = 0; k < 8; k++) y[i * 8 + k] = values[k];
+}"""
+
+
+def _every_group(args):
+    x = args[0].reshape(-1, 32)
+    i, odd = np.arange(x.size), x & 1
+    columns = [
+        np.repeat(x.sum(axis=1), 32), x.reshape(-1, 16).cumsum(axis=1).reshape(-1),
+        np.where(odd, odd.sum(axis=1, keepdims=True), 32 - odd.sum(axis=1, keepdims=True)).reshape(-1),
+        (x[:, :, None] % 3 == x[:, None, :] % 3).sum(axis=2).reshape(-1),
+        i // 128, i % 128, np.full(x.size, x.size // 128 * 1000 + 128), np.repeat(x[:, 3], 32),
+    ]  # fmt: skip
+    return {1: np.stack(columns, axis=1).astype(np.int32).reshape(-1)}
+
+
 def _gemm(name, source, tile, threads, size=(64, 64, 96)):
     m, n, k = size
     return Case(
@@ -702,6 +769,14 @@ CASES = (
         lambda args: {0: np.repeat(np.where(np.arange(8) % 4 == 3, 0, 3), 32).astype(np.int32)},
     ),
     Case("grid", GRID, (70,), (128,), lambda: [_floats(70 * 128), np.zeros(70, np.float32), np.zeros(70 * 128, np.float32)], _normalise),
+    Case(
+        "bulk_functions", BULK_FUNCTIONS, (4,), (128,), lambda: [np.arange(4096, dtype=np.int32), np.zeros(4096, np.int32)],
+        lambda args: {1: args[0] + 1},
+    ),
+    Case(
+        "every_group", EVERY_GROUP, (4,), (64,), lambda: [_floats(256, low=0, high=50).astype(np.int32), np.zeros(2048, np.int32)],
+        _every_group,
+    ),
     _gemm("thread_pipeline", THREAD_PIPELINE, 32, (256,)),
     _gemm("block_pipeline", BLOCK_PIPELINE, 32, (256,)),
     _gemm("roles", ROLES, 16, (288,), (32, 48, 64)),

@@ -59,6 +59,12 @@ def test_sampled_blocks_bring_their_whole_cluster():
     assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == whole.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]
 
 
+def test_blocks_of_a_grid_that_waits_for_itself_cannot_be_sampled():
+    case = NAMED["grid"]
+    with pytest.raises(LaunchError, match="cannot run without the others"):
+        kernel.compile(case.source).launch(case.grid, case.block, case.arguments(), on="cpu", blocks=[0, 1])
+
+
 def test_whole_clusters_of_some_blocks():
     assert cluster.whole([5], (4, 4, 1), (2, 2, 1)) == [0, 1, 4, 5]
     assert cluster.whole([15, 3], (4, 4, 1), (2, 2, 1)) == [2, 3, 6, 7, 10, 11, 14, 15]
