@@ -37,7 +37,7 @@ FINDING_KINDS = {
     "out-of-bounds": "an access outside every array",
     "misaligned": "an address that is not a multiple of the access width",
     "uninitialized": "a read of memory nobody wrote",
-    "race": "two threads touch the same shared memory, one writes, and no barrier orders them",
+    "race": "two threads touch the same memory, one writes, and nothing orders them",
     "divergent-barrier": "a barrier that some threads of the block never reach",
     "missing-wait": "a read of data that an asynchronous copy may still be writing",
     "missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before",

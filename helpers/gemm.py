@@ -202,6 +202,8 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
         raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 11 takes a batch.)")
     a, b, c = arrays or problem.arrays()
     grid = shape.grid(problem.m, problem.n, problem.batch)
+    if not problem.beta:  # then C is only a place for the result
+        options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
     done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
     return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
 

@@ -50,6 +50,13 @@ def test_a_right_kernel_passes(plain):
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
+def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
+    report = broken("beta == 0 ?", "false ?")
+    (finding,) = report.findings
+    assert finding.kind == "uninitialized" and "C[0, 0]" in finding.message
+    assert "beta * C[row * ldc + col]" in report.source.split("\n")[finding.line - 1]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
