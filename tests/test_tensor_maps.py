@@ -108,9 +108,19 @@ def test_the_docstrings_kernel_does_what_it_says():
 def test_edges_and_padded_rows():
     """A matrix that no tile fits, within a larger one: what is outside stays as it was."""
     big = zeros(60, 100)
+    part = big[5:50, 12:88]
+    run = helpers.compile(example()).launch((3, 2), 32, [helpers.tensor_map(part, (32, 32))], on="cpu")
+    assert (part == 1).all() and big.sum() == part.size and run.findings == []
+
+
+def test_rows_that_end_within_16_bytes_are_stored_up_to_the_next():
+    """As on the hardware: the three columns beyond the part get what shared memory holds. (Behind the last row the argument has ended.)"""
+    big = zeros(60, 100)
     part = big[5:50, 12:89]
-    helpers.compile(example()).launch((3, 2), 32, [helpers.tensor_map(part, (32, 32))], on="cpu")
-    assert (part == 1).all() and big.sum() == part.size
+    run = helpers.compile(example()).launch((3, 2), 32, [helpers.tensor_map(part, (32, 32))], on="cpu")
+    assert (part == 1).all() and (big[5:49, 89:92] == 1).all() and big.sum() == part.size + 44 * 3
+    (finding,) = run.findings
+    assert finding.kind == "out-of-bounds" and "12 bytes beyond the end of each row" in finding.message
 
 
 def test_wrong_arguments_are_told_before_the_launch():

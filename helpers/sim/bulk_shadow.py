@@ -114,6 +114,10 @@ class BulkShadow:
 
         copy: what `under_way` holds at `cells`. who: thread + 1, or less for several threads.
         """
+        first = int(copy[0]) if len(copy) else 0
+        if first < 0 and who[0] > 0 and (copy == first).all() and (who > 0).all():  # as a rule all that is read came at once
+            seen = self.landings[-1 - first].seen
+            return ~(seen[cells // self.shadow.count, who - 1] if self.shadow.rows > 1 else seen[0].take(who - 1))
         bad = copy != 0
         landed = np.flatnonzero(copy < 0)
         if not len(landed):

@@ -317,8 +317,10 @@ def _reductions():
 
 def _bytes():
     for what, (nbytes, offset) in itertools.product(("bytes in", "bytes within", "bytes out"), ((16, 0), (4096, 1024), (2064, 6160))):
-        if what != "bytes within" or offset:
+        if what != "bytes within":
             yield Case(what, nbytes=nbytes, offset=offset)
+    for nbytes, offset in ((4096, 8192), (2064, 6160)):  # what one block copies, the other must not write
+        yield Case("bytes within", nbytes=nbytes, offset=offset)
     for operation in BYTES_OPERATIONS:
         yield Case("bytes reduced", operation=operation, nbytes=2064, offset=1040)
     for operation in IN_SHARED:
