@@ -1,7 +1,8 @@
 """Shared memory as the async proxy sees it: tensor cores (wgmma) and bulk copies read it on a way of their own.
 
 Two things can go wrong on that way, and both leave the right result in a machine that does one thing after the other:
-- ordinary stores (the *generic proxy*) are not seen by it until a `fence.proxy.async` stands between them and the read;
+- ordinary stores (the *generic proxy*) are not seen by it until a `fence.proxy.async` stands between them and the read.
+  What cp.async brings is let pass: PTX counts it as generic, but much code that is in use hands it to wgmma with no fence;
 - a wgmma reads its matrices while the kernel runs on, so that nobody may write them before it has been waited for.
 
 `Proxies` belongs to a `Shadow` and has the same rows: one for each block, or one for all blocks while they do the same.
@@ -42,7 +43,7 @@ class Proxies:
             setattr(self, name, np.repeat(getattr(self, name), blocks, axis=0))
 
     def written(self, shadow, m, site, cells, who, generic: bool = True) -> None:
-        """`who` writes the granules (flat indices), by an ordinary store or (generic=False) through the async proxy."""
+        """`who` writes the granules (flat indices), by an ordinary store or (generic=False) by a copy."""
         self.unfenced.reshape(-1)[cells] = who if generic else 0
         self.overwritten(shadow, m, site, cells, who)
 

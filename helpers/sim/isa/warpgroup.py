@@ -11,7 +11,7 @@ for the group that it was committed to (`Warpgroups`). What PTX forbids in betwe
 - an instruction changes accumulators or A registers of a product in flight, or a store or copy its matrices: race;
 - accumulators or A registers were changed after the warp's last wgmma.fence, or there was none: missing-fence. Copies and
   constants do not count, because the compiler puts them where it likes;
-- shared memory was written by ordinary stores (cp.async's too) with no fence.proxy.async between: missing-fence.
+- shared memory was written by ordinary stores with no fence.proxy.async between: missing-fence (`proxies`).
 
 How exact: as the other products of `matrix`, with the same bounds.
 """
