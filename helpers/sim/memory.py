@@ -653,14 +653,14 @@ class Shadow:
                     )
         self.under_way.reshape(-1)[cells] = site.index + 1
 
-    def land(self, m, site, offsets, mask, width, generic: bool = True) -> None:
-        """The copy has landed: its thread has written these places (generic=False: through the async proxy)."""
+    def land(self, m, site, offsets, mask, width) -> None:
+        """The copy has landed: its thread has written these places."""
         cells, who, several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         self.under_way.reshape(-1)[cells] = 0
         if self.proxies is not None:
-            self.proxies.written(self, m, site, cells, who, generic)
+            self.proxies.written(self, m, site, cells, who, generic=False)
         self._written(cells)
         self.touched = True
         self.writer.reshape(-1)[cells] = who
