@@ -76,7 +76,8 @@ def compile_times() -> None:
         "import sys, time, numpy as np; from helpers.compiler import compile_source; from helpers.sim import simulate, Collect;"
         "c = compile_source(open(sys.argv[1]).read()); b = c.constants['block_shape']; m, n = c.constants['tile_shape'];"
         "a = np.ones((m, 32), 'f4'); x = np.ones((32, n), 'f4'); y = np.zeros((m, n), 'f4'); t = [time.perf_counter()];"
-        "f = lambda: (simulate(c, (1, 1, 1), b, [m, n, 32, 1.0, a, 32, x, n, 0.0, y, n], collect=Collect(counters=False), "
+        "d = c.constants.get('dynamic_shared', (0,))[0]; more = [np.ones(n, 'f4')] * (len(c.parameters) - 11);"  # the bias of 12
+        "f = lambda: (simulate(c, (1, 1, 1), b, [m, n, 32, 1.0, a, 32, x, n, 0.0, y, n, *more], d, collect=Collect(counters=False), "
         "engine='native'), t.append(time.perf_counter()));"
         "f(); f(); print(f'{t[1] - t[0]:.3f} {t[2] - t[1]:.4f}')"
     )

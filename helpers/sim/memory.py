@@ -540,6 +540,8 @@ class Shadow:
             before = reader.take(cells)
             other = self.SEVERAL
             if self.warp_syncs:
+                # Reads before a barrier of the warp that orders them need not be known any more.
+                before = np.where(self._unordered(m, cells, who, before, before != 0, "reader"), before, 0)
                 code = -2 - (who - 1) // 32
                 other = np.where((before == code) | (-2 - (before - 1) // 32 == code) & (before > 0), code, self.SEVERAL)
             self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))

@@ -75,3 +75,43 @@ def test_what_is_left_to_the_numpy_machine(body):
         out = np.zeros(32, np.int32)
         found.append((simulate(compiled, (1, 1, 1), (32, 1, 1), [out], engine=engine).findings, out.tobytes()))
     assert found[0] == found[1]
+
+
+SYNCED = """
+extern "C" __global__ void k(const float* in, float* out) {
+    __shared__ float s[4][33], all[128];
+    int t = threadIdx.x, warp = t / 32, lane = t % 32;
+    s[warp][lane] = in[t];
+    __syncwarp();
+    float x = s[warp][lane ^ 5] + s[warp][0];            // many lanes read one word
+    for (int d = 16; d; d /= 2) {
+        __syncwarp();
+        if (lane < d) s[warp][lane] += s[warp][lane + d];
+    }
+    __syncwarp();
+    all[t] = x + s[warp][0];
+    __syncthreads();
+    out[t] = all[127 - t];
+}
+"""
+
+
+def test_barriers_of_warps_order_their_lanes():
+    data = np.random.default_rng(4).standard_normal(128).astype(np.float32)
+    assert both(compile_source(SYNCED), (1, 1, 1), (128, 1, 1), [data, np.zeros(128, np.float32)]).findings == []
+
+
+def test_rare_instructions_are_asked_of_the_numpy_machine():
+    """Approximations, packed halves, byte permutations: straight-line code outside of loops."""
+    source = """
+    #include <cuda_fp16.h>
+    extern "C" __global__ void k(const float* in, float* out, half2* halves, unsigned* bits) {
+        int t = blockIdx.x * blockDim.x + threadIdx.x; float x = in[t];
+        out[t] = __expf(x) + tanhf(x * 0.1f) + __sinf(x) * rsqrtf(fabsf(x) + 1) + __fdividef(x, 3.0f) + __log2f(fabsf(x));
+        halves[t] = __hfma2(halves[t], __float2half2_rn(x), __floats2half2_rn(x, 1.5f));
+        bits[t] = __byte_perm(bits[t], t, 0x3175) + __dp4a((int)bits[t], 0x01020304, 7) + __brev(t) + __ffs(bits[t]);
+    }"""
+    rng = np.random.default_rng(5)
+    args = [rng.standard_normal(128).astype(np.float32), np.zeros(128, np.float32), rng.standard_normal(256).astype(np.float16),
+            rng.integers(0, 2**32, 128, dtype=np.uint32)]  # fmt: skip
+    both(compile_source(source), (2, 1, 1), (64, 1, 1), args)

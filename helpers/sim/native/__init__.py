@@ -19,8 +19,8 @@ from .layout import GENERIC, MATRICES
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
 _COUNTED_ACCESSES = ("ld", "st", "cp.async", "ldmatrix", "stmatrix")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
-LARGE = 1000  # instructions of kernels that are made for the ways a launch can take,
-WAYS = 4  # at most so many times; then once for all
+LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
+WAYS = 4  # how many different ones, before it is made for all
 MOST_BLOCKS = 1 << 24
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
@@ -144,8 +144,6 @@ def _asks_too_much(launch) -> str:
         i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
     ):
         return "guarded arithmetic is counted"
-    if launch.watch_shared and launch.shared_bytes and {"bar.warp", "barrier.warp"} & launch.program.uses:
-        return "warp barriers matter to findings"
     return ""
 
 

@@ -23,6 +23,7 @@ from . import access, engine, operations  # noqa: F401 - importing registers the
 from . import matrix as _matrix  # noqa: F401
 from . import warp as _warp  # noqa: F401
 from .analysis import Unsupported, instructions_met
+from .asked import Asked
 from .layout import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .lower import Lowered, Options, Record, lower
 from .runtime import runtime_ir
@@ -183,6 +184,7 @@ def _lowered(facts: dict) -> Lowered:
         tuple(facts["count_of"]),
         facts["counts"],
         tuple(facts["products"]),
+        tuple((position, tuple(names), tuple(results)) for position, names, results in facts["asked"]),
     )
 
 
@@ -262,7 +264,8 @@ class _Worker:
         shadow_bytes = (
             -(-shared_bytes // 4) * 16 if prepared.options.watching else 0
         )  # a word per granule, granules >= 1 byte
-        self.shadow = [_aligned(shadow_bytes), _aligned(shadow_bytes)]
+        turning = bool({"bar.warp", "barrier.warp"} & prepared.program.uses)
+        self.shadow = [_aligned(shadow_bytes * (1 + turning)) for _ in range(2)]
         self.params, self.arenas = params, arenas
         self.products = np.array([*lowered.products, 0], np.int32)
         self.records = self._records(lowered, shared_bytes)
@@ -283,6 +286,10 @@ class _Worker:
             self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(races.starts[0])
             self.words[CONTEXT["owned_count"] // 8] = races.reach
             self.halves[CONTEXT["must_be_written"] // 4] = bool(races.marked)
+        self.halves[CONTEXT["turning"] // 4] = turning
+        self.asked = Asked(prepared.program, lowered.asked) if lowered.asked else None
+        if self.asked is not None:
+            self.words[CONTEXT["ask"] // 8] = ctypes.cast(self.asked.callback, ctypes.c_void_p).value
         self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
         for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
             at = CONTEXT[name] // 4
@@ -430,6 +437,9 @@ def run(
         raise Declined("something happened that the NumPy machine must explain")
     if _failures:
         raise _failures.pop()
+    for worker in workers:
+        if worker.asked is not None and worker.asked.failure is not None:
+            raise worker.asked.failure
     if races is not None and races.meet([worker.owners for worker in workers]):
         raise Declined("blocks meet in device memory")
     return _totals(prepared.lowered, workers)

@@ -73,6 +73,7 @@ class Lowered:
 
     records: one per access or group. memos: (position, number) of each counted access. count_of: for each instruction, the block
     of code that counts its executions, of `counts`. products: numbers of the matrix products (see `matrix.product`).
+    asked: see `asked.Asked`.
     """
 
     ir: str
@@ -82,6 +83,7 @@ class Lowered:
     count_of: tuple[int, ...]
     counts: int
     products: tuple[int, ...] = ()
+    asked: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class _Lowering(Writer):
         self.function, self.param_bytes, self.options = function, param_bytes, options
         self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
         self.charges = dict(options.charges or ())
-        self.turns = False
+        self.turns = bool(self.watching) and any("warp" in i.modifiers and i.name in ("bar", "barrier") for i in function.body)
+        self.asked: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
         self.products: dict[tuple[int, ...], int] = {}
         self.owning = options.owning or (1, frozenset())
         self.a: Analysis = analyse(function, *options.flags, options.decided)
@@ -122,6 +125,7 @@ class _Lowering(Writer):
         self.records: list[Record] = []
         self.memos: dict[tuple[int, int], int] = {}
         self.tight = _tight_loops(self.a.blocks)
+        self.looping = _tight_loops(self.a.blocks, barriers=True)
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
         self.dirty, self.eager = _nan_states(function, self.types)
@@ -293,6 +297,19 @@ class _Lowering(Writer):
         self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
+    def ask(self, instruction) -> None:
+        """Have the NumPy machine say what a rare instruction does."""
+        from . import asked  # it needs this module
+
+        asked.lower(self, instruction)
+
+    def whole(self, name: str) -> Value:
+        """A register's bits, as an integer."""
+        if self.types[name] == "i1":
+            return self.get(name)
+        kind = f"b{BITS[self.types[name]]}"
+        return self.operand(Register(name), kind)
+
     def product(self, numbers: tuple[int, ...]) -> str:
         """What compiled code must know of a matrix product, as a pointer."""
         offset = self.products.setdefault(numbers, sum(map(len, self.products)))
@@ -366,6 +383,7 @@ class _Lowering(Writer):
             tuple(self._count_of()),
             len(self.a.blocks),
             tuple(number for product in self.products for number in product),
+            tuple(self.asked),
         )
 
     def _count_of(self) -> list[int]:
@@ -703,10 +721,15 @@ class _Lowering(Writer):
                 self.condition = ("vector", predicate.v)
             else:
                 self.condition = ("vector", self.new(f"and <32 x i1> {outer[1]}, {self.full(predicate)}"))
-        handler = HANDLERS.get(instruction.name)
-        if handler is None:
-            raise Unsupported(f"`{instruction.opcode}`")
-        handler(self, instruction)
+        handler, before = HANDLERS.get(instruction.name), (len(self.out), len(self.cache))
+        try:
+            if handler is None:
+                raise Unsupported(f"`{instruction.opcode}`")
+            handler(self, instruction)
+        except Unsupported:
+            if (len(self.out), len(self.cache)) != before:
+                raise
+            self.ask(instruction)
         self.condition = outer
 
     def put(self, operand, value: Value) -> None:
@@ -726,10 +749,10 @@ ATTRIBUTES = (
 )
 
 
-def _tight_loops(blocks) -> set[int]:
-    """Blocks that can reach themselves without a barrier."""
+def _tight_loops(blocks, barriers: bool = False) -> set[int]:
+    """Blocks that can reach themselves without a barrier, or with any."""
     reach = [0] * len(blocks)
-    steps = [[s for s in b.successors] if b.end != "barrier" else [] for b in blocks]
+    steps = [list(b.successors) if barriers or b.end != "barrier" else [] for b in blocks]
     changed = True
     while changed:
         changed = False

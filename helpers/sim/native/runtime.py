@@ -12,14 +12,14 @@ from .layout import (
 from .owners import owners_ir
 
 INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
-SEVERAL = 2047  # in a shadow word instead of a thread
+SEVERAL, OF_WARP = 2047, 1025  # in a shadow word instead of a thread
 UNDER_WAY = -1  # the shadow word of a granule that an asynchronous copy may write at any time
 _ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
 
 
 def runtime_ir() -> str:
     """The module's text."""
-    functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_store(), _shadow_copy()]
+    functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_write("shadow_store"), _shadow_write("shadow_copy"), _shadow_turn()]
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
     functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
@@ -209,9 +209,10 @@ def _count(sides: int) -> Function:
 
 
 # --- the shadow of shared memory -----------------------------------------------------------------------------------------
-# Two words per granule, of who wrote and who read it last: epoch << 11 | thread + 1 (SEVERAL: several threads), 0: nobody
-# yet. The epoch grows with every barrier. A function returns 1 if the NumPy machine should have a look: unwritten, met by
-# another thread since the barrier, or an asynchronous copy is under way there.
+# Two words per granule, of who wrote and who read it last: epoch << 11 | thread + 1 (SEVERAL: several threads; OF_WARP + w:
+# several of warp w), 0: nobody yet. The epoch grows with every barrier. Where warps have barriers of their own, two more
+# words say how many its warp had passed by then. A function returns 1 if the NumPy machine should have a look: unwritten,
+# met by another thread with no barrier between, or an asynchronous copy is under way there.
 
 
 class _Shadow:
@@ -221,28 +222,70 @@ class _Shadow:
         self.f = f = Function(
             "i32", name, ctx="ptr", addresses=INTS, active="i32", cells="i32", log="i32", first="i32", **more
         )  # fmt: skip
-        self.mine = self.threads(f.ctx.field(CONTEXT["epoch"], "i32"))
+        self.epoch = f.ctx.field(CONTEXT["epoch"], "i32") << 11
+        self.mine = (self.epoch | (f.first + 1)).to(INTS) + f.lanes(range(32))
         self.mask = f.active.to(BITS)
         self.cell = f.addresses >> f.log.to(INTS)
+        self.turning = f.ctx.field(CONTEXT["turning"], "i32").is_("ne", 0)
+        self.warp = f.first >> 5
 
-    def threads(self, epoch: Var) -> Var:
+    def places(self, kind: str, cell: Var, turn: bool = False) -> Var:
         f = self.f
-        return ((epoch << 11) | (f.first + 1)).to(INTS) + f.lanes(range(32))
+        shadow = f.ctx.field(CONTEXT[f"shadow_{kind}"], "ptr")
+        return (shadow.at(f.ctx.field(CONTEXT["shadow_bytes"], "i64")) if turn else shadow).at((cell << 2).to(LONGS))
 
     def words(self, kind: str, cell: Var) -> tuple[Var, Var]:
         """(places, words) of the granules; lanes that take no part see themselves."""
-        f = self.f
-        places = f.ctx.field(CONTEXT[f"shadow_{kind}"], "ptr").at((cell << 2).to(LONGS))
-        return places, f.gather("i32", places, self.mask, self.mine)
+        places = self.places(kind, cell)
+        return places, self.f.gather("i32", places, self.mask, self.mine)
 
     def other(self, word: Var) -> Var:
         """Lanes whose word names this epoch and somebody else."""
         apart = word ^ self.mine
         return apart.is_("ult", 2048) & apart.is_("ne", 0)
 
+    def of_own_warp(self, word: Var) -> Var:
+        """Lanes whose word names threads of this warp."""
+        f = self.f
+        code = word & SEVERAL
+        warp = f.select(code.is_("uge", OF_WARP), code - OF_WARP, (code - 1) >> 5)
+        return warp.is_("eq", self.warp) & code.is_("ne", SEVERAL)
+
     def suspect(self, lanes: Var) -> None:
         with self.f.when(self.f.bits(lanes).is_("ne", 0)):
             self.f.leave(1)
+
+    def meet(self, kind: str, cell: Var, word: Var) -> None:
+        """Another thread has been here since the barrier: all is well only if a barrier of the warp orders the two."""
+        f = self.f
+        others = self.other(word)
+        with f.when(f.bits(others).is_("ne", 0)):
+            with f.when(~self.turning):
+                f.leave(1)
+            then = f.gather("i32", self.places(kind, cell, True), self.mask)
+            ordered = self.of_own_warp(word) & then.is_("slt", _turn_of(f, self.warp).to(INTS))
+            self.suspect(others & ~ordered)
+
+    def stamp(self, kind: str, cell: Var) -> None:
+        f = self.f
+        with f.when(self.turning):
+            f.scatter(_turn_of(f, self.warp).to(INTS), self.places(kind, cell, True), self.mask)
+
+
+def _turn_of(f: Function, warp: Var) -> Var:
+    return _state_of(f, warp).field(WARP_STATE["turn"], "i32")
+
+
+def _state_of(f: Function, warp: Var) -> Var:
+    return f.ctx.field(CONTEXT["states"], "ptr").at(warp.to("i64") * f.ctx.field(CONTEXT["stride"], "i64"))
+
+
+def _shadow_turn() -> Function:
+    """A warp passes a barrier of its own."""
+    f = Function("void", "shadow_turn", ctx="ptr", first="i32")
+    f.increase(_state_of(f, f.first >> 5).at(WARP_STATE["turn"]), f.constant("i32", 1))
+    f.leave()
+    return f
 
 
 def _shadow_load() -> Function:
@@ -253,42 +296,44 @@ def _shadow_load() -> Function:
         _, writers = s.words("writer", cell)
         s.suspect((writers + 1).is_("ule", 1))  # 0 or UNDER_WAY
         with f.when(f.race.is_("ne", 0)):
-            s.suspect(s.other(writers))
+            s.meet("writer", cell, writers)
             places, readers = s.words("reader", cell)
-            several = s.mine | SEVERAL
+            last = f.variable(readers)
+            with f.when(s.turning):  # reads before a barrier of the warp need not be known any more
+                then = f.gather("i32", s.places("reader", cell, True), s.mask)
+                past = s.of_own_warp(readers) & then.is_("slt", _turn_of(f, s.warp).to(INTS))
+                last.set(f.select(past, f.constant(INTS, 0), readers))
+            readers = last.get()
+            known = (readers ^ s.mine).is_("ult", 2048)
+            own = (s.of_own_warp(readers) | ~known) & f.spread(s.turning, BITS)
+            several = s.epoch.to(INTS) | f.select(own, (s.warp + OF_WARP).to(INTS), f.constant(INTS, SEVERAL))
             new = f.select(s.other(readers), several, s.mine)
             with f.when(f.bits(new.is_("ne", readers)).is_("ne", 0)):
                 f.scatter(new, places, s.mask)
                 lost = f.gather("i32", places, s.mask, new).is_("ne", new)  # another lane reads the same granule
                 f.scatter(several, places, lost)
+            s.stamp("reader", cell)
     f.leave(0)
     return f
 
 
-def _shadow_store() -> Function:
-    s = _Shadow("shadow_store")
+def _shadow_write(name: str) -> Function:
+    """A store, or a copy that begins."""
+    s = _Shadow(name)
     f = s.f
     with f.loop(f.cells) as c:
         cell = s.cell + c
         places, writers = s.words("writer", cell)
         _, readers = s.words("reader", cell)
-        s.suspect(s.other(writers) | s.other(readers) | writers.is_("eq", UNDER_WAY))
-        f.scatter(s.mine, places, s.mask)
-        s.suspect(f.gather("i32", places, s.mask, s.mine).is_("ne", s.mine))  # two lanes write the same granule
-    f.leave(0)
-    return f
-
-
-def _shadow_copy() -> Function:
-    """An asynchronous copy to these places begins: from now on it may write them."""
-    s = _Shadow("shadow_copy")
-    f = s.f
-    with f.loop(f.cells) as c:
-        cell = s.cell + c
-        places, writers = s.words("writer", cell)
-        _, readers = s.words("reader", cell)
-        s.suspect(s.other(writers) | s.other(readers) | writers.is_("eq", UNDER_WAY))
-        f.scatter(f.constant(INTS, UNDER_WAY), places, s.mask)
+        s.suspect(writers.is_("eq", UNDER_WAY))
+        s.meet("writer", cell, writers)
+        s.meet("reader", cell, readers)
+        if name == "shadow_copy":  # it begins: from now on it may write these places
+            f.scatter(f.constant(INTS, UNDER_WAY), places, s.mask)
+        else:
+            f.scatter(s.mine, places, s.mask)
+            s.suspect(f.gather("i32", places, s.mask, s.mine).is_("ne", s.mine))  # two lanes write the same granule
+            s.stamp("writer", cell)
     f.leave(0)
     return f
 
@@ -364,6 +409,9 @@ def _land() -> Function:
         with f.loop(granules) as c:
             places = f.ctx.field(CONTEXT["shadow_writer"], "ptr").at(((cell + c) << 2).to(LONGS))
             f.scatter(mine, places, f.lanes_.to(BITS))
+            with f.when(f.ctx.field(CONTEXT["turning"], "i32").is_("ne", 0)):
+                turns = f.ctx.field(CONTEXT["shadow_writer"], "ptr").at(f.ctx.field(CONTEXT["shadow_bytes"], "i64"))
+                f.scatter(_turn_of(f, f.first >> 5).to(INTS), turns.at(((cell + c) << 2).to(LONGS)), f.lanes_.to(BITS))
     f.leave()
     return f
 
