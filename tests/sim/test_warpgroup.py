@@ -262,3 +262,17 @@ def test_registers_of_a_product_in_flight(then, expected):
     """Copies are followed; other uses and changes are noted, and only those of threads that really do it."""
     found = run(kernel(IN_FLIGHT.replace("THEN", then), arch="sm_90a"), (2, 1, 1), 128, [np.zeros(4, np.float32)]).findings
     assert [(finding.kind, finding.line, finding.other_line) for finding in found] == expected
+
+
+@pytest.mark.parametrize("fence, kinds", [
+    ("fence.proxy.async;", []), ("fence.proxy.async.shared::cta;", []), ("", ["missing-fence"]), ("fence.proxy.async.global;", ["missing-fence"]),
+    ("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;", []),
+    ("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;", ["missing-fence"]),
+    ("bar.sync 0;\nsetp.eq.u32 %p1, %r5, 0;\n@%p1 fence.proxy.async;", []),
+    ("setp.eq.u32 %p1, %r5, 0;\n@%p1 fence.proxy.async;", ["missing-fence"]),
+])  # fmt: skip
+def test_fences_between_stores_and_the_async_proxy(fence, kinds):
+    """By the writers, or by anybody behind a barrier; one that is about shared memory, and about writing it."""
+    text = IN_FLIGHT.replace("fence.proxy.async; bar.sync 0;", f"{fence}\nbar.sync 0;").replace("THEN", "")
+    found = run(kernel(text, arch="sm_90a"), (2, 1, 1), 128, [np.zeros(4, np.float32)]).findings
+    assert [finding.kind for finding in found] == kinds

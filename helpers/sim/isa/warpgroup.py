@@ -645,6 +645,12 @@ def fence_proxy_async(op):
     return run
 
 
+@instruction("fence.proxy.async::generic")
+def fence_proxy_async_generic(op):
+    """One way of it: .release for what was written by ordinary accesses, .acquire for what will be read by them."""
+    return fence_proxy_async(op) if op.has("release") else None
+
+
 # --- registers for those who need them ---------------------------------------------------------------------------------
 
 
