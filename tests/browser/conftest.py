@@ -296,8 +296,8 @@ class Notebook:
         )
 
     def pictures(self, cell) -> list[str]:
-        """The data of every picture that the outputs of `cell` show, in order."""
-        return cell.locator(".jp-OutputArea img, .jp-OutputArea svg").evaluate_all(
+        """The data of every picture (or listing) that the outputs of `cell` show, in order."""
+        return cell.locator(".jp-OutputArea img, .jp-OutputArea svg, .jp-OutputArea .ladder-listing").evaluate_all(
             "found => found.map(picture => picture.src || picture.outerHTML)"
         )
 
@@ -305,10 +305,14 @@ class Notebook:
         """The sliders of `cell` that can be seen and moved."""
         return cell.locator(".noUi-target:not([disabled]) [role='slider']:visible").all()
 
-    def press(self, cell, slider, key: str) -> bool:
-        """Focus `slider` and press a key. Does a picture of the cell change in ten seconds?"""
+    def menus(self, cell) -> list:
+        """The menus of `cell` that can be seen and offer a choice."""
+        return [menu for menu in cell.locator(".jp-OutputArea select:enabled:visible").all() if menu.locator("option").count() > 1]
+
+    def press(self, cell, control, key: str) -> bool:
+        """Focus a slider or a menu and press a key. Does a picture of the cell change in ten seconds?"""
         before = self.pictures(cell)
-        slider.focus()
+        control.focus()
         self.page.keyboard.press(key)
         deadline = time.monotonic() + 10
         while self.pictures(cell) == before and time.monotonic() < deadline:

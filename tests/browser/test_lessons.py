@@ -1,4 +1,4 @@
-"""Each lesson as its reader uses it: open, Run All, move a slider, see the picture change."""
+"""Each lesson as its reader uses it: open, Run All, move a slider or choose from a menu, see the picture change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from helpers.steps import STEPS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_lesson_runs_and_its_sliders_move_its_pictures(open_notebook, step):
+def test_a_lesson_runs_and_its_controls_change_its_pictures(open_notebook, step):
     notebook = open_notebook(step.notebook_path.name).run_all()
     assert notebook.error_outputs() == []
     if step.entry:
@@ -22,17 +22,17 @@ def test_a_lesson_runs_and_its_sliders_move_its_pictures(open_notebook, step):
         cell = notebook.show(index)
         assert all(len(text) > 20 for text in notebook.alternatives(cell)), f"cell {index}: a picture without words"
         assert notebook.overflowing(cell) == [], f"cell {index}: wider than the page"
-        sliders = notebook.sliders(cell)
-        if not sliders or not notebook.pictures(cell):
+        controls = notebook.sliders(cell) + notebook.menus(cell)
+        if not controls or not notebook.pictures(cell):
             continue
         notebook.screenshot(f"{step.name}-{index}-before")
-        assert any(notebook.press(cell, slider, key) for slider in sliders for key in ("ArrowRight", "ArrowLeft")), (
-            f"cell {index}: no slider changes the picture"
+        assert any(notebook.press(cell, control, key) for control in controls for key in ("ArrowRight", "ArrowLeft")), (
+            f"cell {index}: no control changes the picture"
         )
         notebook.screenshot(f"{step.name}-{index}-after")
         moved += 1
     assert notebook.error_outputs() == []
-    assert moved or step.entry is None, "the lesson has no picture with a slider"
+    assert moved or step.entry is None, "the lesson has no picture with controls"
 
 
 def test_the_first_lesson_is_what_course_lab_opens(page, lab):
