@@ -131,7 +131,7 @@ def instruction_counts(
         return None, str(reason)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=4)  # up to 20 MB each
 def _program(text: str, symbol: str, accesses: bool) -> _Program | None:
     """The slice of one kernel; None if the disassembly does not have it."""
     function = parse(text).get(symbol)
@@ -391,6 +391,8 @@ def _result_count(name: str, opcode: str) -> int:
         return 1  # .U64 is what it shifts, not what it gives
     if name in ("F2I", "I2F", "I2FP"):
         return 2 if {"F2I": {"S64", "U64"}}.get(name, {"F64"}) & set(parts) else 1
+    if name == "F2F":
+        return 2 if next((part for part in parts if part in ("F16", "BF16", "F32", "F64")), "") == "F64" else 1
     if "WIDE" in parts or "64" in parts or "U64" in parts or "S64" in parts or "F64" in parts:
         return 2
     if name in ("DADD", "DMUL", "DFMA", "DMNMX", "IADD64"):

@@ -58,7 +58,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P[T\d]+)\s+)?([A
 _TARGET = re.compile(r"`\(([^)]+)\)")
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def parse(text: str) -> dict[str, Function]:
     """Code sections of a disassembly by function name. An empty text gives an empty dict. The last few texts are remembered."""
     functions: dict[str, Function] = {}

@@ -204,6 +204,30 @@ def test_a_view_off_the_beginning_takes_the_slow_way():
         assert run.counters["sass__inst_executed_per_opcode.LDG"] == loads == run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]
 
 
+def test_copies_past_the_cache_are_counted_by_the_machine_code():
+    """Lanes 2k and 2k+1 read two sectors of one line into one chunk of shared memory: the hardware counts one sector."""
+    compiled = compile_source("""__global__ void copy(const float* a, float* b) {
+        __shared__ __align__(16) float s[128];
+        unsigned to = (unsigned)__cvta_generic_to_shared(s + 4 * threadIdx.x);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(a + 8 * threadIdx.x));
+        asm volatile("cp.async.wait_all;");
+        __syncthreads();
+        b[threadIdx.x] = s[threadIdx.x];
+    }""")
+    run = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.zeros(256, np.float32), np.zeros(32, np.float32)])
+    assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 1
+    assert run.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 16
+
+
+@pytest.mark.parametrize(("opcode", "registers"), [
+    ("IMAD.WIDE.U32", 2), ("SHF.L.U64.HI", 1), ("F2I.F64.TRUNC", 1), ("F2I.S64.F64", 2), ("I2F.F64", 2), ("F2F.F32.F64", 1), ("F2F.F64.F32", 2),
+    ("LDS.128", 4), ("CS2R.32", 1), ("CS2R", 2), ("LDC.64", 2), ("DFMA", 2), ("FFMA", 1),
+])  # fmt: skip
+def test_how_many_registers_an_instruction_writes(opcode, registers):
+    """One too many would make a register unknown that is not."""
+    assert flow._result_count(opcode.split(".")[0], opcode) == registers
+
+
 def test_wrong_arguments_are_named():
     compiled = calibration("banks")
     assert flow.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")
