@@ -130,6 +130,23 @@ def test_a_matrix_product_is_right_and_without_findings(kind, size):
     assert run.counters["sm__sass_inst_executed_op_tma_st.sum"] == blocks
 
 
+@pytest.mark.parametrize("size", [(128, 64, 64), (200, 100, 328), (1, 1, 8)])
+def test_warpgroups_multiply_what_bulk_copies_bring(size):
+    run, c, exact = tma_gemm.launch_warpgroups(*size, "cpu")
+    assert run.findings == [] and np.abs(c - exact).max() < 1e-4
+
+
+@pytest.mark.parametrize("barrier, kinds", [("full", {"missing-wait"}), ("empty", {"missing-wait", "endless"})])
+def test_a_wait_that_warpgroups_forget_is_found(barrier, kinds):
+    source = tma_gemm.WARPGROUPS.replace(f"(!ptx::mbarrier_try_wait_parity(&{barrier}", f"(false && !ptx::mbarrier_try_wait_parity(&{barrier}")
+    assert source != tma_gemm.WARPGROUPS
+    try:
+        found = tma_gemm.launch_warpgroups(128, 64, 328, "cpu", source)[0].findings
+    except helpers.RunError as error:
+        found = error.findings
+    assert {finding.kind for finding in found} == kinds
+
+
 BROKEN = {
     "a stage is filled again before it is released": ("while (!ptx::mbarrier_try_wait_parity(&empty[s]", "while (false && !ptx::mbarrier_try_wait_parity(&empty[s]", {"missing-wait", "endless"}),
     "a stage is read before it has come": ("while (!ptx::mbarrier_try_wait_parity(&full[s]", "while (false && !ptx::mbarrier_try_wait_parity(&full[s]", {"missing-wait"}),
