@@ -72,6 +72,19 @@ def test_what_is_a_race(body, races):
     assert {finding.kind for finding in found} == ({"race"} if races else set())
 
 
+def test_asynchronous_copies_read_too():
+    source = """extern "C" __global__ void f(float* C) {
+        __shared__ float s[32];
+        C[threadIdx.x] = threadIdx.x + 1;
+        unsigned to = __cvta_generic_to_shared(s + threadIdx.x);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(C + (threadIdx.x ^ 1)) : "memory");
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        C[threadIdx.x + 32] = s[threadIdx.x];
+    }"""
+    (finding,) = findings(source, 1, 32, np.zeros(64, np.float32))
+    assert (finding.kind, finding.line, finding.other_line) == ("race", 5, 3)
+
+
 def test_workers_that_meet_in_an_array_are_noticed():
     compiled = helpers.compile('extern "C" __global__ void f(float* C) { C[threadIdx.x] = 1; }').compiled
     program = load(compiled.ptx, "f")

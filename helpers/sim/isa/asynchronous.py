@@ -67,6 +67,8 @@ def cp_async(op):
         if wanted is None or wanted.any():
             m.mask = wanted
             places, good = m.memory.locate(m, reads, addresses, width)
+            if m.races is not None and bytes_read is None and m.races.watches[reads.index]:
+                m.races.load(m, reads, places, good, width)
             if m.watching:
                 watch(m, reads, addresses, good)
                 if m.counting is not None and through_cache:
