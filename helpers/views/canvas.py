@@ -197,12 +197,12 @@ def _wrap(sentence: str, columns: int) -> str:
     return "\n".join("\n".join(textwrap.wrap(line, columns)) for line in sentence.splitlines())
 
 
-def heading(ax: Axes, title: str, *, code: str = "", detail: str = "") -> None:
+def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: float = 10) -> None:
     """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much.
 
-    What is too long for the figure is set smaller; what still is goes on in a second line, as long as there is only one such.
+    above: points left free below it. What is too long for the figure is set smaller; what still is goes on in a second line, as long as there is only one such.
     """
-    height, spare = 10, 1
+    height, spare = above, 1
     for text, font in (
         (detail, {"fontsize": 13, "color": QUIET}),
         (code, {"fontsize": 13, "family": "monospace", "color": BLUE}),

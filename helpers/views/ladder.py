@@ -105,7 +105,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *,
     _finish(ax, [row.label for row in shown], [rung.kind for row in shown for rung in row.rungs])
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
-    heading(ax, device, detail=f"{size.dtype}, {shape}")
+    heading(ax, device, detail=f"{size.dtype}, {shape}", above=24)  # the lines' names stand below it
     if any(rung.cublas_ratio for row in shown for rung in row.rungs):
         ax.annotate("of cuBLAS", (1, 0), (80, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
                     fontsize=12, color=QUIET, annotation_clip=False)  # fmt: skip
@@ -220,5 +220,5 @@ def _all(ax, rungs, known, log: bool) -> str:
     ax.axvline(100, color=ORANGE, linestyle="--")
     _finish(ax, list(place), [])
     ax.set_xlabel("% of cuBLAS on the same GPU")
-    heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published")
+    heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published", above=24)
     return "Kernels as a share of cuBLAS on the same GPU. " + ". ".join(said) + "."

@@ -117,12 +117,12 @@ def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
 # -------------------------------------------------------------------------------------------------------- table
 
 _TABLE_STYLE = """<style>
-.ladder-listing{border-collapse:collapse;font-size:13px;line-height:1.4;color:var(--jp-content-font-color1,#222)}
+.ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:13px;line-height:1.4;color:var(--jp-content-font-color1,#222)}
 .ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
 .ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
 .ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre;max-width:76ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing td.code{text-align:left;white-space:pre;width:100%;max-width:0;min-width:20ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
 </style>"""
