@@ -13,6 +13,7 @@ from .canvas import FAINT, GREEN, INK, PAPER, QUIET, Choice, NothingToSee, headi
 
 _COLOURS = LinearSegmentedColormap.from_list("search", [PAPER, GREEN])
 _TIMES = " × "
+_CONTRAST = 0.05  # of the FP32 limit: scores that differ by less are not drawn as if they were far apart
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
     low, high = (min(scores), max(scores)) if scores else (0, 1)
     for (row, column), cell in table.items():
         x, y = columns.index(column), rows.index(row)
-        share = 0.15 + 0.85 * (cell.best.score - low) / ((high - low) or 1) if cell.best else 0
+        share = 0.15 + 0.85 * (cell.best.score - low) / max(high - low, _CONTRAST) if cell.best else 0
         face = _COLOURS(share) if cell.best else FAINT if cell.why != "waiting" else PAPER
         ax.add_patch(Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=face, edgecolor=FAINT, linewidth=1))
         if cell.best is None:
@@ -96,7 +97,7 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
             )
             continue
         timed = cell.best.measured
-        text = f"{found.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else f"{100 * cell.best.score:.0f} %"
+        text = f"{found.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else f"{100 * cell.best.score:.1f} %"
         weight = "bold" if cell.best is found.best else "normal"
         ax.text(x, y, text, ha="center", va="center", fontsize=14, weight=weight, color=INK)
     ax.set_xlim(-0.5, len(columns) - 0.5)

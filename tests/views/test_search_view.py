@@ -49,7 +49,7 @@ def test_every_configuration_is_in_one_cell_and_the_best_stands_for_it(found):
 
 def test_refused_cells_say_why_and_waiting_ones_that_they_wait(found):
     texts = [text.get_text() for text in views.search(found, "BM × BN", "BK").texts]
-    assert sorted(text for text in texts if text.endswith(" %")) == ["40 %", "60 %", "80 %"]
+    assert sorted(text for text in texts if text.endswith(" %")) == ["40.0 %", "60.0 %", "80.0 %"]
     assert texts.count("spills") == 2 and texts.count("bound") == 2 and texts.count("waiting") == 1
 
 
