@@ -149,7 +149,8 @@ def test_counting_without_running_equals_running(slug):
 
 
 def test_what_depends_on_data_is_run_to_be_counted():
-    gather = helpers.compile("__global__ void gather(const int* index, const float* x, float* y) { y[threadIdx.x] = x[index[threadIdx.x]]; }")
+    gather = helpers.compile(
+        "__global__ void gather(const int* index, const float* x, float* y) { y[threadIdx.x] = x[index[threadIdx.x]]; }")
     index, x, y = np.arange(32, dtype=np.int32)[::-1].copy() * 8, np.arange(256, dtype=np.float32), np.zeros(32, np.float32)
     counted = gather.count(1, 32, [index, x, y], blocks=[0])
     assert counted.outcome.engine != "slice" and y[0] == 248
@@ -157,7 +158,8 @@ def test_what_depends_on_data_is_run_to_be_counted():
 
 
 def test_block_classes_add_up():
-    for grid, *overhang in [((1, 1, 1),), ((1, 5, 1),), ((7, 1, 1),), ((2, 2, 1),), ((9, 4, 1),), ((9, 4, 1), (False, True)), ((9, 4, 1), (False, False))]:
+    grids = [((1, 1, 1),), ((1, 5, 1),), ((7, 1, 1),), ((2, 2, 1),), ((9, 4, 1),), ((9, 4, 1), (False, True)), ((9, 4, 1), (False, False))]
+    for grid, *overhang in grids:
         classes = gemm.block_classes(grid, *overhang)
         assert sum(weight for _, weight in classes) == grid[0] * grid[1]
         assert len({block for block, _ in classes}) == len(classes)

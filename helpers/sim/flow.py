@@ -75,7 +75,8 @@ class InstructionCounts:
     threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
     threads_of: the same per SASS instruction index.
-    accesses: per SASS instruction index, one for each memory it reached; None if not asked for. `unknown_accesses`: index -> why its addresses are not known.
+    accesses: per SASS instruction index, one for each memory it reached; None if not asked for. `unknown_accesses`: index ->
+    why its addresses are not known.
     """
 
     total: int
@@ -526,7 +527,8 @@ class _Program:
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in d.writes for d in self.decoded) <= 2
         # A store through a generic address may change what a spilled value was.
-        self.private_stack = not any(MEMORY_OPCODES.get(d.instruction.name) in (("generic", "st"), ("generic", "atom")) for d in self.decoded)
+        generic_writes = {name for name, kind in MEMORY_OPCODES.items() if kind in (("generic", "st"), ("generic", "atom"))}
+        self.private_stack = not any(d.instruction.name in generic_writes for d in self.decoded)
         self._mark()
 
     def _successors(self, block: _Block) -> list[int]:

@@ -44,7 +44,8 @@ ATOMIC = """__global__ void atomic(unsigned long long* p, unsigned long long* ou
     // Thread 3 names only the low half right; thread 7 both.
     asm volatile("{.reg .b128 q, r, z;\\nmov.b128 q, {%2, %3};\\nmov.b128 z, {%4, %5};\\n"
                  "atom.shared.cas.b128 r, [%6], q, z;\\nmov.b128 {%0, %1}, r;}"
-                 : "=l"(a), "=l"(b) : "l"(t == 7 || t == 3 ? 5ull : 4ull), "l"(t == 3 ? 7ull : 6ull), "l"(t), "l"(100 + t), "r"(at) : "memory");
+                 : "=l"(a), "=l"(b)
+                 : "l"(t == 7 || t == 3 ? 5ull : 4ull), "l"(t == 3 ? 7ull : 6ull), "l"(t), "l"(100 + t), "r"(at) : "memory");
     out[64 + 2 * t] = a; out[65 + 2 * t] = b;
 }"""
 
@@ -63,4 +64,5 @@ def test_arithmetic_on_128_bits_is_refused_by_name():
     source = ATOMIC.replace("atom.shared.cas.b128 r, [%6], q, z", "atom.shared.exch.b128 r, [%6], q")
     ptx = compile_source(source).ptx.replace("atom.shared.exch.b128", "atom.shared.add.b128")
     with pytest.raises(RunError, match="does not know the instruction `atom.shared.add.b128"):
-        simulate(SimpleNamespace(ptx=ptx, symbol=compile_source(source).symbol), (1, 1, 1), (32, 1, 1), [np.zeros(2, np.uint64), np.zeros(128, np.uint64)])
+        arrays = [np.zeros(2, np.uint64), np.zeros(128, np.uint64)]
+        simulate(SimpleNamespace(ptx=ptx, symbol=compile_source(source).symbol), (1, 1, 1), (32, 1, 1), arrays)
