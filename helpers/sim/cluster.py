@@ -82,8 +82,11 @@ def whole(blocks, grid, dims) -> list[int]:
 
 
 class Clusters:
-    """The clusters of a chunk. `size`: blocks per cluster; `rank`: [blocks], each block's rank; `rows`: [blocks, size], the
-    chunk's row of every member of a block's cluster, by rank."""
+    """The clusters of a chunk, whose blocks are numbered by row.
+
+    size: blocks per cluster. rank: [blocks], each block's rank. members: [clusters, size], rows by rank. rows: [blocks, size],
+    the same for the cluster of each block.
+    """
 
     def __init__(self, lanes, dims: tuple[int, int, int]):
         gx, gy, _ = lanes.grid
@@ -94,11 +97,10 @@ class Clusters:
         self.size = math.prod(dims)
         self.rank = (inside[2] * dims[1] + inside[1]) * dims[0] + inside[0]
         order = np.lexsort((self.rank, *corner))
-        members = order.reshape(-1, self.size)
-        self.number = np.empty(lanes.blocks, np.int64)
-        self.number[order] = np.repeat(np.arange(len(members)), self.size)
-        self.members = members
-        self.rows = members[self.number]
+        self.members = order.reshape(-1, self.size)
+        number = np.empty(lanes.blocks, np.int64)
+        number[order] = np.repeat(np.arange(len(self.members)), self.size)
+        self.rows = self.members[number]
 
     def resolve(self, m, addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(rows, offsets) of shared::cluster addresses (int64): the chunk's row of the block each points into, and where."""
@@ -109,15 +111,6 @@ class Clusters:
     def address(self, rank, offsets):
         """The shared::cluster address of `offsets` in the block of that rank."""
         return ((rank + 1) << RANK_SHIFT) | (offsets & OFFSET_BITS)
-
-    def multicast(self, m, masks: np.ndarray):
-        """Yield (rows, lanes) for every rank that some active lane's CTA mask names: the row of that block for each lane's
-        cluster, and the lanes (boolean, or None for all) that name it."""
-        for rank in range(self.size):
-            named = (masks.astype(np.int64) >> rank) & 1 == 1
-            lanes = named if m.mask is None else named & m.mask
-            if lanes.any():
-                yield self.rows[m.block_index, rank], None if m.mask is None and named.all() else lanes
 
 
 class ClusterBarrier:

@@ -486,20 +486,15 @@ class Chunk(Lanes):
         if stray.any():
             self._cluster_misuse(line, stray, "waits for the cluster's barrier without having arrived at it")
         waiting = here & state.arrived
+        through = here & ~waiting
         if not waiting.any():
-            self._pass_cluster(here)
+            self._pass_cluster(through)
             return resume
-        if waiting.all():
-            parts = [(np.ones((1,) * self.nd, bool), None)]
-        else:
-            parts = [(self.from_rows(waiting), None), (self.from_rows(here & ~waiting), resume)]
-        for mask, target in parts:
-            if target is None:
-                self.parked.append(Parked(resume, mask, CLUSTER, None, line, False))
-            elif mask.any():
-                self._pass_cluster(here & ~waiting)
-                self._join(target, mask)
+        self.parked.append(Parked(resume, self.from_rows(waiting), CLUSTER, None, line, False))
         self.turns = 0
+        if through.any():
+            self._pass_cluster(through)
+            self._join(resume, self.from_rows(through))
         return None
 
     def _active(self) -> np.ndarray:
