@@ -478,7 +478,7 @@ def _function(compiled, shared: int):
 def launcher(
     compiled, grid, block, args: Sequence[Any], shared: int = 0, cluster: tuple[int, int, int] | None = None
 ) -> Callable[[], None]:
-    """A function that launches the kernel once on CuPy's current stream. `args` are CuPy arrays and NumPy scalars.
+    """A function that launches the kernel once on CuPy's current stream. `args` are CuPy arrays, tensor maps of them, NumPy scalars.
 
     cluster: blocks per cluster (x, y, z). Raises LaunchError if the kernel cannot be loaded.
     """
@@ -489,15 +489,26 @@ def launcher(
             _check(_driver().cuFuncSetAttribute(ctypes.c_void_p(function.ptr), _NON_PORTABLE_ALLOWED, 1))
     except _cuda_errors() as error:
         raise explain(error, compiled.entry) from None
-    arguments = tuple(np.uint64(0) if value is None else value for value in args)
+    arguments = tuple(_device_argument(value) for value in args)
     cooperative = "%envreg2" in compiled.ptx  # this_grid() asks there for the barrier that such a launch brings
     if cluster is not None or cooperative:
         return _extended(function, grid, block, arguments, shared, cluster, cooperative)
 
-    def once() -> None:
+    def once(kept=args) -> None:  # a tensor map's array must live as long as this function
         function(tuple(grid), tuple(block), arguments, shared)
 
     return once
+
+
+def _device_argument(value: Any) -> Any:
+    """An argument as CuPy passes it to a kernel."""
+    if value is None:
+        return np.uint64(0)
+    if not isinstance(value, TensorMap):
+        return value
+    if not is_device_array(value.memory):
+        raise LaunchError("This launch works on arrays that are on the GPU: make the tensor map of a CuPy array.")
+    return encode_for_gpu(value, value.memory.data.ptr)
 
 
 # What CuPy does not offer: launches with attributes, as cuda.h declares them.

@@ -228,8 +228,8 @@ def _driver():
     """cuTensorMapEncodeTiled of the installed driver."""
     library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     encode = library.cuTensorMapEncodeTiled
-    integers = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32)
-    encode.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, *integers, *[ctypes.c_int] * 4]
+    lists = [ctypes.POINTER(kind) for kind in (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)]
+    encode.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, *lists, *[ctypes.c_int] * 4]
     encode.restype = ctypes.c_int
     return encode
 
@@ -239,12 +239,11 @@ def encode_for_gpu(map_: TensorMap, address: int) -> np.void:
     tensor = map_.tensor
     room = np.zeros(NBYTES + 64, np.uint8)
     start = -room.ctypes.data % 64  # the driver writes to a multiple of 64
+    wide, narrow = ctypes.c_uint64, ctypes.c_uint32
     numbers_ = [
         (kind * max(1, len(values)))(*values)
-        for kind, values in (
-            (ctypes.c_uint64, tensor.shape), (ctypes.c_uint64, tensor.strides), (ctypes.c_uint32, tensor.box), (ctypes.c_uint32, tensor.steps),
-        )
-    ]  # fmt: skip
+        for kind, values in ((wide, tensor.shape), (wide, tensor.strides), (narrow, tensor.box), (narrow, tensor.steps))
+    ]
     status = _driver()(
         room.ctypes.data + start, list(KINDS).index(tensor.kind), tensor.rank, address, *numbers_,
         0, SWIZZLES.index(tensor.swizzle), L2_PROMOTIONS.index(map_.l2_promotion), int(tensor.nan),

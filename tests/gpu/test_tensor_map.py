@@ -88,3 +88,6 @@ def test_the_docstrings_kernel():
     assert np.array_equal(there.get(), expected) and run.findings == []
     kernel.launch((2, 1), 32, [helpers.tensor_map(there[16:48, 32:], (32, 32))], on="cpu")
     assert (there.get()[16:48, 32:] == expected[16:48, 32:] + 1).all()
+    there[:] = 1
+    gpu.launcher(kernel.compiled, (3, 2, 1), (32, 1, 1), [helpers.tensor_map(there, (32, 32))])()
+    assert (there.get() == 2).all()

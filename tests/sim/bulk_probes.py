@@ -22,7 +22,10 @@ import tensor_cases as cases  # noqa: E402 - beside this file
 from helpers.sim.isa.bulk import INSTRUCTIONS, LOADED, PIPE, STORED  # noqa: E402 - after the path is set
 
 RECORD = ROOT / "helpers" / "data" / "bulk_h200.json"
-METRICS = (*(INSTRUCTIONS.format(what=what) for what in ("", "_ld", "_st", "_red")), PIPE, LOADED, *(STORED.format(what=what) for what in ("st", "red")))
+METRICS = (
+    *(INSTRUCTIONS.format(what=what) for what in ("", "_ld", "_st", "_red")), PIPE, LOADED,
+    *(STORED.format(what=what) for what in ("st", "red")),
+)  # fmt: skip
 REPEAT = 4
 ONE, LOOP = cases.ONE, f"for (int i = 0; i < {REPEAT}; i++) {{ unsigned char* tile = smem + offset + i * window;"
 
@@ -81,7 +84,8 @@ ROWS = (
     *(Row("store", SQUARE, (64, n), corner, swizzle) for n, corner, swizzle in (
         (32, (0, 0), None), (32, (4, 0), "128B"), (8, (0, 0), None), (4, (4, 0), None), (32, (240, 224), None), (32, (0, 300), None))),
     *(Row("reduce", SQUARE, (64, 32), corner) for corner in ((0, 0), (4, 0), (240, 224))), Row("prefetch", SQUARE, (64, 32)),
-    *(Row(what, nbytes=nbytes, offset=offset) for what in ("bytes in", "bytes out", "bytes reduced") for nbytes, offset in ((16, 0), (2048, 0), (48, 16), (2048, 16))),
+    *(Row(what, nbytes=nbytes, offset=offset) for what in ("bytes in", "bytes out", "bytes reduced")
+      for nbytes, offset in ((16, 0), (2048, 0), (48, 16), (2048, 16))),
 )  # fmt: skip
 
 

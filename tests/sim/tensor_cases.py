@@ -59,36 +59,40 @@ __device__ void give(uint4* out, int window) {
     for (int i = threadIdx.x; i < window / 16; i += blockDim.x) out[i] = ((uint4*)smem)[i];
 }
 """
-PARAMETERS = "(const __grid_constant__ CUtensorMap map, int c0, int c1, int c2, int c3, int c4, int which, int offset, int nbytes, int window, uint4* data)"
+PARAMETERS = """(const __grid_constant__ CUtensorMap map, int c0, int c1, int c2, int c3, int c4, int which, int offset, int nbytes,
+    int window, uint4* data)"""
 
 
 def _switch(lines: dict[int, str]) -> str:
     return "\n".join(f"    if (which == {number}) {text}" for number, text in lines.items())
 
 
+LOAD = "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+TO_GLOBAL = "NDIM.global.shared::cta"
 LOADS = {
-    rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%1],", f", [%{rank + 2}];")}" :: '
-    f'{_operands(rank)}, "r"(at(&bar)) : "memory");'
+    rank: f'asm volatile("{_copy(rank, f"{LOAD} [%1],", f", [%{rank + 2}];")}" :: {_operands(rank)}, "r"(at(&bar)) : "memory");'
     for rank in RANKS
 }
 MULTICASTS = {  # by CTA mask
-    mask: f'asm volatile("{_copy(2, "cp.async.bulk.tensor.NDIM.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%1],", f", [%4], %5;")}" :: '
+    mask: f'asm volatile("{_copy(2, f"{LOAD}.multicast::cluster [%1],", ", [%4], %5;")}" :: '
     f'{_operands(2)}, "r"(at(&bar)), "h"((short){mask}) : "memory");'
     for mask in (1, 2, 3)
 }
 STORES = {
-    rank: f'asm volatile("{_copy(rank, "cp.async.bulk.tensor.NDIM.global.shared::cta.tile.bulk_group", ", [%1];")}" :: {_operands(rank)} : "memory");'
+    rank: f'asm volatile("{_copy(rank, f"cp.async.bulk.tensor.{TO_GLOBAL}.tile.bulk_group", ", [%1];")}" :: {_operands(rank)} : "memory");'
     for rank in RANKS
 }
 TENSOR_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 REDUCTIONS = {
-    number: f'asm volatile("{_copy(2, f"cp.reduce.async.bulk.tensor.NDIM.global.shared::cta.{op}.tile.bulk_group", ", [%1];")}" :: {_operands(2)} : "memory");'
+    number: f'asm volatile("{_copy(2, f"cp.reduce.async.bulk.tensor.{TO_GLOBAL}.{op}.tile.bulk_group", ", [%1];")}" :: '
+    f'{_operands(2)} : "memory");'
     for number, op in enumerate(TENSOR_OPERATIONS)
 }
 # Reductions of plain bytes: opcode's end for global memory, and those that shared memory has, too.
 BYTES_OPERATIONS = (
     "add.u32", "add.s32", "add.u64", "inc.u32", "dec.u32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32",
-    "min.u64", "max.s64", "and.b64", "or.b64", "xor.b64", "add.f32", "add.f64", "add.noftz.f16", "add.noftz.bf16", "min.f16", "max.f16", "min.bf16", "max.bf16",
+    "min.u64", "max.s64", "and.b64", "or.b64", "xor.b64", "add.f32", "add.f64", "add.noftz.f16", "add.noftz.bf16", "min.f16", "max.f16",
+    "min.bf16", "max.bf16",
 )  # fmt: skip
 IN_SHARED = BYTES_OPERATIONS[:12]
 
@@ -245,7 +249,8 @@ def run(case: Case, on: str) -> np.ndarray:
         which = TENSOR_OPERATIONS.index(case.operation) if case.operation else case.mask or len(case.shape)
         result = data if case.what in ("load", "multicast") else array.reshape(-1).view(np.uint8)
     blocks = 2 if "within" in case.what or case.what == "multicast" else 1
-    done = kernel(case.what).launch(blocks, 64, [map_, *corner, which, case.offset, nbytes, WINDOW, data.view(np.int32)], WINDOW, on=on, counters=False)
+    args = [map_, *corner, which, case.offset, nbytes, WINDOW, data.view(np.int32)]
+    done = kernel(case.what).launch(blocks, 64, args, WINDOW, on=on, counters=False)
     if on == "cpu":
         overhangs = case.what == "store" and case.shape[-1] * KINDS[case.kind] % 16 and case.corner[0] + case.box[-1] > case.shape[-1]
         assert [finding.kind for finding in done.findings] == ["out-of-bounds"] * bool(overhangs), done.findings
@@ -279,7 +284,8 @@ def _loads():
 
 def _shapes():
     shape, box = (3, 4, 5, 6, 40), (2, 3, 2, 3, 16)
-    for rank, kind, (corner, swizzle) in itertools.product(RANKS, ("float32", "uint8"), itertools.product(((0,) * 5, (16, -1, 3, 2, -1)), (None, "64B"))):
+    corners = (0,) * 5, (16, -1, 3, 2, -1)
+    for rank, kind, corner, swizzle in itertools.product(RANKS, ("float32", "uint8"), corners, (None, "64B")):
         yield Case("load", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
         corner = tuple(abs(i) for i in corner)  # a store begins at no negative coordinate
         yield Case("store", kind, shape[5 - rank :], box[5 - rank :], corner[:rank], swizzle, padded=rank > 1 and kind == "uint8")
@@ -295,7 +301,8 @@ def _shapes():
 
 
 def _stores():
-    for kind, (swizzle, span) in itertools.product(("uint8", "float16", "float32", "float32_ftz", "tf32", "float64"), [(None, 128), *SPAN.items()]):
+    kinds = "uint8", "float16", "float32", "float32_ftz", "tf32", "float64"
+    for kind, (swizzle, span) in itertools.product(kinds, [(None, 128), *SPAN.items()]):
         inner, unit = span // KINDS[kind], 16 // KINDS[kind]
         shape = (21, 2 * inner + unit)
         for corner, offset in (((0, 0), 0), ((unit, 3), 1024), ((shape[1] - unit, 17), 128)):

@@ -79,53 +79,56 @@ class Piece:
         if self.tensor is not None and self.tensor.swizzle is not None:
             mode = self.tensor.swizzle
             end = -(-(self.offsets + self.nbytes // self.tensor.row * self.tensor.pitch) // SPAN[mode]) * SPAN[mode]
-        crooked, outside = self.offsets % align != 0, (self.offsets < 0) | (end > m.shared.size)
-        if crooked.any():
-            i = int(crooked.argmax())
-            _stop(m, site, lanes[i], "misaligned", f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
-                  int(crooked.sum()), f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).")  # fmt: skip
-        if outside.any():
-            i = int(outside.argmax())
-            _stop(m, site, lanes[i], "out-of-bounds",
-                  f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, which has {m.shared.size} bytes per block.",
-                  int(outside.sum()))  # fmt: skip
+        _refuse(
+            m, site, lanes, self.offsets % align != 0, "misaligned",
+            lambda i: f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
+            f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).",
+        )  # fmt: skip
+        _refuse(
+            m, site, lanes, (self.offsets < 0) | (end > m.shared.size), "out-of-bounds",
+            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, which has {m.shared.size} bytes per block.",
+        )  # fmt: skip
         return self
 
 
-def _stop(m, site, lane, kind: str, message: str, count: int, advice: str | None = None):
-    """Note a finding after which the hardware stops, and stop."""
-    block, thread = int(lane) // m.threads, int(lane) % m.threads
+def _refuse(m, site, lanes, bad: np.ndarray, kind: str, say, advice: str | None = None) -> None:
+    """Where a copy is `bad` ([n], boolean), note a finding and stop, as the hardware does. say(i): what is wrong with copy i."""
+    if not bad.any():
+        return
+    i = int(bad.argmax())
+    block, thread = divmod(int(lanes[i]), m.threads)
     finding = m.findings.add(
-        kind, site.line, message, block=m.block_position(block), thread=m.thread_position(thread), count=count, advice=advice
+        kind, site.line, say(i), block=m.block_position(block), thread=m.thread_position(thread), count=int(bad.sum()), advice=advice
     )
-    m.findings.stop(f"{m.where(site.line)}: {message} The hardware stops here. {finding.advice}", site.line)
+    m.findings.stop(f"{m.where(site.line)}: {finding.message} The hardware stops here. {finding.advice}", site.line)
 
 
 def _global(m, site, lanes, addresses: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
     """[n] offsets in device memory of stretches of bytes that are all within an allocation; else a finding, and the run stops."""
     memory = m.memory
     offsets = addresses - DEVICE_BASE
-    crooked = offsets % CHUNK != 0
-    if crooked.any():
-        i = int(crooked.argmax())
-        _stop(m, site, lanes[i], "misaligned", f"A bulk copy to or from address {addresses[i]:#x}, which is not a multiple of 16.", int(crooked.sum()))
+    _refuse(
+        m, site, lanes, offsets % CHUNK != 0, "misaligned",
+        lambda i: f"A bulk copy to or from address {addresses[i]:#x}, which is not a multiple of 16.",
+    )  # fmt: skip
     where = np.searchsorted(memory.starts, offsets, side="right") - 1
-    outside = (where < 0) | (offsets + nbytes > memory.ends[where])
-    if outside.any():
-        i = int(outside.argmax())
+
+    def reach(i):
         near, distance, side = memory._nearest(int(offsets[i]), int(nbytes[i]))
-        what = f"{distance} bytes {side} {near}" if near is not None else f"at address {addresses[i]:#x}, far from every array"
-        _stop(m, site, lanes[i], "out-of-bounds", f"A bulk copy of {nbytes[i]} bytes reaches {what}.", int(outside.sum()))
+        what = f"{distance} bytes {side} {near}" if near is not None else f"address {addresses[i]:#x}, far from every array"
+        return f"A bulk copy of {nbytes[i]} bytes reaches {what}."
+
+    _refuse(m, site, lanes, (where < 0) | (offsets + nbytes > memory.ends[where]), "out-of-bounds", reach)
     return offsets
 
 
 def _sizes(m, site, lanes, register) -> np.ndarray:
     """[n] byte counts of copies, which must be multiples of 16."""
     nbytes = of_lanes(m, m.regs[register].view(U32), lanes).astype(np.int64)
-    if (nbytes % CHUNK).any():
-        i = int((nbytes % CHUNK != 0).argmax())
-        _stop(m, site, lanes[i], "misaligned", f"A bulk copy of {nbytes[i]} bytes, which is not a multiple of 16.", int((nbytes % CHUNK != 0).sum()),
-              "Copy a multiple of 16 bytes, and the rest by ordinary loads.")  # fmt: skip
+    _refuse(
+        m, site, lanes, nbytes % CHUNK != 0, "misaligned", lambda i: f"A bulk copy of {nbytes[i]} bytes, which is not a multiple of 16.",
+        "Copy a multiple of 16 bytes, and the rest by ordinary loads.",
+    )  # fmt: skip
     return nbytes
 
 
@@ -187,17 +190,18 @@ def _unit(tensor: Tensor, elements: bool) -> int:
 
 def _check_corners(m, site, tensor: Tensor, lanes, corners, stored: bool = False) -> None:
     """Along dimension 0 a box begins at a multiple of 16 bytes, and one that is stored at no negative coordinate, or the hardware stops."""
-    before = (corners < 0).any(axis=1)
-    if stored and before.any():
-        i = int(before.argmax())
-        _stop(m, site, lanes[i], "out-of-bounds", f"A bulk copy stores a box that begins at the negative coordinates {tuple(corners[i].tolist())}.",
-              int(before.sum()), "A load may begin before the tensor, a store must not: begin at 0 and take a smaller box.")  # fmt: skip
-    crooked = corners[:, 0] * tensor.itemsize % CHUNK != 0
-    if crooked.any():
-        i = int(crooked.argmax())
-        _stop(m, site, lanes[i], "misaligned", f"A box begins at coordinate {corners[i, 0]} of the innermost dimension, {corners[i, 0] * tensor.itemsize} "
-              "bytes from its beginning, which is not a multiple of 16.", int(crooked.sum()),
-              f"Begin at a multiple of {CHUNK // tensor.itemsize} elements and take a larger box.")  # fmt: skip
+    if stored:
+        _refuse(
+            m, site, lanes, (corners < 0).any(axis=1), "out-of-bounds",
+            lambda i: f"A bulk copy stores a box that begins at the negative coordinates {tuple(corners[i].tolist())}.",
+            "A load may begin before the tensor, a store must not: begin at 0 and take a smaller box.",
+        )  # fmt: skip
+    first = corners[:, 0] * tensor.itemsize
+    _refuse(
+        m, site, lanes, first % CHUNK != 0, "misaligned",
+        lambda i: f"A box begins {first[i]} bytes along the innermost dimension (coordinate {corners[i, 0]}), which is not a multiple of 16.",
+        f"Begin at a multiple of {CHUNK // tensor.itemsize} elements and take a larger box.",
+    )  # fmt: skip
 
 
 def _box(tensor: Tensor, corners: np.ndarray, size: int, stored: bool = False):
@@ -273,8 +277,9 @@ def _targets(op, first: int, barrier: int, mask: int | None):
                 m.fail("the destination of a bulk copy and its mbarrier lie in different blocks.", line)
             return [(np.arange(len(lanes)), rows, offsets, its_offsets)]
         named = of_lanes(m, m.regs[masks].view(U16), lanes).astype(np.int64)
-        if (named >> m.clusters.size).any():
-            m.fail(f"the CTA mask {int(named[(named >> m.clusters.size) != 0][0]):#x} names a block that the cluster of {m.clusters.size} does not have.", line)
+        strange = named[named >> m.clusters.size != 0]
+        if len(strange):
+            m.fail(f"the CTA mask {int(strange[0]):#x} names a block that the cluster of {m.clusters.size} does not have.", line)
         found = []
         for rank in range(m.clusters.size):
             chosen = np.flatnonzero(named >> rank & 1)
@@ -397,7 +402,8 @@ def bulk_tensor(op):
                     continue
                 # meaning
                 size = _unit(tensor, tensor.kind in _CHANGED)
-                values = np.concatenate([_load_box(m, tensor, corners[chosen[part]], size) for part in _in_passes(len(chosen), tensor.nbytes)])
+                parts = _in_passes(len(chosen), tensor.nbytes)
+                values = np.concatenate([_load_box(m, tensor, corners[chosen[part]], size) for part in parts])
                 # result
                 _land_later(m, site, lanes[chosen], piece, barriers, size, values)
 

@@ -129,7 +129,7 @@ def mbarrier_inval(op):
 
 def _initialised(m, barrier, rows, line):
     if (barrier.expected[rows] <= 0).any():
-        m.fail("a thread uses an mbarrier that nobody has initialised: mbarrier.init, and a barrier of the block behind it, must come first.", line)
+        m.fail("a thread uses an mbarrier that nobody has initialised: mbarrier.init, then a barrier of the block, must come first.", line)
 
 
 def _arrive(op, drop: bool):
