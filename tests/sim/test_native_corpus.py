@@ -11,7 +11,7 @@ from bug_corpus import corpus
 from helpers.errors import LaunchError, RunError
 from helpers.sim import Budget, Collect, simulate
 
-FILES = {"copies.cu": 6, "races.cu": 6, "warps.cu": 4}  # and how many corrected twins run natively, at least
+FILES = {"bounds.cu": 6, "copies.cu": 6, "races.cu": 6, "warps.cu": 4}  # and how many corrected twins run natively, at least
 
 
 def outcome(compiled, launch, engine):

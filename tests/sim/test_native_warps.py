@@ -115,3 +115,30 @@ def test_rare_instructions_are_asked_of_the_numpy_machine():
     args = [rng.standard_normal(128).astype(np.float32), np.zeros(128, np.float32), rng.standard_normal(256).astype(np.float16),
             rng.integers(0, 2**32, 128, dtype=np.uint32)]  # fmt: skip
     both(compile_source(source), (2, 1, 1), (64, 1, 1), args)
+
+
+def test_local_memory():
+    """Arrays that are indexed by what is known only when it happens, of every width."""
+    source = """
+    extern "C" __global__ void k(const int* in, int* out, double* wide) {
+        int a[24]; short b[9]; double d[5]; signed char c[7];
+        int t = blockIdx.x * blockDim.x + threadIdx.x, sum = 0; double s = 0;
+        for (int i = 0; i < 24; i++) a[i] = in[t] * i;
+        for (int i = 0; i < 9; i++) b[(i * 2 + t) % 9] = in[t] - i;
+        for (int i = 0; i < 5; i++) d[(i + in[t]) % 5] = i * 0.5 + t;
+        for (int i = 0; i < 7; i++) c[(i + t) % 7] = t * i;
+        if (t % 3) a[in[t] % 24] += 5;
+        for (int i = 0; i < in[t] % 16; i++) { sum += a[(i * in[t]) % 24] + b[(i + in[t]) % 9] + c[i % 7]; s += d[(sum & 1023) % 5]; }
+        out[t] = sum; wide[t] = s;
+    }"""
+    values = np.random.default_rng(6).integers(0, 100, 160).astype(np.int32)
+    compiled = compile_source(source)
+    assert ".local" in compiled.ptx
+    both(compiled, (2, 1, 1), (80, 1, 1), [values, np.zeros(160, np.int32), np.zeros(160)])
+
+
+def test_barriers_of_some_threads_are_left_to_the_numpy_machine():
+    compiled = compile_source("""extern "C" __global__ void k(int* out) { __shared__ int s[128]; int t = threadIdx.x; s[t] = t;
+        asm volatile("bar.sync 1, 128;" ::: "memory"); out[t] = s[127 - t]; }""")
+    with pytest.raises(RunError, match="a barrier of some threads"):
+        simulate(compiled, (1, 1, 1), (128, 1, 1), [np.zeros(128, np.int32)], engine="native")

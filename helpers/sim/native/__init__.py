@@ -152,7 +152,7 @@ def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
     found = {}
     for key, site in _numbered(program):
         instruction = program.code[site.pc]
-        if not site.charged or site.op not in _COUNTED_ACCESSES or not (site.space in ("global", "shared") or is_generic(instruction)):
+        if not site.charged or site.op not in _COUNTED_ACCESSES or not (site.space in ("global", "shared", "local") or is_generic(instruction)):
             continue
         width, shift = site.charged, site.shift
         if site.op == "cp.async" and site.space == "shared":

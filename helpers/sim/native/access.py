@@ -15,12 +15,12 @@ from .lower import BITS, FULL, Value
 from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
-            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "param", "shared::cta",
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
             "v2", "v4"}  # fmt: skip
 
 
 # What the accounting is asked about; the position in this tuple is the number that compiled code passes.
-ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy", "ldmatrix")
+ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy", "ldmatrix", "local ld", "local st")
 
 
 @dataclass
@@ -45,7 +45,7 @@ def _shape(instruction):
     )
     space = {"const": "global"}.get(space, space)
     space = "generic" if space is None else space
-    if space == "local" or kind not in TYPE_BYTES or kind == "b128":
+    if kind not in TYPE_BYTES or kind == "b128":
         raise Unsupported(f"`{instruction.opcode}`")
     if any(p not in _IGNORED for p in parts[:-1]):
         raise Unsupported(f"`{instruction.opcode}`")
@@ -69,7 +69,7 @@ def _memory(low, instruction):
     if space == "param":
         _parameter(low, instruction, address, kind, count)
         return
-    if low.mode == "M" or space == "generic" or (space == "global" and low.block.index not in low.tight):
+    if low.mode == "M" or space in ("generic", "local") or (space == "global" and low.block.index not in low.tight):
         _by_call(low, instruction, space, address, kind, count, nbytes)
         return
     access = _ready(low, space, address, nbytes * count)
@@ -101,7 +101,7 @@ def _far(low, address: Address) -> tuple[tuple[str, str], tuple[str, str]]:
 def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     """The whole access by a call: less code to compile, for what does not run often."""
     places = _far(low, address)
-    uniform = places[1][1] == "zeroinitializer"
+    uniform = places[1][1] == "zeroinitializer" and space != "local"  # where every lane has its own at the same address
     store = instruction.name == "st"
     record, places = _recorded(low, "st" if store else "ld", space, places, nbytes * count)
     _own(low, places[0][1], places[1][1], nbytes * count, store)
@@ -113,8 +113,9 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     if store:
         for item, slot in zip(items, slots):
             low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
+    name = f"{'store' if store else 'load'}_{'local_' if space == 'local' else ''}i{8 * nbytes}"
     low.call(
-        "void", f"{'store' if store else 'load'}_i{8 * nbytes}", ("ptr", "%ctx"), ("ptr", record), *places,
+        "void", name, ("ptr", "%ctx"), ("ptr", record), *places,
         ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
         ("ptr", "%buffer"),
     )  # fmt: skip
@@ -136,6 +137,8 @@ def _recorded(low, op: str, space: str, places, nbytes: int, number: int = 0, co
     def account(where):
         return _account(op, where) if counted else (0, 0)
 
+    if space == "local":
+        return low.record(True, number, account(space), local=True), places
     if space != "generic":
         return low.record(space == "shared", number, account(space), **_watched(low, space, nbytes)), places
     records = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..parser import Address, Function, Instruction, Negated, Pair, Register, Vector
+from ..parser import Address, Function, Immediate, Instruction, Negated, Pair, Register, Vector
 
 
 class Unsupported(Exception):
@@ -193,6 +193,8 @@ def code_blocks(body, labels: dict[str, int], decided: dict[int, bool] | None = 
         if instruction.opcode in BARRIERS:
             if instruction.guard:
                 raise Unsupported("a guarded barrier")
+            if len(instruction.operands) > 1 or not all(isinstance(o, Immediate) for o in instruction.operands):
+                raise Unsupported("a barrier of some threads")
             starts.add(position)
         if instruction.guard and name in MEMORY:
             starts.update((position, position + 1))

@@ -148,6 +148,11 @@ class Var:
         kind = vector("ptr") if offset.type.startswith("<") else "ptr"
         return self.f.value(kind, f"getelementptr i8, ptr {self.name}, {offset.type} {offset.name}")
 
+    def item(self, type_: str, index: Var) -> Var:
+        """The place of the index-th value of a type; 32 of them for a vector of indices, which are cheapest with 32 bits."""
+        kind = vector("ptr") if index.type.startswith("<") else "ptr"
+        return self.f.value(kind, f"getelementptr {type_}, ptr {self.name}, {index.type} {index.name}")
+
     def field(self, offset: int, type_: str, align: int = 0) -> Var:
         """What lies `offset` bytes behind this pointer."""
         return self.f.load(type_, self.at(offset), align)

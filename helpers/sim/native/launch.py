@@ -225,6 +225,8 @@ def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int,
     if question == "ldmatrix":
         wavefronts, ideal = account.ldmatrix_access(addresses, lanes, code & 255)
         return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+    if question == "local":
+        return tuple(int(value[0]) for value in account.local_access(addresses, lanes, code & 255))
     if question == "global":
         return tuple(int(value[0]) for value in account.global_access(addresses, lanes, code & 255))
     wavefronts, ideal = account.shared_access(addresses, lanes, code & 255, op)
@@ -251,7 +253,7 @@ class _Worker:
     """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
 
     def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, races=None):
-        lowered = prepared.lowered
+        lowered, self.program = prepared.lowered, prepared.program
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // WARP)
         self.context = _aligned(CONTEXT_BYTES)
@@ -296,6 +298,9 @@ class _Worker:
             self.halves[at : at + len(values)] = values
         copies = any(name.startswith("cp.async") for name in prepared.program.uses)
         self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
+        local_bytes = -(-prepared.program.local_bytes // 4) * 4
+        self.local = _aligned(WARP * local_bytes * warps)
+        self.words[CONTEXT["local_bytes"] // 8] = local_bytes
         linear = np.arange(warps * WARP, dtype=np.int32)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
         states = self.states.view(np.int32).reshape(warps, -1)
@@ -304,6 +309,7 @@ class _Worker:
             state = states[warp]
             state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
             state[WARP_STATE["warp"] // 4] = warp
+            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + WARP * local_bytes * warp
             if copies:
                 state.view(np.int64)[WARP_STATE["copies"] // 8] = self.queues.ctypes.data + QUEUE_BYTES * warp
             for axis in range(3):
@@ -317,7 +323,9 @@ class _Worker:
         records = np.zeros((max(1, len(lowered.records)), RECORD_BYTES // 4), np.int32)
         wide = records.view(np.int64)
         for i, record in enumerate(lowered.records):
-            if record.shared:
+            if record.local:
+                wide[i, RECORD["high"] // 8] = -(-self.program.local_bytes // 4) * 4
+            elif record.shared:
                 wide[i, RECORD["high"] // 8] = shared_bytes
                 wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
             else:

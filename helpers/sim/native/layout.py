@@ -6,13 +6,13 @@ CONTEXT = {
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
     "owners": 176, "owned_low": 184, "owned_count": 192, "must_be_written": 200,
-    "products": 208, "ask": 216, "turning": 224,
+    "products": 208, "ask": 216, "turning": 224, "local_bytes": 232,
 }  # fmt: skip
 CONTEXT_BYTES = 256
 
 # One per warp of a block. `initial` is the mask of the lanes that exist. copies: its queue, or null. turn: warp barriers
-# that it has passed.
-WARP_STATE = {"live": 0, "initial": 4, "resume": 8, "warp": 12, "tid_first": 16, "copies": 32, "turn": 40, "tid": 64, "saved": 448}
+# that it has passed. local: its lanes' local memory, word by word, 32 lanes side by side.
+WARP_STATE = {"live": 0, "initial": 4, "resume": 8, "warp": 12, "tid_first": 16, "copies": 32, "turn": 40, "local": 48, "tid": 64, "saved": 448}
 
 # Asynchronous copies of a warp that have not landed, the oldest first: `first` and `end` are numbers of entries.
 # commits: groups that each lane has closed.

@@ -65,6 +65,7 @@ class Record:
     granules: int = 0
     log: int = 0
     race: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -288,13 +289,13 @@ class _Lowering(Writer):
             self.cache[key] = self.new(f"and i32 {lane}, 31")
         return self.cache[key]
 
-    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False, width=None) -> str:
+    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False, width=None, local=False) -> str:
         """A new record for the instruction's access of this number, as a pointer. account: see `access._account`."""
         position = self.position
         charged, shift = self.charges.get((position, number % GENERIC), (0, 0)) if account[1] else (0, 0)
         memo = self.memos.setdefault((position, number), len(self.memos)) if charged else -1
         width = charged if width is None else width
-        self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race))
+        self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race, local))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
     def ask(self, instruction) -> None:
@@ -440,9 +441,7 @@ class _Lowering(Writer):
         self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
         if "%warpid" in used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
-        self.first_thread = "0"
-        if self.watching or self.options.owning:
-            self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
+        self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
         barriers = [b for b in self.a.blocks if b.end == "barrier" and b.index in self.a.reachable]
         self.resume = {b.index: k + 1 for k, b in enumerate(barriers)}
         targets = " ".join(f"i32 {k}, label %R{k}" for k in self.resume.values())

@@ -20,7 +20,7 @@ _ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="51
 def runtime_ir() -> str:
     """The module's text."""
     functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_write("shadow_store"), _shadow_write("shadow_copy"), _shadow_turn()]
-    functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store)]
+    functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store, _load_local, _store_local)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
     functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
     functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), _run_blocks()]
@@ -149,6 +149,57 @@ def _store(bits: int) -> Function:
     return f
 
 
+def _local(what: str, bits: int):
+    """An access to local memory: (function, function that gives the lanes' pointers to the k-th element's word and what is
+    left of its address in it)."""
+    f = Function(
+        "void", f"{what}_local_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
+        buffer="ptr",
+    )  # fmt: skip
+    place = _Place(f, f.scalar, f.places, f.active)
+    place.host(f.record, f.constant("i64", bits // 8))
+    # Every element has to be inside; the first one is.
+    last = place.base + f.reduce("smax", place.pattern).to("i64", signed=True) + (f.count * (bits // 8)).to("i64")
+    with f.when(last.is_("sgt", f.ctx.field(CONTEXT["local_bytes"], "i64"))):
+        _refuse(f, f.record)
+    place.tally(f.record)
+    area = _state_of(f, f.first >> 5).field(WARP_STATE["local"], "ptr")
+
+    def at(k: Var, word: int = 0) -> Var:
+        byte = place.pattern + (place.base.to("i32") + k * (bits // 8) + 4 * word)
+        return area.at(((byte >> 2) << 7) + f.lanes([4 * lane for lane in range(32)]) + (byte & 3))
+
+    return f, at
+
+
+def _load_local(bits: int) -> Function:
+    f, at = _local("load", bits)
+    mask = f.active.to(BITS)
+    with f.loop(f.count) as k:
+        if bits == 64:
+            low, high = (f.gather("i32", at(k, word), mask).to(LONGS) for word in (0, 1))
+            value = low | high << 32
+        else:
+            value = f.gather(f"i{bits}", at(k), mask, align=bits // 8)
+        f.store(value, f.buffer.at(k * (4 * bits)), 64)
+    f.leave()
+    return f
+
+
+def _store_local(bits: int) -> Function:
+    f, at = _local("store", bits)
+    mask = f.active.to(BITS)
+    with f.loop(f.count) as k:
+        value = f.load(vector(f"i{bits}"), f.buffer.at(k * (4 * bits)), 64)
+        if bits == 64:
+            for word in (0, 1):
+                f.scatter((value >> 32 * word).to(INTS), at(k, word), mask)
+        else:
+            f.scatter(value, at(k), mask, bits // 8)
+    f.leave()
+    return f
+
+
 def _find_arena() -> Function:
     """Let a record know the array that holds [start, stop): 1, or 0 if there is none."""
     f = Function("i32", "find_arena", ctx="ptr", record="ptr", start_="i64", stop="i64")
@@ -228,11 +279,12 @@ class _Shadow:
         self.cell = f.addresses >> f.log.to(INTS)
         self.turning = f.ctx.field(CONTEXT["turning"], "i32").is_("ne", 0)
         self.warp = f.first >> 5
+        self.shadow = {kind: f.ctx.field(CONTEXT[f"shadow_{kind}"], "ptr") for kind in ("writer", "reader")}
 
     def places(self, kind: str, cell: Var, turn: bool = False) -> Var:
         f = self.f
-        shadow = f.ctx.field(CONTEXT[f"shadow_{kind}"], "ptr")
-        return (shadow.at(f.ctx.field(CONTEXT["shadow_bytes"], "i64")) if turn else shadow).at((cell << 2).to(LONGS))
+        shadow = self.shadow[kind]
+        return (shadow.at(f.ctx.field(CONTEXT["shadow_bytes"], "i64")) if turn else shadow).item("i32", cell)
 
     def words(self, kind: str, cell: Var) -> tuple[Var, Var]:
         """(places, words) of the granules; lanes that take no part see themselves."""
@@ -407,11 +459,11 @@ def _land() -> Function:
         mine = ((f.ctx.field(CONTEXT["epoch"], "i32") << 11) | (f.first + 1)).to(INTS) + f.lanes(range(32))
         cell = f.load(INTS, offsets, 64) >> log.to(INTS)
         with f.loop(granules) as c:
-            places = f.ctx.field(CONTEXT["shadow_writer"], "ptr").at(((cell + c) << 2).to(LONGS))
+            places = f.ctx.field(CONTEXT["shadow_writer"], "ptr").item("i32", cell + c)
             f.scatter(mine, places, f.lanes_.to(BITS))
             with f.when(f.ctx.field(CONTEXT["turning"], "i32").is_("ne", 0)):
                 turns = f.ctx.field(CONTEXT["shadow_writer"], "ptr").at(f.ctx.field(CONTEXT["shadow_bytes"], "i64"))
-                f.scatter(_turn_of(f, f.first >> 5).to(INTS), turns.at(((cell + c) << 2).to(LONGS)), f.lanes_.to(BITS))
+                f.scatter(_turn_of(f, f.first >> 5).to(INTS), turns.item("i32", cell + c), f.lanes_.to(BITS))
     f.leave()
     return f
 
@@ -489,7 +541,7 @@ def _permute() -> Function:
     f = Function(INTS, "permute", values=INTS, where=INTS)
     kept = f.room("i32", 32)
     f.store(f.values, kept, 64)
-    f.leave(f.gather("i32", kept.at((f.where << 2).to(LONGS)), f.constant(BITS, -1)))
+    f.leave(f.gather("i32", kept.item("i32", f.where), f.constant(BITS, -1)))
     return f
 
 
@@ -523,7 +575,7 @@ def _unpack(kind: str) -> Function:
     f = Function("void", f"unpack_{kind}", table="ptr", words="ptr", matrix="ptr", count="i32")
     with f.loop((f.count + 31) >> 5) as step:
         entry = f.load(INTS, f.table.at(step * 128), 4)
-        word = f.gather("i32", f.words.at(((entry & 0xFFFF) << 2).to(LONGS)), f.constant(BITS, -1)) >> (entry >> 16)
+        word = f.gather("i32", f.words.item("i32", entry & 0xFFFF), f.constant(BITS, -1)) >> (entry >> 16)
         if kind == "f16":
             numbers = _convert(f, "fpext", _convert(f, "bitcast", word.to(vector("i16")), vector("half")), FLOATS)
         elif kind in ("bf16", "tf32", "f32"):
@@ -546,7 +598,7 @@ def _pack(kind: str) -> Function:
 
     def bits(step: Var) -> Var:
         place = f.load(INTS, f.table.at(step * 128), 4)
-        numbers = f.gather("double", f.matrix.at((place << 3).to(LONGS)), f.constant(BITS, -1), align=8)
+        numbers = f.gather("double", f.matrix.item("double", place), f.constant(BITS, -1), align=8)
         if kind == "s32":
             return _convert(f, "fptosi", numbers, LONGS).to(INTS)
         near = _convert(f, "fptrunc", numbers, FLOATS)
@@ -686,6 +738,7 @@ def _run_blocks() -> Function:
     shadow_bytes = ctx.field(CONTEXT["shadow_bytes"], "i64")
     memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_size"], "i64"))]
     memories += [(ctx.field(CONTEXT[f"shadow_{kind}"], "ptr"), shadow_bytes) for kind in ("writer", "reader")]
+    local_bytes = ctx.field(CONTEXT["local_bytes"], "i64")
     epoch_at, stop_at = ctx.at(CONTEXT["epoch"]), ctx.at(CONTEXT["stop"])
     with f.loop(f.n) as k:
         linear = f.load("i64", f.blocks.at(k * 8))
@@ -713,6 +766,7 @@ def _run_blocks() -> Function:
             queue = state.field(WARP_STATE["copies"], "ptr")
             with f.when(queue.is_("ne", Var(f, "ptr", "null"))):
                 f.clear(queue, f.constant("i64", QUEUE_HEAD))
+            f.clear(state.field(WARP_STATE["local"], "ptr"), local_bytes << 5)
         # All warps run to their next barrier, in turn, until all have ended.
         with f.repeat() as ended:
             meeting = f.variable(f.constant("i32", -2))
