@@ -1,5 +1,7 @@
 """A cell that starts with %%cuda is CUDA C++, as soon as it does and only as long as it does."""
 
+import time
+
 import pytest
 
 NAME = "highlighting.ipynb"
@@ -16,9 +18,13 @@ extern "C" __global__ __launch_bounds__(256) void twice(float* __restrict__ x) {
 PYTHON = "def twice(x):\n    return 2 * x\n"
 
 
-def tokens(cell, kind: str) -> list[str]:
-    """The words in `cell` that are coloured as CUDA's `kind`."""
-    return cell.locator(f".cm-content .cuda-{kind}").all_inner_texts()
+def assert_coloured(cell, kind: str, words: list[str]) -> None:
+    """The words in `cell` that are coloured as CUDA's `kind` are these. An editor gets some time, for it colours when idle."""
+    found = cell.locator(f".cm-content .cuda-{kind}")
+    deadline = time.monotonic() + 10
+    while found.all_inner_texts() != words and time.monotonic() < deadline:
+        cell.page.wait_for_timeout(50)
+    assert found.all_inner_texts() == words
 
 
 def language(cell) -> str | None:
@@ -53,10 +59,10 @@ def wait_for_language(cell, name: str) -> None:
 def test_cuda_words_are_coloured_and_comments_are_not(notebook):
     cell = notebook.cell("%%cuda twice")
     wait_for_language(cell, "cuda")
-    assert tokens(cell, "keyword") == ["__device__", "__global__", "__launch_bounds__", "__restrict__", "__shared__"]
-    assert tokens(cell, "variable") == ["threadIdx", "threadIdx", "warpSize", "threadIdx", "threadIdx"]
-    assert tokens(cell, "type") == ["int", "float4", "float4", "void", "float", "float"]
-    assert tokens(cell, "function") == ["__syncthreads"]
+    assert_coloured(cell, "keyword", ["__device__", "__global__", "__launch_bounds__", "__restrict__", "__shared__"])
+    assert_coloured(cell, "variable", ["threadIdx", "threadIdx", "warpSize", "threadIdx", "threadIdx"])
+    assert_coloured(cell, "type", ["int", "float4", "float4", "void", "float", "float"])
+    assert_coloured(cell, "function", ["__syncthreads"])
     notebook.screenshot("highlighting-light")
 
 
@@ -83,11 +89,11 @@ def test_removing_and_adding_the_magic_line_changes_the_language(notebook):
         notebook.page.keyboard.press("Control+a")
     notebook.page.keyboard.insert_text("print('Python now')")
     wait_for_language(cell, "python")
-    assert tokens(cell, "keyword") == []
+    assert_coloured(cell, "keyword", [])
     notebook.page.keyboard.press("Control+a")
     notebook.page.keyboard.insert_text("%%cuda again\n__global__ void again() {}")
     wait_for_language(cell, "cuda")
-    assert tokens(cell, "keyword") == ["__global__"]
+    assert_coloured(cell, "keyword", ["__global__"])
 
 
 def test_the_language_survives_a_kernel_restart(notebook):
@@ -126,4 +132,4 @@ def test_a_cuda_file_in_the_editor_is_cuda(page, lab):
     page.goto(f"{lab.url}/lab/tree/notebooks/plain.cu?reset&token={lab.token}")
     editor = page.locator(".jp-FileEditor")
     wait_for_language(editor, "cuda")
-    assert tokens(editor, "keyword") == ["__global__"]
+    assert_coloured(editor, "keyword", ["__global__"])

@@ -16,7 +16,9 @@ def test_a_lesson_runs_and_its_controls_change_its_pictures(open_notebook, step)
         kernel = notebook.cell(f"%%cuda {step.slug}")
         kernel.locator(".cm-content[data-language='cuda']").wait_for()
         # The editor renders only what is in view of a long cell; every kernel states its geometry near the top.
-        assert {"__global__", "__device__"} & set(kernel.locator(".cm-content .cuda-keyword").all_inner_texts())
+        keywords = kernel.locator(".cm-content .cuda-keyword")
+        keywords.first.wait_for()
+        assert {"__global__", "__device__"} & set(keywords.all_inner_texts())
     moved = 0
     for index in notebook.widget_cells():
         cell = notebook.show(index)
