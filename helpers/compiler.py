@@ -19,13 +19,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from .errors import CompileError, CourseError
 from .host_code import HEADERS, IMPLICIT, HostPart, device_part, strip_comments
+from .nvrtc import Request, compile_program
 from .paths import cache_folder
 from .source_lines import FILENAME, line_of_ptx
 
@@ -186,7 +187,7 @@ def compile_source(
     stored = _read_cache(key)
     if stored is not None:
         return stored
-    compiled = _compile(nvrtc, source, entry, arch, options, flags, key)
+    compiled = _compile(source, entry, arch, options, flags, key)
     _write_cache(compiled)
     return compiled
 
@@ -196,18 +197,8 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
 
     Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
     """
-    nvrtc = _nvrtc()
-    headers, names = _stand_ins()
-    program = nvrtc.createProgram(device_part(source)[0], FILENAME, headers, names)
-    try:
-        try:
-            nvrtc.compileProgram(program, _flags(_checked_arch(nvrtc, arch), ()))
-        except nvrtc.NVRTCError:
-            return parse_log(nvrtc.getProgramLog(program).replace("\0", "\n")), {}
-        ptx = nvrtc.getPTX(program)
-        return [], _constants(ptx.decode() if isinstance(ptx, bytes) else ptx)
-    finally:
-        nvrtc.destroyProgram(program)
+    answer = compile_program(_request(device_part(source)[0], _flags(_checked_arch(_nvrtc(), arch), ())))
+    return (parse_log(answer.log), {}) if answer.refused else ([], _constants(answer.ptx))
 
 
 def _checked_arch(nvrtc, arch: str) -> str:
@@ -219,33 +210,18 @@ def _checked_arch(nvrtc, arch: str) -> str:
     return str(arch)
 
 
-def _stand_ins() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Contents and names of the stand-in headers, as CuPy's binding takes them."""
-    return tuple(text.encode() for text in HEADERS.values()), tuple(name.encode() for name in HEADERS)
+def _request(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Request:
+    return Request(source, FILENAME, HEADERS, tuple(flags), tuple(expressions))
 
 
-def _compile(nvrtc, source, entry, arch, options, flags, key) -> Compiled:
+def _compile(source, entry, arch, options, flags, key) -> Compiled:
     expressions = (entry,) if entry and "<" in entry else ()
     device, host = device_part(source)
-    headers, names = _stand_ins()
-    program = nvrtc.createProgram(device, FILENAME, headers, names)
-    try:
-        for expression in expressions:
-            nvrtc.addNameExpression(program, expression)
-        try:
-            nvrtc.compileProgram(program, flags)
-        except nvrtc.NVRTCError as error:
-            log = nvrtc.getProgramLog(program).replace("\0", "\n")
-            raise _explain(log, source, str(error), _lines_of_refused_ptx(nvrtc, log, device, expressions, flags)) from None
-        log = nvrtc.getProgramLog(program).replace("\0", "\n")
-        ptx = nvrtc.getPTX(program)
-        ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
-        ptx = ptx.rstrip("\0")
-        # CuPy's getCUBIN returns one byte too few for nvdisasm.
-        cubin = b"" if arch.startswith("compute") else bytes(nvrtc.getCUBIN(program)) + b"\0"
-        lowered = nvrtc.getLoweredName(program, expressions[0]) if expressions else None
-    finally:
-        nvrtc.destroyProgram(program)
+    answer = compile_program(_request(device, flags, expressions))
+    if answer.refused:
+        raise _explain(answer.log, source, answer.refused, _lines_of_refused_ptx(answer.log, device, expressions, flags))
+    log, ptx, cubin = answer.log, answer.ptx, answer.cubin
+    lowered = answer.lowered[0] if expressions else None
     symbol = _choose_entry(ptx, source, entry, lowered)
     usage = _resource_usage(log, symbol)
     return Compiled(
@@ -367,23 +343,13 @@ _ADVICE = (
 )  # fmt: skip
 
 
-def _lines_of_refused_ptx(nvrtc, log, source, expressions, flags) -> dict[int, int | None]:
+def _lines_of_refused_ptx(log, source, expressions, flags) -> dict[int, int | None]:
     """PTX line -> cell line when the assembler refused the PTX (inline asm, mostly): compile again for PTX alone."""
     if "ptxas" not in log:
         return {}
     ptx_flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in flags if not f.startswith("--ptxas-options"))
-    headers, names = _stand_ins()
-    program = nvrtc.createProgram(source, FILENAME, headers, names)
-    try:
-        for expression in expressions:
-            nvrtc.addNameExpression(program, expression)
-        nvrtc.compileProgram(program, ptx_flags)
-        ptx = nvrtc.getPTX(program)
-    except nvrtc.NVRTCError:
-        return {}  # the log of the first attempt is still shown, without lines
-    finally:
-        nvrtc.destroyProgram(program)
-    return line_of_ptx(ptx.decode() if isinstance(ptx, bytes) else ptx)
+    answer = compile_program(_request(source, ptx_flags, expressions))
+    return {} if answer.refused else line_of_ptx(answer.ptx)  # without lines, the log of the first attempt is still shown
 
 
 def _explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None]) -> CompileError:
