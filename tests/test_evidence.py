@@ -72,3 +72,9 @@ def test_other_kinds_can_be_left_out():
     row("measured", 2, 5.0)
     assert evidence.speedup(2, 1).fast.kind == "measured"
     assert evidence.speedup(2, 1, kinds=["recorded"]).fast.kind == "recorded"
+
+
+def test_where_a_source_has_several_kernels_of_one_idea_the_fastest_stands():
+    found = evidence.speedup("bank_conflicts", "thread_tile_2d", kinds=["published"], device="RTX A6000")
+    same = [rung for rung in ladder.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.m == 4096]
+    assert len(same) > 1 and found.fast.tflops == max(rung.tflops for rung in same)
