@@ -274,11 +274,12 @@ def _empty_figure(dpi: float) -> Figure:
 @functools.lru_cache(maxsize=4096)
 def _pixels(text, font, color, alpha, ha, va, linespacing, dpi) -> tuple[np.ndarray, int, int]:
     """[rows from below, columns, RGBA] of a text, and how far its lower left corner is left of and below the point it is placed at."""
-    lines = text.split("\n")
-    side = int((max(map(len, lines)) + 2) * font.get_size_in_points() * dpi / 72) + 8
-    tall = int((len(lines) + 1) * 3 * font.get_size_in_points() * dpi / 72) + 8
-    canvas = RendererAgg(2 * side, 2 * tall, dpi)
-    original = Text(side, tall, text, fontproperties=font, color=color, alpha=alpha, ha=ha, va=va, linespacing=linespacing, parse_math=False)
+    lines, em = text.split("\n"), font.get_size_in_points() * dpi / 72
+    wide, tall = int(1.1 * em * max(map(len, lines))) + 8, int(2 * em * len(lines)) + 8
+    side = {"left": 4, "center": wide // 2, "right": wide - 4}[ha]
+    foot = {"bottom": 4, "top": tall - 4}.get(va, tall // 2)
+    canvas = RendererAgg(wide, tall, dpi)
+    original = Text(side, foot, text, fontproperties=font, color=color, alpha=alpha, ha=ha, va=va, linespacing=linespacing, parse_math=False)
     original.set_figure(_empty_figure(dpi))
     original.draw(canvas)
     drawn = np.array(canvas.buffer_rgba())
@@ -286,7 +287,7 @@ def _pixels(text, font, color, alpha, ha, va, linespacing, dpi) -> tuple[np.ndar
     if not len(rows):
         return drawn[:1, :1], 0, 0
     image = drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return np.ascontiguousarray(image[::-1]), int(side - columns[0]), int(tall - (2 * tall - 1 - rows[-1]))
+    return np.ascontiguousarray(image[::-1]), int(side - columns[0]), int(foot - (tall - 1 - rows[-1]))
 
 
 def stamp(ax: Axes, x: float, y: float, text: str, *, down: float = 0, **font) -> Stamp:
