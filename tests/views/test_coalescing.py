@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from view_builders import Site, Trace, access_rows, one_load, run_of
 
+import helpers
 from helpers.views import coalescing
 from helpers.views.canvas import PICTURES, NothingToSee
 from helpers.views.coalescing import warp_access
@@ -107,3 +108,20 @@ def test_controls_follow_the_chosen_access(naive_run):
     assert (block.low, block.high, warp.high, iteration.high) == (0, 3, 31, 0)
     assert PICTURES["coalescing"].controls(naive_run, site=0)[3].high == 63
     assert PICTURES["coalescing"].controls(naive_run, line=4)[0].default == 1
+
+
+def test_copies_past_the_first_cache_count_as_the_counters_do():
+    source = """
+extern "C" __global__ void k(const float* A, float* C) {
+    __shared__ __align__(16) float tile[1024];
+    const unsigned to = (unsigned)__cvta_generic_to_shared(&tile[threadIdx.x % 8 * 64 + threadIdx.x / 8 * 4]);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(A + threadIdx.x * 4));
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+    C[threadIdx.x] = tile[threadIdx.x % 8 * 64];
+}"""
+    run = helpers.compile("\n" + source).launch(1, 32, [np.zeros(128, np.float32), np.zeros(32, np.float32)], on="cpu", trace=True)
+    seen = warp_access(run, line=6)
+    assert seen.place.op == "cp.async" and len(seen.sectors) == 16
+    assert seen.charged == run.by_line[6]["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 16
+    assert "in turns" not in coalescing(run, line=6).alt
