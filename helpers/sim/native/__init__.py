@@ -21,6 +21,7 @@ _COUNTED_ACCESSES = ("ld", "st", "cp.async", "ldmatrix", "stmatrix")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
 WAYS = 4  # how many different ones, before it is made for all
+MOST_KNOWN = 256  # launches whose ways through a kernel are remembered
 MOST_BLOCKS = 1 << 24
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
@@ -102,11 +103,14 @@ def _ways(launch) -> tuple[tuple[int, bool], ...]:
     from .analysis import Unsupported
     from .decided import decided
 
-    met = program.__dict__.setdefault("_ways", [])
+    met, known = program.__dict__.setdefault("_ways", ([], {}))
+    key = (launch.grid, launch.block, tuple(launch.param_words.items()))
     try:
-        found = decided(launch)
+        found = known[key] if key in known else decided(launch)
     except Unsupported:
         return ()  # the kernel will be declined
+    if len(known) < MOST_KNOWN:
+        known[key] = found
     if found not in met and len(met) < WAYS:
         met.append(found)
     return found if found in met else ()
