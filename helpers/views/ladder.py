@@ -141,8 +141,11 @@ def _row(ax, y: int, row: Row, start: float) -> None:
     compared = [rung for rung in timed if rung.cublas_ratio]  # a prediction has no ratio: cuBLAS was not run beside it
     if compared:
         share = 100 * compared[-1].cublas_ratio
-        ax.annotate(f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %", (1, y), (80, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha="right", annotation_clip=False, **_font(compared[-1]))  # fmt: skip
+        text = f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %"
+        own = compared[-1] is timed[-1]  # else it is not of the figure that is written, but of the recorded bar
+        style = _font(compared[-1]) if own else {"va": "center", "fontsize": 13, "color": QUIET}
+        ax.annotate(text if own else f"({text})", (1, y), (80, 0), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", ha="right", annotation_clip=False, **style)  # fmt: skip
 
 
 def _font(rung) -> dict[str, Any]:
