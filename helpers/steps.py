@@ -207,6 +207,7 @@ STEPS: tuple[Step, ...] = (
         arch="sm_80",
         expect=(
             expect("sectors per store of C == 16"),
+            expect("global loads per result <= 9/1024 K"),
             expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
