@@ -45,18 +45,21 @@ class BulkShadow:
     # ------------------------------------------------------------------------------------------------------- places
 
     def _cells(self, m, piece, lanes):
-        """(granules as flat indices, thread + 1 of each, rows of the shadow [n]) of a piece that `lanes` copy."""
+        """(granules as flat indices, thread + 1 of each, rows of the shadow [n]) of what matters of a piece that `lanes` copy."""
         shadow, g = self.shadow, self.shadow.granule
-        rows, offsets, threads = piece.rows, piece.units(CHUNK), lanes % m.threads
+        rows, offsets, threads, inside = piece.rows, piece.units(CHUNK), lanes % m.threads, piece.inside
         if shadow.rows == 1 and m.blocks > 1:
             if _alike(m, lanes, piece):
                 count = len(lanes) // m.blocks
                 rows, offsets, threads = np.zeros(count, np.int64), offsets[:count], threads[:count]
+                inside = None if inside is None else inside[:count]
             else:
                 shadow._expand(m)
         rows = rows if shadow.rows > 1 else np.zeros(len(threads), np.int64)
         cells = (offsets // g + (rows * shadow.count)[:, None])[:, :, None] + np.arange(CHUNK // g)
         who = np.broadcast_to((threads + 1).astype(np.int32)[:, None, None], cells.shape)
+        if inside is not None:
+            cells, who = cells[inside], who[inside]
         return cells.reshape(-1), who.reshape(-1), rows
 
     # -------------------------------------------------------------------------------------------- to shared memory
@@ -78,7 +81,10 @@ class BulkShadow:
         if self.shadow.cluster is not None:
             offsets = piece.units(CHUNK)
             actors, rows, threads = (np.repeat(a, offsets.shape[1]) for a in (lanes // m.threads, piece.rows, lanes % m.threads))
-            self.shadow.cluster.touch(m, site, actors, rows, offsets.reshape(-1), threads, CHUNK, verb)
+            parts = actors, rows, offsets.reshape(-1), threads
+            if piece.inside is not None:
+                parts = (part[piece.inside.reshape(-1)] for part in parts)
+            self.shadow.cluster.touch(m, site, *parts, CHUNK, verb)
 
     def land(self, m, site, piece, lanes, barrier) -> None:
         """A copy has come, and nobody knows yet."""
@@ -188,6 +194,8 @@ class BulkShadow:
         shadow = self.shadow
         self._across(m, site, piece, lanes, READ)
         cells, who, _ = self._cells(m, piece, lanes)
+        if not len(cells):  # a box that lies outside the tensor
+            return
         shadow._check_load(m, site, cells, who, False)
         late = shadow.proxies.unfenced.reshape(-1).take(cells) != 0
         if late.any():
@@ -214,5 +222,7 @@ def _alike(m, lanes, piece) -> bool:
     if len(lanes) % m.blocks:
         return False
     blocks = np.arange(m.blocks)[:, None]
-    own = (lanes.reshape(m.blocks, -1) - blocks * m.threads, piece.rows.reshape(m.blocks, -1) - blocks, piece.offsets.reshape(m.blocks, -1))
+    own = [lanes.reshape(m.blocks, -1) - blocks * m.threads, piece.rows.reshape(m.blocks, -1) - blocks, piece.offsets.reshape(m.blocks, -1)]
+    if piece.inside is not None:
+        own.append(piece.inside.reshape(m.blocks, -1))
     return all((part == part[:1]).all() for part in own) and not own[1].any()

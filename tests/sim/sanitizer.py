@@ -23,8 +23,10 @@ DATA = ROOT / "helpers" / "data" / "sanitizer_h200.json"
 README = ROOT / "helpers" / "sim" / "README.md"
 BEGIN, END = "<!-- sanitizer table: begin -->", "<!-- sanitizer table: end -->"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-KINDS = {
-    "Invalid": "out-of-bounds", "Uninitialized": "uninitialized", "Barrier": "divergent-barrier",
+KINDS = {  # by how a tool's message begins
+    "Invalid": "out-of-bounds", "Out-of-range": "out-of-bounds", "Misaligned": "misaligned", "Uninitialized": "uninitialized",
+    "Barrier error detected. Missing wait": "missing-wait", "Barrier": "divergent-barrier", "Warpgroup": "divergent-barrier",
+    "Illegal instruction": "illegal-instruction",
     "Error: Race": "race", "Warning: Race": "race",
 }  # fmt: skip
 
@@ -107,8 +109,8 @@ def table(data: dict) -> str:
     prose = [
         f"{len(rows)} planted bugs (`tests/sim/bugs/`), compiled with the course's flags, under compute-sanitizer "
         f"{data['compute_sanitizer']} (CUDA {data['cuda']}) with its default options on an {data['device']}, "
-        f"driver {data['driver']}, {data['date']}. Endless kernels, refused launches and products of "
-        "warpgroups (`warpgroup.cu`) were not run there.",
+        f"driver {data['driver']}, {data['date']}. Endless kernels (`endless.cu`) and refused launches "
+        "(`launches.cu`) were not run there.",
         "",
         f"- Found by both: {len(both)}.",
         f"- Only by the machine: {len(ours)}: {names(ours)}.",

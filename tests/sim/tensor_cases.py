@@ -1,7 +1,7 @@
 """Bulk copies that run both in the machine and on a GPU, with the same data: every swizzle, element type and kind of box.
 
 The hardware is the reference: directly in tests/gpu/test_tensor_map.py, and as fingerprints in
-helpers/data/tensor_map_h200.json for tests/sim/test_tensor_truth.py.
+helpers/data/tensor_map_h200.json for tests/sim/test_bulk.py.
 """
 
 from __future__ import annotations

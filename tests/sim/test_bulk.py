@@ -15,28 +15,27 @@ from helpers.sim.swizzle import swizzle
 from helpers.sim.tensor import KINDS, SWIZZLES
 
 RECORD = json.loads((Path(__file__).resolve().parents[2] / "helpers" / "data" / "tensor_map_h200.json").read_text())
-RECORDED = [case for case in cases.CASES if case.name in RECORD["results"]]
 
 
-@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
 def test_the_machine_gives_what_the_hardware_gave(case):
     assert cases.digest(cases.run(case, "cpu")) == RECORD["results"][case.name]
 
 
 def test_the_record_is_of_these_cases_and_of_all_kinds():
-    """Those that are not in it run on a GPU (tests/gpu/test_tensor_map.py), which makes the record."""
-    assert RECORD["results"].keys() == {case.name for case in RECORDED} and RECORD["differences"] == {}
-    loads = {(case.kind, case.swizzle) for case in RECORDED if case.what == "load"}
+    """Made by tests/gpu/test_tensor_map.py on a GPU."""
+    assert list(RECORD["results"]) == [case.name for case in cases.CASES] and RECORD["differences"] == {}
+    loads = {(case.kind, case.swizzle) for case in cases.CASES if case.what == "load"}
     assert loads == {(kind, swizzle) for kind in KINDS for swizzle in SWIZZLES}
-    assert {len(case.shape) for case in RECORDED} == {1, 2, 3, 4, 5}
-    assert {"load", "store", "bytes out", "bytes reduced", "bytes reduced within"} <= {case.what for case in RECORDED}
+    assert {len(case.shape) for case in cases.CASES} == {1, 2, 3, 4, 5}
+    assert {case.what for case in cases.CASES} == cases.SOURCES.keys()
 
 
 COPIED = [case for case in cases.CASES if case.what in ("reduce", "multicast", "bytes in", "bytes within")]
 
 
 @pytest.mark.parametrize("case", COPIED, ids=lambda case: case.name)
-def test_what_is_not_recorded_is_what_numpy_says(case):
+def test_a_copy_is_what_numpy_says(case):
     """Reductions of tensors, multicasts and plain copies, from the data as it was before."""
     copies = {"reduce": _reduced, "multicast": _multicast, "bytes in": _bytes, "bytes within": _bytes}
     assert np.array_equal(cases.run(case, "cpu"), copies[case.what](case))
@@ -60,16 +59,10 @@ def _reduced(case):
             result = np.where(old >= new, 0, old + 1)
         elif case.operation == "dec":
             result = np.where((old == 0) | (old > new), new, old - 1)
-        elif case.kind == "float32":  # units in the memory partitions add float32 and flush denormals
-            result = _flushed(_flushed(old) + _flushed(new))
         else:
             result = names[case.operation](old, new)
     array[there] = result.astype(array.dtype)
     return array.reshape(-1).view(np.uint8)
-
-
-def _flushed(x):
-    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
 
 
 def _multicast(case):
@@ -120,6 +113,52 @@ def test_copies_within_shared_memory_need_a_cluster():
     source = cases.SOURCES["bytes within"].replace("__cluster_dims__(2, 1, 1) ", "").replace("rank() ^ 1", "0")
     with pytest.raises(helpers.RunError, match="in a launch with clusters only"):
         helpers.compile(source).launch(1, 64, [bytes(128), *[0] * 6, 1024, 256, 2048, np.zeros(2048, np.int32)], 2048, on="cpu")
+
+
+PARTLY_FILLED = cases.HEAD + r"""
+extern "C" __global__ void store(const __grid_constant__ CUtensorMap map, int c0, int c1, int rows, int columns, int pitch, int early) {
+    float* tile = (float*)smem;
+    for (int i = threadIdx.x; i < rows * pitch; i += blockDim.x)
+        if (i % pitch < columns) tile[i] = i + 1;
+    FENCE;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
+            :: "l"(&map), "r"(at(tile)), "r"(c0 + (int)blockIdx.x * 40), "r"(c1) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+    __syncthreads();
+    if (early >= 0 && threadIdx.x == 0) tile[early] = 0;
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}"""
+
+
+@pytest.mark.parametrize("box, corner, filled, early, blocks, kinds", [
+    ((4, 72), (0, 0), (4, 64), -1, 1, set()),  # padded rows: eight columns are beyond the tensor
+    ((4, 72), (0, 0), (4, 60), -1, 1, {"uninitialized"}),
+    ((4, 72), (0, 0), (4, 64), 70, 1, set()),  # the padding is nobody's, also while the copy is under way
+    ((4, 72), (0, 0), (4, 64), 60, 1, {"missing-wait"}),
+    ((16, 72), (0, 0), (8, 64), -1, 1, set()),  # rows below the tensor
+    ((4, 32), (4, 6), (2, 32), -1, 1, set()),
+    ((4, 32), (4, 6), (1, 32), -1, 1, {"uninitialized"}),
+    ((4, 32), (64, 0), (0, 0), -1, 1, set()),  # nothing is inside
+    ((4, 40), (0, 0), (4, 40), -1, 2, set()),  # the second block's box is cut off, the first one's is not
+    ((4, 40), (0, 0), (4, 32), -1, 2, {"uninitialized"}),
+])  # fmt: skip
+def test_what_is_stored_beyond_a_tensor_needs_not_be_there(box, corner, filled, early, blocks, kinds):
+    """Nobody sees the places of a box that belong to no element of the tensor [8, 64]."""
+    array = np.zeros((8, 64), np.float32)
+    args = [helpers.tensor_map(array, box), *corner, *filled, box[1], early]
+    run = helpers.compile(PARTLY_FILLED).launch(blocks, 32, args, box[0] * box[1] * 4, on="cpu")
+    assert {finding.kind for finding in run.findings} == kinds
+    first, row = corner
+    tile = np.zeros(box, np.float32)
+    tile[: filled[0], : filled[1]] = np.arange(1, box[0] * box[1] + 1).reshape(box)[: filled[0], : filled[1]]
+    expected = np.zeros((8 + box[0], 64 + 40 + box[1]), np.float32)
+    for block in range(blocks):
+        expected[row : row + box[0], first + 40 * block :][:, : box[1]] = tile
+    if not kinds:
+        assert np.array_equal(array, expected[:8, :64])
 
 
 @pytest.mark.parametrize("kind", tma_gemm.TYPES)

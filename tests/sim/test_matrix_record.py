@@ -34,7 +34,7 @@ def test_mma_gives_the_bits_of_the_hardware(case):
     assert cases.fingerprint(run(GROUPS[case.arch], case, case.symbol, 64, 32, packed)) == RECORD["fingerprints"][case.name]
 
 
-@pytest.mark.parametrize("case", [case for case in cases.VOLTAS if case.d == "f16"], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases.VOLTAS, ids=lambda case: case.name)
 def test_voltas_mma_gives_the_bits_of_the_hardware(case):
     packed = [case.pack(operand, matrices) for operand, matrices in zip("abc", case.matrices(8), strict=True)]
     assert cases.fingerprint(run(case.source, case, "volta", 8, 32, packed)) == RECORD["fingerprints"][case.name]

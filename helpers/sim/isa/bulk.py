@@ -25,6 +25,7 @@ from .atomic import _new_value
 from .base import DTYPES, instruction
 from .mbarrier import active_lanes, barrier_at, of_lanes, shared_places
 from .memory import address_of
+from .numerics import canonical
 
 I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint32)
 
@@ -49,13 +50,15 @@ _PTX_TYPES = {
 class Piece:
     """Parts of shared memory, one per copy. rows: [n] blocks of the chunk. offsets: [n] where they begin. nbytes: copied each.
 
-    tensor: whose box they hold, row after row and swizzled; None for plain bytes.
+    tensor: whose box they hold, row after row and swizzled; None for plain bytes. inside: [n, nbytes / CHUNK], which chunks
+    matter, because they hold elements of the tensor; None for all.
     """
 
     rows: np.ndarray
     offsets: np.ndarray
     nbytes: int
     tensor: Tensor | None = None
+    inside: np.ndarray | None = None
 
     def units(self, size: int) -> np.ndarray:
         """[n, nbytes / size]: offsets of units of `size` (at most 16) bytes, in the order in which they are copied."""
@@ -67,7 +70,7 @@ class Piece:
 
     def of(self, chosen: np.ndarray) -> Piece:
         """The parts of the copies `chosen`."""
-        return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor)
+        return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor, None if self.inside is None else self.inside[chosen])
 
     def index(self, m, size: int) -> np.ndarray:
         """The same as positions in `m.shared.views` of that size."""
@@ -342,9 +345,14 @@ def _count(m, line, what: str, copies: int, sectors: int = 0) -> None:
 
 
 def _sectors(starts: np.ndarray, nbytes) -> int:
-    """Sectors of 32 bytes that stretches of memory touch, which are copied in pieces of 128 bytes each."""
+    """Sectors of 32 bytes that the rows of a box touch, which are copied in pieces of 128 bytes each."""
     whole, rest, ahead = nbytes // 128, nbytes % 128, starts % 32
     return int(np.sum(whole * ((ahead + 128 + 31) // 32) + np.where(rest > 0, (ahead + rest + 31) // 32, 0)))
+
+
+def _plain_sectors(starts: np.ndarray, nbytes: np.ndarray) -> int:
+    """Sectors of plain bytes: each sector that a stretch touches counts once."""
+    return int(np.sum(np.where(nbytes > 0, (starts % 32 + nbytes + 31) // 32, 0)))
 
 
 def _box_sectors(tensor: Tensor, corners: np.ndarray, inside_only: bool) -> int:
@@ -462,7 +470,7 @@ def _load(op, change):
         nbytes = _sizes(m, site, lanes, count)
         places = tuple(of_lanes(m, part, lanes) for part in source(m)) if from_shared else of_lanes(m, source(m), lanes)
         if not from_shared:
-            _count(m, line, "ld", len(lanes), 0 if op.has("multicast::cluster") else _sectors(places, nbytes))
+            _count(m, line, "ld", len(lanes), 0 if op.has("multicast::cluster") else _plain_sectors(places, nbytes))
         for chosen, rows, offsets, barriers in targets(m, lanes):
             for n in np.unique(nbytes[chosen]).tolist():
                 same = nbytes[chosen] == n
@@ -517,7 +525,8 @@ def _tensor_store(op, name: str | None):
         rows, offsets = source(m)
         for tensor, lanes, corners in tensors(m, every):
             _check_corners(m, site, tensor, lanes, corners, stored=True)
-            piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor).checked(m, site, lanes, 128)
+            inside = None if m.shared.shadow is None else _box(tensor, corners, CHUNK, stored=True)[1]
+            piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor, inside).checked(m, site, lanes, 128)
             size = _unit(tensor, name is not None)
             values = _from_shared(m, site, piece, lanes, size)
             _count(m, line, "st" if name is None else "red", len(lanes), _box_sectors(tensor, corners, True))
@@ -543,7 +552,8 @@ def _to_global(m, offsets, values, inside, size: int, change) -> None:
     for k in range(len(index)):
         where = index[k] if inside is None else index[k][inside[k]]
         new = values[k] if inside is None else values[k][inside[k]]
-        flat[where] = change(flat[where], new)
+        if len(where):
+            flat[where] = change(flat[where], new)
 
 
 def _store(op, change):
@@ -560,7 +570,7 @@ def _store(op, change):
         nbytes = _sizes(m, site, lanes, count)
         addresses = of_lanes(m, target(m), lanes)
         rows, offsets = (of_lanes(m, part, lanes) for part in source(m))
-        _count(m, line, "st" if change is None else "red", len(lanes))
+        _count(m, line, "st" if change is None else "red", len(lanes), _plain_sectors(addresses, nbytes))
         for n in np.unique(nbytes[nbytes > 0]).tolist():
             same = nbytes == n
             piece = Piece(rows[same], offsets[same], n).checked(m, site, lanes[same], CHUNK)
@@ -630,6 +640,8 @@ def _reduction(op, name: str, t: str, space: str = "global"):
     if name in ("inc", "dec") and t != "u32" or name in ("and", "or", "xor") and t[0] == "f":
         op.fail(f"has no meaning for elements of type {t}")
     function, dtype = _new_value(name, t, space)[0], DTYPES[t]
+    if name == "add" and t == "f32":  # denormals count here, unlike in atomics on device memory
+        return lambda old, new: canonical(old.view(dtype) + new.view(dtype)).view(old.dtype)
     return lambda old, new: function(old.view(dtype), new.view(dtype)).astype(dtype, copy=False).view(old.dtype)
 
 

@@ -250,7 +250,7 @@ extern "C" __global__ void stages(const float* x, float* y) {
   for (int i = 0; i < 8; i++) {
     wait(&full[i % 2], i / 2 & 1);
     sum += s[i % 2][63 - t];
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(AT(&empty[i % 2])) : "memory");
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(AT(&empty[i % 2])) : "memory");  // @release
   }
   y[blockIdx.x * 64 + t] = sum;
 }

@@ -304,7 +304,7 @@ extern "C" __global__ void product(const uint4* x, float* y) {
   for (int i = t; i < 192; i += 128) s[i] = x[i];
   asm volatile("fence.proxy.async;" ::: "memory");
   __syncthreads();
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // @fence
   asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));  // BUG: out-of-bounds
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -349,7 +349,7 @@ extern "C" __global__ void product(const uint4* x, float* y) {
 #endif
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // BUG: divergent-barrier
     asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));  // @product
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
   }
