@@ -26,9 +26,16 @@ def test_the_reference_kernel_meets_its_steps_expectations(step):
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 
 
+def meets(run, expectation) -> bool:
+    try:
+        return expectation.judge(run).ok
+    except helpers.CourseError:  # it asks for an array that this kernel does not have
+        return False
+
+
 def test_a_step_before_does_not_meet_them():
     for before, step in zip(KERNELS, KERNELS[1:]):
-        assert not all(expectation.judge(run_of(before.slug)).ok for expectation in step.expect), step.name
+        assert not all(meets(run_of(before.slug), expectation) for expectation in step.expect), step.name
 
 
 def test_the_array_measures_add_up_to_the_counters():
