@@ -182,7 +182,7 @@ class Kernel:
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
         grid, block = _extent("grid", grid), _extent("block", block)
-        on = _place(on)
+        on = place(on)
         self._check_limits(grid, block, shared)
         dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
@@ -297,7 +297,7 @@ class Kernel:
         return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args)]
 
 
-def _place(on: str | None) -> str:
+def place(on: str | None) -> str:
     if on not in (None, "cpu", "gpu"):
         raise LaunchError(f"on={on!r} is neither 'cpu' nor 'gpu' (None takes the GPU if there is one).")
     if on == "gpu" and not gpu.available():
