@@ -30,12 +30,18 @@ REPEAT = 4
 ONE, LOOP = cases.ONE, f"for (int i = 0; i < {REPEAT}; i++) {{ unsigned char* tile = smem + offset + i * window;"
 
 
-def _probe(name: str, body: str) -> str:
-    return f'{cases.HEAD}extern "C" __global__ void probe_{name}{cases.PARAMETERS} {{\n unsigned char* tile = smem + offset;\n{body}\n}}\n'
+def _probe(name: str, body: str, attributes: str = "") -> str:
+    return f'{cases.HEAD}extern "C" __global__ void {attributes}probe_{name}{cases.PARAMETERS} {{\n unsigned char* tile = smem + offset;\n{body}\n}}\n'
 
 
 def _bytes(text: str, operands: str) -> str:
     return f'asm volatile("{text}" :: {operands} : "memory");'
+
+
+def _pair(name: str, copies: str, waits: str) -> str:
+    """Two blocks of a cluster, the first of which copies; those for which `waits` holds wait for their mbarrier."""
+    body = f"INIT SYNC {ONE}EXPECT({REPEAT} * nbytes); if (rank() == 0) {LOOP} {copies} }} }}\n if ({waits}) WAIT SYNC"
+    return _probe(name, body, "__cluster_dims__(2, 1, 1) ")
 
 
 PREFETCH = '"cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" :: "l"(&map), "r"(c0), "r"(c1) : "memory"'
@@ -50,12 +56,21 @@ SOURCES = {
         "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;", '"l"((char*)data + offset), "r"(at(tile)), "r"(nbytes)') + " } DRAIN; }"),
     "bytes reduced": _probe("bytes_reduced", f"{ONE}{LOOP}" + _bytes(
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%0], [%1], %2;", '"l"((char*)data + offset), "r"(at(tile)), "r"(nbytes)') + " } DRAIN; }"),
+    "multicast": _pair("multicast", cases._switch(cases.MULTICASTS), "which >> rank() & 1"),
+    "bytes multicast": _pair("bytes_multicast", _bytes(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;",
+        '"r"(at(tile)), "l"((char*)data + offset), "r"(nbytes), "r"(at(&bar)), "h"((short)which)'), "which >> rank() & 1"),
+    "bytes within": _pair("bytes_within", _bytes(
+        cases.BYTES.format(source="shared::cta"), '"r"(there(tile)), "r"(at(tile)), "r"(nbytes), "r"(there(&bar))'), "rank()"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Row:
-    """One launch. shape, box: of the tensor, in the order of its axes. corner: innermost first. nbytes, offset: of plain bytes."""
+    """One launch. shape, box: of the tensor, in the order of its axes. corner: innermost first. nbytes, offset: of plain bytes.
+
+    mask: the blocks of a cluster of two that a multicast goes to.
+    """
 
     what: str
     shape: tuple[int, ...] = ()
@@ -65,13 +80,16 @@ class Row:
     dtype: str = "float32"
     nbytes: int = 0
     offset: int = 0
+    mask: int = 0
 
     @property
     def name(self) -> str:
         """What tells one row from another in the recorded table."""
         if not self.shape:
-            return f"{self.what} {self.nbytes} at {self.offset}"
-        return f"{self.what} {self.dtype}{list(self.shape)} box{list(self.box)} at{list(self.corner)} {self.swizzle}"
+            name = f"{self.what} {self.nbytes} at {self.offset}"
+        else:
+            name = f"{self.what} {self.dtype}{list(self.shape)} box{list(self.box)} at{list(self.corner)} {self.swizzle}"
+        return name + f" mask {self.mask}" * bool(self.mask)
 
 
 SQUARE = (256, 256)
@@ -86,6 +104,10 @@ ROWS = (
     *(Row("reduce", SQUARE, (64, 32), corner) for corner in ((0, 0), (4, 0), (240, 224))), Row("prefetch", SQUARE, (64, 32)),
     *(Row(what, nbytes=nbytes, offset=offset) for what in ("bytes in", "bytes out", "bytes reduced")
       for nbytes, offset in ((16, 0), (2048, 0), (48, 16), (2048, 16))),
+    *(Row("multicast", SQUARE, box, corner, mask=mask) for box, corner in (((64, 32), (0, 0)), ((64, 8), (4, 1)), ((64, 32), (240, 224)))
+      for mask in (1, 2, 3)),
+    *(Row("bytes multicast", nbytes=2048, offset=offset, mask=mask) for offset, mask in ((0, 1), (0, 2), (0, 3), (16, 3))),
+    *(Row("bytes within", nbytes=nbytes, offset=offset) for nbytes, offset in ((16, 0), (2048, 0), (2048, 16))),
 )  # fmt: skip
 
 
@@ -98,13 +120,13 @@ def arguments(row: Row) -> tuple[list, int]:
     room = nbytes if not row.swizzle else map_.tensor.pitch * (nbytes // map_.tensor.row)
     window = -(-room // 1024) * 1024
     data = np.zeros(1 << 14, np.int32)
-    return [map_, *(*row.corner, 0, 0, 0, 0)[:5], len(row.shape), row.offset, nbytes, window, data], REPEAT * window + row.offset
+    return [map_, *(*row.corner, 0, 0, 0, 0)[:5], row.mask or len(row.shape), row.offset, nbytes, window, data], REPEAT * window + row.offset
 
 
 def launch(row: Row, on: str, **more):
-    """The Run of a row: one block of a warp, one thread of which starts REPEAT copies."""
+    """The Run of a row: one block of a warp (two in a cluster), one thread of which starts REPEAT copies."""
     args, shared = arguments(row)
-    return helpers.compile(SOURCES[row.what]).launch(1, 32, args, shared, on=on, **more)
+    return helpers.compile(SOURCES[row.what]).launch(1 + ("cluster_dims" in SOURCES[row.what]), 32, args, shared, on=on, **more)
 
 
 def read(text: str) -> list[dict[str, int]]:

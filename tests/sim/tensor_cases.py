@@ -225,9 +225,12 @@ def inputs(case: Case) -> tuple[np.ndarray | None, np.ndarray]:
         whole[-1] = (-(-whole[-1] * size // 16) * 16 + 48) // size
     special = case.kind in ("tf32", "tf32_ftz", "float32_ftz")
     array = _data(case.name, int(np.prod(whole)) * size, NUMPY[case.kind], numbers or special)
+    data = _data(case.name + " data", 2 * WINDOW, NUMPY[case.kind], numbers)
     if special:
         array[7::50], array[9::60] = np.inf, -np.nan
-    return array.reshape(whole), _data(case.name + " data", 2 * WINDOW, NUMPY[case.kind], numbers).view(np.uint8)
+    if special and numbers:
+        data[3::17], data[5::19], array[8::23] = np.nan, np.inf, -np.inf
+    return array.reshape(whole), data.view(np.uint8)
 
 
 def run(case: Case, on: str) -> np.ndarray:
@@ -312,7 +315,8 @@ def _stores():
 
 def _reductions():
     kinds = {
-        "add": ("uint32", "int32", "uint64", "float16", "bfloat16", "float32"), "inc": ("uint32",), "dec": ("uint32",),
+        "add": ("uint32", "int32", "uint64", "float16", "bfloat16", "float32", "float32_ftz", "tf32", "tf32_ftz", "float64"),
+        **dict.fromkeys(("inc", "dec"), ("uint32",)),
         **dict.fromkeys(("min", "max"), ("uint32", "int32", "uint64", "int64", "float16", "bfloat16")),
         **dict.fromkeys(("and", "or", "xor"), ("uint32", "int32", "uint64")),
     }  # fmt: skip

@@ -54,15 +54,33 @@ def _reduced(case):
     there, here = _box(case, array)
     old, new = array[there], tile[here]
     names = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-    with np.errstate(over="ignore"):
+    if case.kind.endswith("_ftz"):
+        old, new = _flushed(old), _flushed(new)
+    with np.errstate(over="ignore", invalid="ignore"):
         if case.operation == "inc":
             result = np.where(old >= new, 0, old + 1)
         elif case.operation == "dec":
             result = np.where((old == 0) | (old > new), new, old - 1)
         else:
             result = names[case.operation](old, new)
-    array[there] = result.astype(array.dtype)
+    array[there] = _flushed(result) if case.kind.endswith("_ftz") else result.astype(array.dtype)
+    if array.dtype == np.float32:
+        part = array[there]
+        array[there] = np.where(np.isnan(part), np.uint32(0x7FFFFFFF).view(np.float32), part)
     return array.reshape(-1).view(np.uint8)
+
+
+def _flushed(x):
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+@pytest.mark.parametrize("operation, kind", [
+    ("add", "uint16"), ("add", "int64"), ("min", "float32"), ("max", "float32"), ("min", "float32_ftz"), ("and", "int64"),
+])  # fmt: skip
+def test_the_hardware_does_not_reduce_every_type(operation, kind):
+    """Each of these was an illegal instruction on the H200."""
+    with pytest.raises(helpers.RunError, match=f"no reduction .{operation} for tensors of {kind}"):
+        cases.run(cases.Case("reduce", kind, (21, 64), (9, 16), operation=operation), "cpu")
 
 
 def _multicast(case):

@@ -41,6 +41,12 @@ _PTX_TYPES = {
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64", "float16": "f16",
     "float32": "f32", "float64": "f64", "bfloat16": "bf16", "float32_ftz": "f32", "tf32": "f32", "tf32_ftz": "f32",
 }  # fmt: skip
+# What tensors can be reduced: the hardware stops at other element types, whatever PTX accepts.
+_REDUCIBLE = {
+    "add": ("uint32", "int32", "uint64", "float16", "bfloat16", "float32", "float32_ftz", "tf32", "tf32_ftz", "float64"),
+    **dict.fromkeys(("min", "max"), ("uint32", "int32", "uint64", "int64", "float16", "bfloat16")),
+    **dict.fromkeys(("inc", "dec"), ("uint32",)), **dict.fromkeys(("and", "or", "xor"), ("uint32", "int32", "uint64")),
+}  # fmt: skip
 
 
 # --- where things are ------------------------------------------------------------------------------------------------
@@ -70,7 +76,8 @@ class Piece:
 
     def of(self, chosen: np.ndarray) -> Piece:
         """The parts of the copies `chosen`."""
-        return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor, None if self.inside is None else self.inside[chosen])
+        inside = None if self.inside is None else self.inside[chosen]
+        return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor, inside)
 
     def index(self, m, size: int) -> np.ndarray:
         """The same as positions in `m.shared.views` of that size."""
@@ -334,12 +341,13 @@ def _note(m, line, what: str) -> None:
 
 
 def _count(m, line, what: str, copies: int, sectors: int = 0) -> None:
-    """Count executed copies. what: "ld", "st", "red", or "" for what is no copy."""
+    """Count executed copies. what: "ld", "st", "red", "within" shared memory, or "" for what is no copy."""
     if m.counting is None:
         return
     m.counting.threads(line, PIPE, copies)
     if what:
         m.counting.threads(line, INSTRUCTIONS.format(what=""), copies)
+    if what in ("ld", "st", "red"):
         m.counting.threads(line, INSTRUCTIONS.format(what=f"_{what}"), copies)
         m.counting.threads(line, LOADED if what == "ld" else STORED.format(what=what), sectors)
 
@@ -397,17 +405,14 @@ def bulk_tensor(op):
     site = op.site("shared", "bulk load", CHUNK)
     line = op.line
 
-    alone = not op.has("multicast::cluster")
-
     def run(m):
         _note(m, line, "copy")
         for tensor, lanes, corners in tensors(m, active_lanes(m)):
             _check_corners(m, site, tensor, lanes, corners)
-            _count(m, line, "ld", len(lanes), _box_sectors(tensor, corners, False) if alone else 0)
-            for chosen, rows, offsets, barriers in targets(m, lanes):
+            copies = [copy for copy in targets(m, lanes) if len(copy[0])]
+            _count(m, line, "ld", len(lanes), sum(_box_sectors(tensor, corners[chosen], False) for chosen, *_ in copies))
+            for chosen, rows, offsets, barriers in copies:
                 piece = Piece(rows, offsets, tensor.nbytes, tensor).checked(m, site, lanes[chosen], 128)
-                if not len(chosen):
-                    continue
                 # meaning
                 size = _unit(tensor, tensor.kind in _CHANGED)
                 parts = _in_passes(len(chosen), tensor.nbytes)
@@ -469,9 +474,12 @@ def _load(op, change):
         lanes = active_lanes(m)
         nbytes = _sizes(m, site, lanes, count)
         places = tuple(of_lanes(m, part, lanes) for part in source(m)) if from_shared else of_lanes(m, source(m), lanes)
+        copies = targets(m, lanes)
         if not from_shared:
-            _count(m, line, "ld", len(lanes), 0 if op.has("multicast::cluster") else _plain_sectors(places, nbytes))
-        for chosen, rows, offsets, barriers in targets(m, lanes):
+            _count(m, line, "ld", len(lanes), sum(_plain_sectors(places[chosen], nbytes[chosen]) for chosen, *_ in copies))
+        elif change is None:
+            _count(m, line, "within", len(lanes))
+        for chosen, rows, offsets, barriers in copies:
             for n in np.unique(nbytes[chosen]).tolist():
                 same = nbytes[chosen] == n
                 which = chosen[same]
@@ -524,13 +532,15 @@ def _tensor_store(op, name: str | None):
         every = active_lanes(m)
         rows, offsets = source(m)
         for tensor, lanes, corners in tensors(m, every):
+            if name is not None and tensor.kind not in _REDUCIBLE[name]:
+                m.fail(f"the hardware has no reduction .{name} for tensors of {tensor.kind} (illegal instruction).", line)
             _check_corners(m, site, tensor, lanes, corners, stored=True)
             inside = None if m.shared.shadow is None else _box(tensor, corners, CHUNK, stored=True)[1]
             piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor, inside).checked(m, site, lanes, 128)
             size = _unit(tensor, name is not None)
             values = _from_shared(m, site, piece, lanes, size)
             _count(m, line, "st" if name is None else "red", len(lanes), _box_sectors(tensor, corners, True))
-            change = None if name is None else _reduction(op, name, _PTX_TYPES[tensor.kind])
+            change = None if name is None else _reduction(op, name, _PTX_TYPES[tensor.kind], flushed=tensor.kind.endswith("_ftz"))
             for part in _in_passes(len(lanes), tensor.nbytes):
                 places, inside = _box(tensor, corners[part], size, stored=True)
                 if name is None:
@@ -635,12 +645,12 @@ def bulk_prefetch(op):
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
-def _reduction(op, name: str, t: str, space: str = "global"):
-    """A function (old, new) of raw bits for an operation on elements of PTX type t."""
+def _reduction(op, name: str, t: str, space: str = "global", flushed: bool = False):
+    """A function (old, new) of raw bits for an operation on elements of PTX type t. flushed: float32 without denormals."""
     if name in ("inc", "dec") and t != "u32" or name in ("and", "or", "xor") and t[0] == "f":
         op.fail(f"has no meaning for elements of type {t}")
     function, dtype = _new_value(name, t, space)[0], DTYPES[t]
-    if name == "add" and t == "f32":  # denormals count here, unlike in atomics on device memory
+    if name == "add" and t == "f32" and not flushed:  # denormals count here, unlike in atomics on device memory
         return lambda old, new: canonical(old.view(dtype) + new.view(dtype)).view(old.dtype)
     return lambda old, new: function(old.view(dtype), new.view(dtype)).astype(dtype, copy=False).view(old.dtype)
 
