@@ -56,7 +56,10 @@ class Capability:
 
 @dataclass(frozen=True)
 class GPU:
-    """One product. `clock_mhz` is the boost clock, `l2_bytes` in bytes, `dram_gbs` in 10^9 bytes per second."""
+    """One product. `clock_mhz` is the boost clock, `l2_bytes` in bytes, `dram_gbs` in 10^9 bytes per second.
+
+    l2_gbs: what all SMs together read from L2, in 10^9 bytes per second, where it was measured; None elsewhere.
+    """
 
     name: str
     capability: Capability
@@ -67,6 +70,7 @@ class GPU:
     memory_gb: float
     fp32_tflops: float
     source: str
+    l2_gbs: float | None = None
 
     @property
     def arch(self) -> str:
@@ -114,6 +118,7 @@ def gpus() -> tuple[GPU, ...]:
             memory_gb=row["memory_gb"],
             fp32_tflops=row["fp32_tflops"],
             source=sources[row["source"]],
+            l2_gbs=row.get("l2_gbs"),
         )
         for row in _table()["gpu"]
     )

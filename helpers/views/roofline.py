@@ -1,8 +1,10 @@
 """Roofline: how fast a kernel could be, given how many operations it does per byte, and where the kernels are.
 
-Two roofs for two levels of memory. DRAM's roof meets the *compulsory* intensity: each input read once, the result written
+A roof for each level of memory. DRAM's roof meets the *compulsory* intensity: each input read once, the result written
 once, whatever the kernel does. The roof of the L1 cache meets the intensity of what the kernel *requests*: the 32-byte
-sectors its loads and stores ask for, from its counters. There is no roof for L2: no maker states its bandwidth.
+sectors its loads and stores ask for, from its counters. Of those, what misses L1 stands under L2's roof: all of it, where
+tiles are copied once and then read from shared memory. No maker states the bandwidth of L2, so its roof is drawn only for
+GPUs on which it was measured.
 
 A run without a time stands where the model predicts it, if its size is one that the model was tried at.
 """
@@ -44,23 +46,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Roof:
-    """Ceilings of a GPU: TFLOPS of its FP32 lanes, and TB/s of DRAM and of all its L1 caches together."""
+    """Ceilings of a GPU: TFLOPS of its FP32 lanes, and TB/s of DRAM, of all its L1 caches together, and of L2 (None: unknown)."""
 
     gpu: str
     compute: float
     dram: float
     l1: float
+    l2: float | None = None
 
     def attainable(self, intensity: float, level: str = "dram") -> float:
-        """TFLOPS that `intensity` (operations per byte of that level, "dram" or "l1") allows."""
-        return min(self.compute, intensity * (self.dram if level == "dram" else self.l1))
+        """TFLOPS that `intensity` (operations per byte of that level: "dram", "l1" or "l2") allows."""
+        return min(self.compute, intensity * getattr(self, level))
 
 
 def roof(gpu: str = DEFAULT_GPU) -> Roof:
     """The ceilings of a GPU of the hardware table. Raises CourseError for one it does not know."""
     card = hardware.gpu(gpu)
     l1 = card.sms * L1_BYTES_PER_CLOCK * card.clock_mhz * 1e6 / 1e12
-    return Roof(card.name, card.peak_fp32_tflops, card.dram_gbs / 1e3, l1)
+    return Roof(card.name, card.peak_fp32_tflops, card.dram_gbs / 1e3, l1, card.l2_gbs and card.l2_gbs / 1e3)
 
 
 def point(run, name: str | None = None, tflops: float | None = None, kind: str = "") -> Point:
@@ -128,13 +131,15 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
-    # One name low on its slope, the other high: points between the two slopes are named there.
-    for bandwidth, colour, name, place in (
-        (top.dram, INK, f"DRAM {top.dram:.3g} TB/s", 0.2), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s", 0.66),
-    ):  # fmt: skip
+    # Names above their slopes, DRAM's below: points between the slopes are named there.
+    slopes = [(top.dram, INK, f"DRAM {top.dram:.3g} TB/s", 0.42), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s", 0.66)]
+    if top.l2:
+        slopes.append((top.l2, QUIET, f"L2 {top.l2:.3g} TB/s", 0.5))
+    for bandwidth, colour, name, place in slopes:
         knee = top.compute / bandwidth
-        ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, zorder=1)
-        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour, place)
+        measured = bandwidth == top.l2
+        ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, linestyle="--" if measured else "-", zorder=1)
+        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour, place, below=bandwidth == top.dram)
     ax.plot([top.compute / top.l1, high], [top.compute] * 2, color=INK, linewidth=2.5, zorder=1)
     ax.annotate(f"FP32 lanes {top.compute:.3g} TFLOPS", (high, top.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
                 weight="bold")  # fmt: skip
@@ -154,17 +159,18 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     knee = top.compute / top.dram
     heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
     return (
-        f"Roofline of the {top.gpu}: FP32 lanes {top.compute:.3g} TFLOPS, DRAM {top.dram:.3g} TB/s, L1 caches {top.l1:.3g} TB/s; "
+        f"Roofline of the {top.gpu}: FP32 lanes {top.compute:.3g} TFLOPS, DRAM {top.dram:.3g} TB/s, "
+        + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "") + f"L1 caches {top.l1:.3g} TB/s; "
         f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
     )
 
 
-def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str, place: float) -> None:
-    """A label that follows the slanted roof, above it; place: from 0, its foot, to 1, where it bends."""
+def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str, place: float, below: bool) -> None:
+    """A label that follows the slanted roof, above or below it; place: from 0, its foot, to 1, where it bends."""
     x = low * (knee / low) ** place
     (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
     angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
-    ax.annotate(text, (x, x * bandwidth), (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
+    ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
                 fontsize=13, color=colour, weight="bold")  # fmt: skip
 
 
