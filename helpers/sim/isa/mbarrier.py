@@ -176,9 +176,8 @@ def mbarrier_arrive_drop(op):
     return _arrive(op, True)
 
 
-@instruction("mbarrier.expect_tx")
-def mbarrier_expect_tx(op):
-    """Announce b more bytes for the current phase of [a]."""
+def _count_bytes(op, change):
+    """[a], b. change(m, barrier, rows, amounts): what b bytes are to the mbarriers of the blocks `rows`."""
     places, amount, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
     remote = _remote(op)
 
@@ -188,27 +187,26 @@ def mbarrier_expect_tx(op):
         for barrier, _, rows, lanes in named(m, where):
             _initialised(m, barrier, rows, line)
             give(barrier, lanes, rows)
-            barrier.announce(rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64), line)
+            change(m, barrier, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
 
     return run
+
+
+@instruction("mbarrier.expect_tx")
+def mbarrier_expect_tx(op):
+    """Announce b more bytes for the current phase of [a]."""
+    return _count_bytes(op, lambda m, barrier, rows, amounts: barrier.announce(rows, amounts, op.line))
 
 
 @instruction("mbarrier.complete_tx")
 def mbarrier_complete_tx(op):
     """b announced bytes of [a] have come."""
-    places, amount, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
-    remote = _remote(op)
 
-    def run(m):
-        where = places(m)
-        give = remote(m, where)
-        for barrier, _, rows, lanes in named(m, where):
-            _initialised(m, barrier, rows, line)
-            give(barrier, lanes, rows)
-            np.subtract.at(barrier.bytes, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
-            barrier.settle(m)
+    def come(m, barrier, rows, amounts):
+        np.subtract.at(barrier.bytes, rows, amounts)
+        barrier.settle(m)
 
-    return run
+    return _count_bytes(op, come)
 
 
 def _is_over(phase: np.ndarray, wanted: np.ndarray, parity: bool) -> np.ndarray:
