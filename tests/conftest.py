@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def _home(tmp_path_factory):
         del os.environ["GEMM_LADDER_HOME"]
     else:
         os.environ["GEMM_LADDER_HOME"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts():
+    """Ctrl-C raises KeyboardInterrupt, as in a notebook, also where the tests run as a background job, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_xdist_make_scheduler(config, log):
