@@ -118,10 +118,7 @@ def device_part(source: str) -> tuple[str, tuple[HostPart, ...]]:
     if not candidates:
         return source, ()
     # What device code mentions stays, and what that mentions, and so on.
-    kept = text
-    for start, end, _ in candidates:
-        kept = kept[:start] + _blank(kept[start:end]) + kept[end:]
-    words, host = set(_WORD.findall(kept)), candidates
+    words, host = set(_WORD.findall(_without(text, candidates))), candidates
     while True:
         staying = [item for item in host if item[2] in words]
         if not staying:
@@ -129,9 +126,14 @@ def device_part(source: str) -> tuple[str, tuple[HostPart, ...]]:
         host = [item for item in host if item[2] not in words]
         for start, end, _ in staying:
             words.update(_WORD.findall(text[start:end]))
-    for start, end, _ in host:
-        source = source[:start] + _blank(source[start:end]) + source[end:]
-    return source, tuple(HostPart(name, text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1) for start, end, name in host)
+    return _without(source, host), tuple(HostPart(name, text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1) for start, end, name in host)
+
+
+def _without(text: str, parts) -> str:
+    """`text` with the (start, end, name) of `parts` blanked."""
+    for start, end, _ in parts:
+        text = text[:start] + _blank(text[start:end]) + text[end:]
+    return text
 
 
 def _without_directives(text: str) -> tuple[str, set[str]]:

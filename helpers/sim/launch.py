@@ -218,11 +218,13 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
         return None
     exact, lines = flow.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
-    names = {name for name in exact if exact[name] and not name.startswith("memory_l2")}  # those, only the SASS tells
+
+    def scaled(values):  # without memory_l2_…, which running the blocks does not count
+        return {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
+
     return Outcome(
-        counters=dict.fromkeys(ALWAYS, 0) | {name: round(exact[name] * scale) for name in exact if name in names},
-        by_line={line: {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
-                 for line, values in sorted(lines.items())},
+        counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},
+        by_line={line: scaled(values) for line, values in sorted(lines.items())},
         findings=[], trace=None, sampled=len(chosen) != math.prod(grid), seconds=time.monotonic() - start, estimate=False, engine="slice",
     )  # fmt: skip
 

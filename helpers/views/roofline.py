@@ -132,14 +132,13 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_xlim(low, high)
     ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
     # Names above their slopes, DRAM's below: points between the slopes are named there.
-    slopes = [(top.dram, INK, f"DRAM {top.dram:.3g} TB/s", 0.42), (top.l1, QUIET, f"L1 caches {top.l1:.3g} TB/s", 0.66)]
+    slopes = [(top.dram, INK, "-", "DRAM", 0.42), (top.l1, QUIET, "-", "L1 caches", 0.66)]
     if top.l2:
-        slopes.append((top.l2, QUIET, f"L2 {top.l2:.3g} TB/s", 0.5))
-    for bandwidth, colour, name, place in slopes:
+        slopes.append((top.l2, QUIET, "--", "L2", 0.5))
+    for bandwidth, colour, dashes, name, place in slopes:
         knee = top.compute / bandwidth
-        measured = bandwidth == top.l2
-        ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, linestyle="--" if measured else "-", zorder=1)
-        _along(ax, bandwidth, max(low, floor / bandwidth), knee, name, colour, place, below=bandwidth == top.dram)
+        ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, linestyle=dashes, zorder=1)
+        _along(ax, bandwidth, max(low, floor / bandwidth), knee, f"{name} {bandwidth:.3g} TB/s", colour, place, below=name == "DRAM")
     ax.plot([top.compute / top.l1, high], [top.compute] * 2, color=INK, linewidth=2.5, zorder=1)
     ax.annotate(f"FP32 lanes {top.compute:.3g} TFLOPS", (high, top.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
                 weight="bold")  # fmt: skip
