@@ -20,8 +20,8 @@ import numpy as np
 from .. import account, parser
 from ..layout import DEVICE_BASE
 from . import access, engine, operations  # noqa: F401 - importing registers the handlers
-from . import matrix as _matrix  # noqa: F401
-from . import warp as _warp  # noqa: F401
+from . import matrix as _matrix  # noqa: F401 - as above
+from . import warp as _warp  # noqa: F401 - as above
 from .analysis import Unsupported, instructions_met
 from .asked import Asked
 from .layout import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
