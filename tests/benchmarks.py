@@ -1,7 +1,7 @@
 """How fast the SIMT machine is. Not a test: times depend on the machine and on who else uses it.
 
-    python tests/benchmarks.py               both engines, compile times, counters of a 4096³ launch by sampling
-    python tests/benchmarks.py --numba       Numba's CUDA simulator on the same naive kernel (needs numba and numpy only)
+    python -m tests.benchmarks               both engines, compile times, counters of a 4096³ launch by sampling
+    python -m tests.benchmarks --numba       Numba's CUDA simulator on the same naive kernel (needs numba and numpy only)
 
 Every figure is the best of several runs. FMA/s counts the kernel's own multiply-adds, M·N·K of them.
 """
@@ -32,8 +32,8 @@ def best(function, repeat: int) -> tuple[float, float]:
 
 
 def launch(entry: str, grid, block, n: int, repeat: int, engine: str | None = None, **collect) -> None:
-    from helpers.compiler import compile_source
     from helpers.sim import Collect, simulate
+    from helpers.toolchain.compile import compile_source
 
     compiled = compile_source((HERE / "sim" / "calibration.cu").read_text(), entry)
     a, b = np.random.default_rng(0).standard_normal((2, n, n)).astype(np.float32)
@@ -45,15 +45,9 @@ def launch(entry: str, grid, block, n: int, repeat: int, engine: str | None = No
         outcome = simulate(compiled, grid, block, [a, b, c, n, n, n], collect=Collect(**collect), engine=engine)
 
     first, fastest = best(once, repeat)
-    what = (
-        "sampled counters"
-        if outcome.sampled
-        else "+".join(k for k in ("counters", "findings") if collect.get(k, True)) or "result only"
-    )
+    what = "sampled counters" if outcome.sampled else "+".join(k for k in ("counters", "findings") if collect.get(k, True)) or "result only"
     rate = f"{n**3 / fastest / 1e9:8.3f}e9 FMA/s" if not outcome.sampled else ""
-    print(
-        f"{entry:8} {n:5}  {outcome.engine:7} {what:20} first {first:7.3f} s  best {fastest:8.4f} s {rate}", flush=True
-    )
+    print(f"{entry:8} {n:5}  {outcome.engine:7} {what:20} first {first:7.3f} s  best {fastest:8.4f} s {rate}", flush=True)
 
 
 def machine() -> None:
@@ -73,7 +67,7 @@ def machine() -> None:
 def compile_times() -> None:
     """Cold: nothing kept. Disk: kept by an earlier process. Memory: the second launch of a process."""
     code = (
-        "import sys, time, numpy as np; from helpers.compiler import compile_source; from helpers.sim import simulate, Collect;"
+        "import sys, time, numpy as np; from helpers.toolchain.compile import compile_source; from helpers.sim import simulate, Collect;"
         "c = compile_source(open(sys.argv[1]).read()); b = c.constants['block_shape']; m, n = c.constants['tile_shape'];"
         "a = np.ones((m, 32), 'f4'); x = np.ones((32, n), 'f4'); y = np.zeros((m, n), 'f4'); t = [time.perf_counter()];"
         "d = c.constants.get('dynamic_shared', (0,))[0]; more = [np.ones(n, 'f4')] * (len(c.parameters) - 11);"  # the bias of 12
@@ -134,6 +128,5 @@ if __name__ == "__main__":
     if parser.parse_args().numba:
         numba()
     else:
-        sys.path.insert(0, str(HERE.parent))
         machine()
         compile_times()

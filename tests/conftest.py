@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True, scope="session")

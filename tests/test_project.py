@@ -11,18 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from helpers import notebooks
-from helpers.steps import STEPS
+from helpers.course.steps import STEPS
+from helpers.front import notebooks
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 TOP_LEVEL = {
     "notebooks", "kernels", "helpers", "tests", ".ci",
     "environment.yml", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE",
 }  # fmt: skip
-EXTENSION = ROOT / "helpers/lab/extension"
-BUILT = ROOT / "helpers/lab/labextensions/gemm-ladder"
+EXTENSION = ROOT / "helpers/front/lab/extension"
+BUILT = ROOT / "helpers/front/lab/labextensions/gemm-ladder"
 # Hosts that packages are downloaded from. Written in two parts, because this file is searched as well.
-HOSTS = ["pypi." + "org", "python" + "hosted", "npm" + "js", "conda." + "anaconda", "unpkg." + "com", "jsdelivr." + "net", "cdnjs." + "cloudflare"]
+HOSTS = [
+    "pypi." + "org",
+    "python" + "hosted",
+    "npm" + "js",
+    "conda." + "anaconda",
+    "unpkg." + "com",
+    "jsdelivr." + "net",
+    "cdnjs." + "cloudflare",
+]
 
 
 def tracked() -> list[Path]:

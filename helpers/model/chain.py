@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.errors import CourseError
-from helpers.sim import sass
+from helpers.sim.code import sass
 
 GLOBAL_LOADS, SHARED_LOADS = ("LDG", "LD"), ("LDS", "LDSM")
 ARITHMETIC_CYCLES = 4  # issue to use of an FFMA or integer instruction, Volta and later
@@ -93,13 +93,7 @@ def _registers(instruction: sass.Instruction) -> tuple[set[int], set[int]]:
     results: set[int] = set()
     operands = list(instruction.operands)
     if instruction.name not in _NO_RESULT and operands and (match := re.match(r"R(\d+)", operands[0])):
-        width = (
-            4
-            if ".128" in instruction.opcode
-            else 2
-            if ".64" in instruction.opcode or ".WIDE" in instruction.opcode
-            else 1
-        )
+        width = 4 if ".128" in instruction.opcode else 2 if ".64" in instruction.opcode or ".WIDE" in instruction.opcode else 1
         results = set(range(int(match[1]), int(match[1]) + width))
         operands = operands[1:]
     sources: set[int] = set()

@@ -16,18 +16,17 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from helpers import ladder, record, steps
+from helpers.course import ladder, record, steps
 from helpers.errors import CourseError
-from helpers.model import hardware
-from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
+
+from . import hardware
+from .predict import CONSTANTS, Constants, Demand, demand, milliseconds
 
 DEVICE = "H200 SXM"
 TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
 FITTED_STEPS = range(1, 5)  # kernels that the constants are fitted to; the others are never seen, only predicted
 UNSEEN_SIZES = (1024, 2048, 4096)  # at which those are predicted: counting them at every size would take long
-START = Constants(
-    request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0
-)
+START = Constants(request_cycles=0.3, global_latency=500.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=2.0)
 RANGES = {
     "request_cycles": (0.05, 2.0),
     "global_latency": (150.0, 1200.0),
@@ -49,7 +48,7 @@ class Sample:
 
 def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
     """The recorded square float32 runs whose kernel is still the shipped one, counted by executing it."""
-    from helpers import gemm, kernel
+    from helpers.run import gemm, kernel
 
     found = []
     for row in rows:
@@ -132,8 +131,7 @@ def trial(known: Sequence[Sample], gpu: hardware.GPU, constants: Constants) -> T
     with ProcessPoolExecutor() as pool:  # the fits are independent, and plain Python
         found = pool.map(fit, [[s for s in fitted if s.size in TRAINING and s.name != name] for name in names], [gpu] * len(names))
         unseen = {
-            name: tuple(errors(others, [s for s in fitted if s.name == name], gpu))
-            for name, others in zip(names, found, strict=True)
+            name: tuple(errors(others, [s for s in fitted if s.name == name], gpu)) for name, others in zip(names, found, strict=True)
         }
     return Trial(tuple(errors(constants, held_out(known), gpu)), unseen | never_seen(known, gpu, constants))
 

@@ -132,9 +132,7 @@ def capability(name: str) -> Capability:
         major, minor = match.group(1, 2) if match.group(1) else match.group(3, 4)
         if f"{major}.{minor}" in known:
             return known[f"{major}.{minor}"]
-    raise CourseError(
-        f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}."
-    )
+    raise CourseError(f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}.")
 
 
 def _words(name: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from helpers.model.hardware import (
+from .hardware import (
     GPU,
     REGISTER_GRANULE,
     REGISTERS_PER_BLOCK,
@@ -82,9 +82,7 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def occupancy(
-    on: str | Capability | GPU, threads: int, registers: int, shared: int = 0, barriers: int = 1
-) -> Occupancy:
+def occupancy(on: str | Capability | GPU, threads: int, registers: int, shared: int = 0, barriers: int = 1) -> Occupancy:
     """Occupancy of a kernel with `threads` per block, `registers` per thread and `shared` bytes per block.
 
     on: a GPU, a Capability, or its name ("sm_90", "9.0"). shared: static and dynamic together, without what the driver

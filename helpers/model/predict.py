@@ -25,12 +25,14 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers import gemm
 from helpers.errors import CourseError
-from helpers.model import chain, hardware
-from helpers.model.hardware import GPU, WARP
-from helpers.model.occupancy import occupancy
-from helpers.sim import TraceFilter, account
+from helpers.run import gemm
+from helpers.sim import TraceFilter
+from helpers.sim.counting import rules
+
+from . import chain, hardware
+from .hardware import GPU, WARP
+from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 
@@ -81,6 +83,7 @@ class Demand:
     rounds: float  # rounds of the main loop per warp
     loop: chain.Loop | None
     least_bytes: float  # DRAM: operands read once, result written once
+
     @property
     def warps_per_block(self) -> int:
         return math.ceil(self.threads / WARP)
@@ -178,7 +181,7 @@ def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     active = addresses >= 0
     lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
     fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
-    wavefronts, _ = account.shared_access(np.where(active, addresses, 0), active, width)
+    wavefronts, _ = rules.shared_access(np.where(active, addresses, 0), active, width)
     return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
 
 
@@ -239,9 +242,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     throughput = max(value for name, value in terms.items() if name != "latency")
     latency = terms.get("latency", 0.0)
     power = constants.sharpness
-    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (
-        1 / power
-    )
+    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (1 / power)
     return total, terms, waves, fit.fraction
 
 
@@ -283,9 +284,7 @@ def _fitted_file() -> dict:
     try:
         return tomllib.loads(CONSTANTS.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CourseError(
-            "The model has no constants yet: record runs and fit it (python -m helpers.model.fit)."
-        ) from None
+        raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.model.fit).") from None
 
 
 def fitted() -> tuple[Constants, str]:

@@ -5,6 +5,6 @@ accounting and the findings, a page each.
 """
 
 from .launch import Budget, Collect, Outcome, count, simulate
-from .trace import Allocation, Site, Trace, TraceFilter
+from .machine.trace import Allocation, Site, Trace, TraceFilter
 
 __all__ = ["Allocation", "Budget", "Collect", "Outcome", "Site", "Trace", "TraceFilter", "count", "simulate"]

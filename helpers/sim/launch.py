@@ -15,17 +15,19 @@ import numpy as np
 from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, RunError
 
-from . import flow, isa, native, sass
-from . import cluster as clusters
-from .counting import ALWAYS, Counting
-from .device_shadow import DeviceShadow
-from .findings import Findings
-from .loader import Program, load
-from .machine import Chunk, Clock, endless
-from .memory import DEVICE_BASE, DeviceMemory, plain_name
-from .parser import immediate_bits, literal
-from .tensor import NBYTES, TensorMap
-from .trace import Allocation, Recorder, Trace, TraceFilter
+from . import isa, native
+from .checks.device_races import DeviceShadow
+from .checks.findings import Findings
+from .code import sass
+from .code.ptx import immediate_bits, literal
+from .counting import flow
+from .counting.counters import ALWAYS, Counting
+from .layouts.tensor_map import NBYTES, TensorMap
+from .load import Program, load
+from .machine import cluster as clusters
+from .machine.chunk import Chunk, Clock, endless
+from .machine.memory import DEVICE_BASE, DeviceMemory, plain_name
+from .machine.trace import Allocation, Recorder, Trace, TraceFilter
 
 # Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
 MOST_LANES = 1 << 16
@@ -179,8 +181,17 @@ def simulate(
         if getattr(compiled, "cubin", b""):
             placed = [memory.base_of(value) if isinstance(value, np.ndarray) and value.ndim else value for value in args]
             counters, by_line, uncounted = flow.refine(
-                counters, by_line, compiled, grid, block, placed, blocks=chosen, scale=scale, cluster=dims,
-                accesses=estimate or _only_sass_tells(compiled))
+                counters,
+                by_line,
+                compiled,
+                grid,
+                block,
+                placed,
+                blocks=chosen,
+                scale=scale,
+                cluster=dims,
+                accesses=estimate or _only_sass_tells(compiled),
+            )
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from ..sim import account
+from helpers.sim.counting import rules
+
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
@@ -71,12 +72,14 @@ def split(addresses: np.ndarray, width: int, op: str = "ld") -> tuple[Phase, ...
     """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.
 
     4 bytes or less go in one phase; 8 bytes in two of 16 lanes, 16 bytes in four of 8. Two phases of a load merge when the
-    lanes of the warp pair up (see `account.pairs_up`). Lanes that ask for the same word share it, but for atomics and copies.
+    lanes of the warp pair up (see `rules.pairs_up`). Lanes that ask for the same word share it, but for atomics and copies.
     """
     lanes = WARP if width <= WORD else WARP * WORD // width
-    merged = lanes < WARP and op == "ld" and bool(account.pairs_up(addresses[None], addresses[None] >= 0)[0])
+    merged = lanes < WARP and op == "ld" and bool(rules.pairs_up(addresses[None], addresses[None] >= 0)[0])
     size = 2 * lanes if merged else lanes
-    return tuple(_phase(addresses, np.arange(start, start + size), width, merged, share=op not in (*ATOMIC, COPY)) for start in range(0, WARP, size))
+    return tuple(
+        _phase(addresses, np.arange(start, start + size), width, merged, share=op not in (*ATOMIC, COPY)) for start in range(0, WARP, size)
+    )
 
 
 def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
@@ -113,7 +116,7 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
         stated = re.search(r"\.x([124])\b", place.opcode)
         matrices = int(stated[1]) if stated else place.width // WORD  # a lane ends up with 4 bytes of each matrix
         phases = rows_of_matrices(addresses, matrices)
-        wavefronts, ideal = account.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
+        wavefronts, ideal = rules.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
     elif place.op == COPY:
         phases = split(addresses, place.width, COPY)
         wavefronts, ideal = [sum(phase.wavefronts for phase in phases)], [sum(bool(phase.boxes) for phase in phases)]
@@ -122,12 +125,12 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
             note = _UNSETTLED
         elif sources is not None:
             towers = wavefronts[0]
-            wavefronts, ideal = account.copy_access(sources[None], addresses[None], sources[None] >= 0, place.width)
+            wavefronts, ideal = rules.copy_access(sources[None], addresses[None], sources[None] >= 0, place.width)
             if wavefronts[0] > towers:
                 note = "the banks of the cache, where the lanes read, are more crowded than these"
     else:
         phases = split(addresses, place.width, place.op)
-        wavefronts, ideal = account.shared_access(
+        wavefronts, ideal = rules.shared_access(
             addresses[None], addresses[None] >= 0, place.width, "atom" if place.op in ATOMIC else place.op
         )
     return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]), note)
@@ -138,7 +141,9 @@ def copied_from(trace, when: Moment) -> np.ndarray | None:
     write = trace.accesses[when.row]
     site = trace.sites[write["site"]]
     twins = [index for index, other in enumerate(trace.sites) if other.pc == site.pc and other.space == "global"]
-    mine = (trace.accesses["block"] == write["block"]) & (trace.accesses["warp"] == write["warp"]) & (trace.accesses["order"] < write["order"])
+    mine = (
+        (trace.accesses["block"] == write["block"]) & (trace.accesses["warp"] == write["warp"]) & (trace.accesses["order"] < write["order"])
+    )
     reads = np.flatnonzero(mine & np.isin(trace.accesses["site"], twins))
     earlier = trace.accesses["order"][mine & (trace.accesses["site"] == write["site"])]
     if not len(reads) or len(earlier) and trace.accesses["order"][reads].max() < earlier.max():
@@ -204,7 +209,9 @@ def _towers(ax, phase: Phase, base: float, colour: str, points: float) -> None:
     if size < 5:
         return
     for box in phase.boxes:
-        stamp(ax, box.bank + box.banks / 2, base + box.floor + 0.5, _lanes(box), ha="center", va="center_baseline", fontsize=size, color=PAPER)
+        stamp(
+            ax, box.bank + box.banks / 2, base + box.floor + 0.5, _lanes(box), ha="center", va="center_baseline", fontsize=size, color=PAPER
+        )
 
 
 def _cell(bank: int, width: int, y: float):
@@ -240,6 +247,10 @@ def _worst(ax, run, seen: SharedAccess) -> None:
     top = max(phase.boxes, key=lambda box: box.floor)
     tower = [box for box in phase.boxes if box.bank == top.bank][:2]
     names = [element(run, "shared", box.address) for box in tower]
-    both = f"{names[0]} and {names[1]} are both in bank {top.bank}" if names[0] != names[1] else f"several lanes change {names[0]}, one at a time"
+    both = (
+        f"{names[0]} and {names[1]} are both in bank {top.bank}"
+        if names[0] != names[1]
+        else f"several lanes change {names[0]}, one at a time"
+    )
     ax.annotate(both, (1, 0), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points",
                 ha="right", va="top", fontsize=13, color="#a84900")  # fmt: skip

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
-from ..errors import CourseError
+from helpers.errors import CourseError
 
 # Okabe-Ito. Meanings are kept across pictures: blue is A and loads, orange B, green C and stores, vermillion trouble.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -279,7 +279,9 @@ def _pixels(text, font, color, alpha, ha, va, linespacing, dpi) -> tuple[np.ndar
     side = {"left": 4, "center": wide // 2, "right": wide - 4}[ha]
     foot = {"bottom": 4, "top": tall - 4}.get(va, tall // 2)
     canvas = RendererAgg(wide, tall, dpi)
-    original = Text(side, foot, text, fontproperties=font, color=color, alpha=alpha, ha=ha, va=va, linespacing=linespacing, parse_math=False)
+    original = Text(
+        side, foot, text, fontproperties=font, color=color, alpha=alpha, ha=ha, va=va, linespacing=linespacing, parse_math=False
+    )
     original.set_figure(_empty_figure(dpi))
     original.draw(canvas)
     drawn = np.array(canvas.buffer_rgba())

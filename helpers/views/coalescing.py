@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from ..sim import account
+from helpers.sim.counting import rules
+
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
@@ -72,10 +73,10 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     words[np.searchsorted(sectors, used // SECTOR), used % SECTOR // WORD] = True
     targets = copied_to(trace, when) if "cp.async.cg" in place.opcode else None
     if targets is not None:
-        _, charged, ideal, _ = account.bypass_access(addresses[None], targets[None], active[None])
+        _, charged, ideal, _ = rules.bypass_access(addresses[None], targets[None], active[None])
     else:
         atomic = place.op in _ATOMIC
-        _, charged, ideal = (account.atomic_access if atomic else account.global_access)(addresses[None], active[None], place.width)
+        _, charged, ideal = (rules.atomic_access if atomic else rules.global_access)(addresses[None], active[None], place.width)
     return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), int(charged[0]), int(ideal[0]))
 
 

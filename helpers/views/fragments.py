@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..sim import fragments as layouts
-from ..sim.fragments import Fragment, Shape
+from helpers.sim.layouts import register_fragments as layouts
+from helpers.sim.layouts.register_fragments import Fragment, Shape
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, stamp
 
 _NONE = (
@@ -119,7 +120,11 @@ def _product(ax, item: Instruction, lane: int) -> str:
     said = []
     for operand, (x, y) in (("a", (0, top)), ("b", (left, 0)), ("c", (left, top))):
         if operand not in parts:
-            note = f"{operand.upper()} is read from\nshared memory" if operand in item.in_memory else f"{operand.upper()}: layout not documented here"
+            note = (
+                f"{operand.upper()} is read from\nshared memory"
+                if operand in item.in_memory
+                else f"{operand.upper()}: layout not documented here"
+            )
             ax.text(x + 0.2, y + min(shape.k, height) / 2, note, fontsize=13, color=QUIET, va="center")
             continue
         said.append(_draw(ax, parts[operand], operand, lane, x, y, width_c))
@@ -167,7 +172,11 @@ def _move(ax, item: MatrixMove, lane: int) -> str:
     address = f"row {lane % 8} of matrix {lane // 8}" if lane < 8 * item.matrices else "no row"
     how = ", turned over on the way" if item.transposed else ""
     what = f"8 × 8 elements of 16 bits each{how}"
-    heading(ax, f"{item.name}: {item.matrices} {'matrices' if item.matrices > 1 else 'matrix'}", detail=f"{what}; lane {lane} gives the address of {address}")
+    heading(
+        ax,
+        f"{item.name}: {item.matrices} {'matrices' if item.matrices > 1 else 'matrix'}",
+        detail=f"{what}; lane {lane} gives the address of {address}",
+    )
     return f"{item.name}: {what}. Lane {lane} gives the address of {address}, and {verb}: {'; '.join(said)}."
 
 

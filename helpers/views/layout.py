@@ -68,7 +68,9 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     more = f"; {len(rows) - len(shown)} further rows are not drawn" if len(rows) > len(shown) else ""
     title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
     heading(ax, title, code=source, detail=f"{where}: {verdict}{more}{cut(run.trace)}")
-    said = ", ".join(f"lane {lanes[0]} at {element(run, 'shared', address)}" for address, _, _, _, lanes in sorted(drawn, key=lambda b: b[4])[:4])
+    said = ", ".join(
+        f"lane {lanes[0]} at {element(run, 'shared', address)}" for address, _, _, _, lanes in sorted(drawn, key=lambda b: b[4])[:4]
+    )
     return f"{title}, over {plural(len(rows), 'row')} of 128 bytes. Line {source}. {where}: {verdict}. {said}{', …' if len(drawn) > 4 else ''}."
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from ..sim import sass
-from ..source_lines import line_of_ptx
+from helpers.sim.code import sass
+from helpers.sim.code.lines import line_of_ptx
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
 from .places import plural
 
@@ -180,6 +181,7 @@ def table(run, line: int | None = None, whole: bool = True) -> Table:
 
 # ----------------------------------------------------------------------------------- what the compiler made of a line
 
+
 def ptx_lines(compiled) -> dict[int, list[int]]:
     """Source line -> 1-based lines of the PTX that belong to it. Code inlined from headers belongs to the line that called it."""
     cell = line_of_ptx(compiled.ptx, compiled.filename)
@@ -309,7 +311,9 @@ def listing(run, line: int | None = None, *, ax):
             cells.append([(0, y), (right_of_code, y), (right_of_code, y + 1), (0, y + 1)])
             colours.append((*_rgb(VERMILLION if entry.findings else ORANGE), 0.18))
         ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
-        ax.text(_NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
+        ax.text(
+            _NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False
+        )
         for j, value in enumerate(entry.values):
             if value is not None:
                 x = right_of_code + _COLUMN * j

@@ -110,7 +110,12 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
         for row, column in elements:
             image[row, column] = _rgb(INK)
     extent = (seen.column, seen.column + columns, seen.row + rows, seen.row)
-    ax.imshow((255 * image).astype(np.uint8), extent=extent, interpolation="nearest", aspect="equal" if max(rows, columns) < 8 * min(rows, columns) else "auto")
+    ax.imshow(
+        (255 * image).astype(np.uint8),
+        extent=extent,
+        interpolation="nearest",
+        aspect="equal" if max(rows, columns) < 8 * min(rows, columns) else "auto",
+    )
     ax.set_anchor("NW")
     for side in ("top", "right", "left", "bottom"):
         ax.spines[side].set_visible(False)

@@ -183,7 +183,9 @@ def copy_groups(trace, block: int, warp: int) -> tuple[CopyGroup, ...]:
     copies = np.flatnonzero(kinds[trace.accesses["site"]] & mine)
     marks = trace.barriers[(trace.barriers["block"] == block) & (trace.barriers["warp"] == warp)]
     events = [(int(trace.accesses["order"][row]), "copy", int(row)) for row in copies]
-    events += [(int(mark["order"]), str(mark["kind"]), -1) for mark in marks if mark["kind"] == "commit" or mark["kind"].startswith("wait ")]
+    events += [
+        (int(mark["order"]), str(mark["kind"]), -1) for mark in marks if mark["kind"] == "commit" or mark["kind"].startswith("wait ")
+    ]
     groups: list[list[int]] = [[]]
     landed: dict[int, int] = {}
     for order, what, row in sorted(events):
@@ -243,7 +245,9 @@ def shared_shape(run, array) -> tuple[tuple[int, ...], int]:
 @functools.lru_cache(maxsize=256)
 def _shared_shape(source: str, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
     code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    for match in re.finditer(rf"__shared__\s+((?:volatile\s+|alignas\([^)]*\)\s*|__align__\([^)]*\)\s*)*)([\w ]+?)\s+([^;]*\b{re.escape(name)}\b[^;]*);", code):
+    for match in re.finditer(
+        rf"__shared__\s+((?:volatile\s+|alignas\([^)]*\)\s*|__align__\([^)]*\)\s*)*)([\w ]+?)\s+([^;]*\b{re.escape(name)}\b[^;]*);", code
+    ):
         for declared in re.split(r",(?![^\[]*\])", match[3]):
             found = re.fullmatch(rf"\s*{re.escape(name)}\s*((?:\[[^\]]*\])+)\s*", declared)
             size = _SIZES.get(match[2].strip())

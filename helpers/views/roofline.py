@@ -20,8 +20,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 
-from ..errors import CourseError
-from ..model import hardware
+from helpers.errors import CourseError
+from helpers.model import hardware
+
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
 
 DEFAULT_GPU = "H200 SXM"
@@ -159,7 +160,8 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
     return (
         f"Roofline of the {top.gpu}: FP32 lanes {top.compute:.3g} TFLOPS, DRAM {top.dram:.3g} TB/s, "
-        + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "") + f"L1 caches {top.l1:.3g} TB/s; "
+        + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "")
+        + f"L1 caches {top.l1:.3g} TB/s; "
         f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
     )
 

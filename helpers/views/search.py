@@ -69,7 +69,7 @@ def _axes_controls(found, **values) -> tuple[Choice, ...]:
 def search(found, down: str | None = None, across: str | None = None, *, ax):
     """One cell per pair of values: the best configuration with them, or in words what refused them all.
 
-    found: a `helpers.autotune.Search`. down, across: constants, such as "TM × TN" or "BK". A cell shows the measured
+    found: a `helpers.course.autotune.Search`. down, across: constants, such as "TM × TN" or "BK". A cell shows the measured
     TFLOPS if the best was timed, otherwise its score as a part of the FP32 limit.
     """
     known = groups(found) if found.candidates else []
@@ -92,9 +92,7 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
         face = _COLOURS(share) if cell.best else FAINT if cell.why != "waiting" else PAPER
         ax.add_patch(Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=face, edgecolor=FAINT, linewidth=1))
         if cell.best is None:
-            ax.text(
-                x, y, cell.why.replace(" ", "\n"), ha="center", va="center", fontsize=11, color=QUIET, linespacing=1.2
-            )
+            ax.text(x, y, cell.why.replace(" ", "\n"), ha="center", va="center", fontsize=11, color=QUIET, linespacing=1.2)
             continue
         timed = cell.best.measured
         text = f"{found.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else f"{100 * cell.best.score:.1f} %"
@@ -111,11 +109,7 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
     for spine in ax.spines.values():
         spine.set_visible(False)
     timed = any(item.measured for item in found.ranked)
-    what = (
-        "TFLOPS where measured, else score of the code, of the FP32 limit"
-        if timed
-        else "score of the code, of the FP32 limit"
-    )
+    what = "TFLOPS where measured, else score of the code, of the FP32 limit" if timed else "score of the code, of the FP32 limit"
     heading(ax, f"The best with each {down} and {across}", detail=f"{found.problem}, {found.gpu_name}: {what}")
     best = f"Best: {found.best}." if found.ranked else "Nothing is left."
     return f"Heat map of {down} against {across}. {found.summary()} {best}"

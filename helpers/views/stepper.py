@@ -93,6 +93,7 @@ def state(run, block: int = 0, warp: int = 0, step: int = 0) -> State:
 
 # ------------------------------------------------------------------------------------------------------- shared memory
 
+
 @once_per_trace
 def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
     """All recorded stores to shared memory in order: (order, block, word indices, bits)."""
@@ -224,7 +225,9 @@ class Page:
     def _repr_html_(self) -> str:
         now, trace = self.now, self.run.trace
         code = trace.code[now.code]
-        title = f"Step {now.step + 1} of {now.steps}: {block_label(trace, now.block)}, warp {now.warp}, {int(now.active.sum())} lanes active"
+        title = (
+            f"Step {now.step + 1} of {now.steps}: {block_label(trace, now.block)}, warp {now.warp}, {int(now.active.sum())} lanes active"
+        )
         addresses = () if now.access is None else _REGISTER.findall(code.text.partition("[")[2].partition("]")[0])
         reads = "".join(self._value(value) for value in now.operands if not value.fresh and value.name not in addresses)
         writes = "".join(self._value(value) for value in now.written)
@@ -253,17 +256,25 @@ class Page:
         if not line:
             return "<pre>(no line of yours)</pre>"
         first, last = max(1, line - _AROUND), min(len(lines), line + _AROUND)
-        return "<pre>" + "\n".join(
-            f"<span class='{'now' if number == line else ''}'><span class='no'>{number:3} </span>{html.escape(_cut(lines[number - 1], 68))}</span>"
-            for number in range(first, last + 1)
-        ) + "</pre>"
+        return (
+            "<pre>"
+            + "\n".join(
+                f"<span class='{'now' if number == line else ''}'><span class='no'>{number:3} </span>{html.escape(_cut(lines[number - 1], 68))}</span>"
+                for number in range(first, last + 1)
+            )
+            + "</pre>"
+        )
 
     def _ptx(self, at: int) -> str:
         code = self.run.trace.code
         near = range(max(0, at - _AROUND), min(len(code), at + _AROUND + 1))
-        return "<pre>" + "\n".join(
-            f"<span class='{'now' if index == at else ''}'>{html.escape(code[index].text.expandtabs(8))}</span>" for index in near
-        ) + "</pre>"
+        return (
+            "<pre>"
+            + "\n".join(
+                f"<span class='{'now' if index == at else ''}'>{html.escape(code[index].text.expandtabs(8))}</span>" for index in near
+            )
+            + "</pre>"
+        )
 
     def _short(self, value: Value) -> str:
         shown = [show(value, lane, self.run) for lane in range(WARP)]
@@ -301,7 +312,15 @@ def _shared_arrays(trace):
     return [array for array in trace.allocations if array.space == "shared"]
 
 
-@picture("Step by step", controls=controls, html=page, needs={"blocks": {0}, "registers": True}, size=(10, 5.4), margins=(1.2, 0.5, 0.3, 1.35), order=70)
+@picture(
+    "Step by step",
+    controls=controls,
+    html=page,
+    needs={"blocks": {0}, "registers": True},
+    size=(10, 5.4),
+    margins=(1.2, 0.5, 0.3, 1.35),
+    order=70,
+)
 def stepper(run, block: int = 0, warp: int = 0, step: int = 0, *, ax):
     """Shared memory as rows of 32 words, one column per bank: written so far, and touched by this instruction.
 
@@ -365,7 +384,9 @@ def _memory(ax, run, now: State) -> str:
     key += " · pink: copies under way" if coming.any() else ""
     ax.text(0, -0.02, key, transform=ax.transAxes, va="top", fontsize=12, color=QUIET)
     on_the_way = f" {int(coming.sum())} more are on their way." if coming.any() else ""
-    return f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"
+    return (
+        f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"
+    )
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

@@ -216,7 +216,13 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     title = f"Step {seen.step + 1} of {seen.steps}{_range_of_k(seen)}"
     heading(ax, title, detail=where + cut(run.trace))
     notes = _notes(seen)
-    column = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top", "linespacing": 1.5, "annotation_clip": False}
+    column = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "va": "top",
+        "linespacing": 1.5,
+        "annotation_clip": False,
+    }
     for (part, colour, _, y), note, row in zip(corners, notes, (1, 0, 2)):
         ax.annotate(note, (1, 0), (18, -62 * row), fontsize=14, color=_TEXT[colour], **column)
     per_result = _per_result(run, m, n, k)

@@ -232,7 +232,11 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
         ax.spines[side].set_visible(False)
     ax.set_xlabel("instructions of the warp in the order of execution →")
     sync = sum(kind == SYNC for _, kind in shown[0].barriers)
-    title = f"{_warps(shown[0].warps).capitalize()} of {block_label(run.trace, block)}" if len(found) == 1 else block_label(run.trace, block).capitalize()
+    title = (
+        f"{_warps(shown[0].warps).capitalize()} of {block_label(run.trace, block)}"
+        if len(found) == 1
+        else block_label(run.trace, block).capitalize()
+    )
     more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
     lines = f"black lines are barriers, {sync} in all" if sync else "no barriers"

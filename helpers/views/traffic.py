@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from ..errors import CourseError
+from helpers.errors import CourseError
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, heading, picture
 from .places import once_per_trace
 from .roofline import compulsory_bytes
@@ -45,7 +46,13 @@ def levels(run) -> list[Level]:
         Level("arithmetic", OPERANDS * counters.get(_FFMA, 0), "two factors of 4 bytes per FMA and thread", GREEN),
         Level("shared memory", WAVEFRONT * sum(shared), "128 bytes per wavefront", ORANGE),
         Level("L1 cache", SECTOR * sum(sectors), "32 bytes per requested sector", BLUE),
-        Level("L2 cache,\nby a model", SECTOR * (sectors_of_blocks(run) + sectors[1]), "every block loads a sector once; all stores", PURPLE, False),
+        Level(
+            "L2 cache,\nby a model",
+            SECTOR * (sectors_of_blocks(run) + sectors[1]),
+            "every block loads a sector once; all stores",
+            PURPLE,
+            False,
+        ),
         Level("DRAM,\nat least", compulsory_bytes(run), "every matrix once", SKY, False),
     ]
     if not sectors_of_blocks(run):

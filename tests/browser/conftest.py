@@ -25,9 +25,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helpers.notebooks import METADATA
+from helpers.front.notebooks import METADATA
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARTIFACTS = ROOT / "test-artifacts"
 START_SECONDS = 90.0
@@ -122,15 +122,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "IPYTHONDIR": str(folder / "ipython"),
     }
     command = [
-        sys.executable, "-m", "helpers.cli", "lab", "--no-browser", f"--ServerApp.port={port}",
+        sys.executable, "-m", "helpers.front.cli", "lab", "--no-browser", f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True",
         f"--LabApp.workspaces_dir={folder / 'workspaces'}", f"--LabApp.user_settings_dir={folder / 'settings'}",
     ]  # fmt: skip
     log = folder / "lab.log"
     with log.open("w") as out:
-        server = subprocess.Popen(
-            command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
+        server = subprocess.Popen(command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     lab = Lab(f"http://127.0.0.1:{port}", token, folder / "course", log)
     try:
         deadline = time.monotonic() + START_SECONDS
@@ -260,7 +258,9 @@ class Notebook:
 
     def wait_for(self, cell, text: str) -> None:
         """Wait until a picture of the cell, or what stands in its place, says `text`."""
-        holds = "([cell, text]) => [...cell.querySelectorAll('img')].some(image => image.alt.includes(text)) || cell.innerText.includes(text)"
+        holds = (
+            "([cell, text]) => [...cell.querySelectorAll('img')].some(image => image.alt.includes(text)) || cell.innerText.includes(text)"
+        )
         self.page.wait_for_function(holds, arg=[cell.element_handle(), text], timeout=15000)
 
     def cell(self, text: str):

@@ -10,7 +10,7 @@ from PIL import Image
 
 NAME = "controls.ipynb"
 CELLS = {
-    "set-up": "%load_ext helpers\nfrom helpers import TraceFilter, reference, widgets\nfrom helpers.progress import Progress\nimport time",
+    "set-up": "%load_ext helpers\nfrom helpers import TraceFilter, reference, widgets\nfrom helpers.front.progress import Progress\nimport time",
     "runs": "before, after = (reference(name).gemm(64, on='cpu', trace=TraceFilter(math=True)) for name in ('naive', 'shared_tile'))",
     "coalescing": "widgets.coalescing(after)",
     "tiles": "widgets.tiles(after)",
@@ -110,7 +110,8 @@ def test_comparing_moves_both_sides_in_any_picture(notebook):
     cell = cell_of(notebook, "compare")
     press(notebook, slider(cell, "block"), "End")
     notebook.page.wait_for_function(
-        "cell => [...cell.querySelectorAll('img')].filter(image => image.alt.includes('block (1, 1)')).length == 2", arg=cell.element_handle()
+        "cell => [...cell.querySelectorAll('img')].filter(image => image.alt.includes('block (1, 1)')).length == 2",
+        arg=cell.element_handle(),
     )
     cell.get_by_role("button", name="Coalescing").click()
     notebook.wait_for(cell, "32 sectors for one load of A")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from helpers import slides
+from helpers.front import slides
 
 SLIDE = {"slideshow": {"slide_type": "slide"}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.steps import STEPS
+from helpers.course.steps import STEPS
 
 
 @pytest.mark.slow

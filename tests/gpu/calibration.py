@@ -4,12 +4,12 @@ Every row of the table is one launch of one warp that performs one access patter
 (LDS, STS, LDG, STG, LDSM, LDGSTS of 4, 8 or 16 bytes), profiled with Nsight Compute. The lanes' offsets come from
 constant memory, so that nothing else in the kernel touches global or shared memory.
 
-The group 'counts' profiles whole kernels instead: the launches of tests/sim/counting.py.
+The group 'counts' profiles whole kernels instead: the launches of tests/sim/counting/probes.py.
 
-    python tests/gpu/calibration.py build FOLDER                       compile the probes (no GPU needed)
-    python tests/gpu/calibration.py measure FOLDER OUT SECONDS GROUP…  profile what the table lacks with ncu (needs a GPU),
+    python -m tests.gpu.calibration build FOLDER                       compile the probes (no GPU needed)
+    python -m tests.gpu.calibration measure FOLDER OUT SECONDS GROUP…  profile what the table lacks with ncu (needs a GPU),
                                                                        write OUT/rows-*.json
-    python tests/gpu/calibration.py merge OUT                          add the rows to helpers/data/calibration_h200.json
+    python -m tests.gpu.calibration merge OUT                          add the rows to helpers/data/calibration_h200.json
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from pathlib import Path
 
 import numpy
 
-HERE = Path(__file__).resolve()
-sys.path.insert(0, str(HERE.parents[1] / "sim"))
-
-import counting  # noqa: E402 - a module of the tests beside this folder
+from tests import DATA
+from tests.sim.counting import probes
 
 REPEAT = 2
 STEP = 20480  # bytes between repeats: a multiple of all banks and of a page of sectors, above the largest pattern
 LANES = range(32)
-TABLE = HERE.parents[2] / "helpers" / "data" / "calibration_h200.json"
+TABLE = DATA / "calibration_h200.json"
 ALL = 0xFFFFFFFF
 
 
@@ -336,7 +334,7 @@ CHUNK = 160  # launches per profiled process
 def ncu_command(metrics: Sequence[str], program: list[str], *options: str, kernels: str | None = None) -> list[str]:
     """The Nsight Compute command line: no clock or cache control, machine-readable values; kernels whose names match (default: the course's)."""
     ncu = shutil.which("ncu") or next((str(p) for p in sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))), "ncu")
-    kernels = kernels or "|".join(sorted({"probe_.*", *(c.kernel for c in counting.CASES)}))
+    kernels = kernels or "|".join(sorted({"probe_.*", *(c.kernel for c in probes.CASES)}))
     return [
         ncu, "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base", "--kernel-name", f"regex:^({kernels})$",
         "--metrics", ",".join(metrics), *options, *program,
@@ -378,7 +376,7 @@ def run_launches(folder: Path, rows: list[dict]) -> None:
             modules[file] = cupy.RawModule(path=str(folder / Path(Path(file).name).with_suffix(".cubin")))
         module = modules[file]
         if row["group"] == "counts":
-            case = counting.CASES[row["case"]]
+            case = probes.CASES[row["case"]]
             args = [cupy.asarray(a) if getattr(a, "ndim", 0) else a for a in case.arrays()]
             module.get_function(case.kernel)(case.grid, case.block, tuple(args))
         else:
@@ -389,10 +387,10 @@ def run_launches(folder: Path, rows: list[dict]) -> None:
 
 
 def count_rows() -> list[dict]:
-    """The launches of counting.py as rows."""
+    """The launches of probes.py as rows."""
     return [
         {"probe": c.kernel, "group": "counts", "case": k, "file": c.file, "grid": c.grid, "block": c.block}
-        for k, c in enumerate(counting.CASES)
+        for k, c in enumerate(probes.CASES)
     ]
 
 
@@ -434,7 +432,9 @@ def profile(folder: Path, out: Path, metrics: list[str], rows: list[dict], secon
     """Run `rows` under ncu in a process of its own; returns its output."""
     listing = folder / "launch.json"
     listing.write_text(json.dumps(rows))
-    return run(ncu_command(metrics, [sys.executable, str(HERE), "launch", str(folder), str(listing)], *options), seconds)
+    return run(
+        ncu_command(metrics, [sys.executable, "-m", "tests.gpu.calibration", "launch", str(folder), str(listing)], *options), seconds
+    )
 
 
 def usable(folder: Path, out: Path, group: str, rows: list[dict]) -> list[str]:
@@ -460,7 +460,7 @@ def usable(folder: Path, out: Path, group: str, rows: list[dict]) -> list[str]:
 
 
 def per_opcode(folder: Path, out: Path) -> None:
-    """Instructions executed by opcode, as ncu prints them, for every launch of counting.py: OUT/opcodes.txt."""
+    """Instructions executed by opcode, as ncu prints them, for every launch of probes.py: OUT/opcodes.txt."""
     output = profile(folder, out, ["sass__inst_executed_per_opcode"], count_rows(), 60, "--print-metric-instances", "details")
     (out / "opcodes.txt").write_text(output)
 
@@ -481,15 +481,14 @@ def run(command: list[str], seconds: float) -> str:
 
 def build(folder: Path) -> None:
     """Compile the probes and the counting kernels for sm_90 with the course's own compiler."""
-    sys.path.insert(0, str(HERE.parents[2]))
-    from helpers.compiler import compile_source
+    from helpers.toolchain.compile import compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     compiled = compile_source(source(), entry="probe_lds_4")
     (folder / "probes.cubin").write_bytes(compiled.cubin)
     (folder / "probes.sass").write_text(compiled.sass)
-    for case in {c.file: c for c in counting.CASES}.values():
-        whole = compile_source((counting.FOLDER / case.file).read_text(), entry=case.kernel)
+    for case in {c.file: c for c in probes.CASES}.values():
+        whole = compile_source(probes.FILES[case.file].read_text(), entry=case.kernel)
         (folder / Path(case.file).name).with_suffix(".cubin").write_bytes(whole.cubin)
 
 

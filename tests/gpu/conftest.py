@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import gpu
+from helpers.run import gpu
 
 
 def pytest_collection_modifyitems(items):

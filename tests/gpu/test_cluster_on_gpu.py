@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from helpers import gpu, kernel
 from helpers.errors import LaunchError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
-
-from cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments  # noqa: E402 - the cases of the tests beside this folder
+from helpers.run import gpu, kernel
+from tests.sim.cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments  # noqa: E402 - the cases of the tests beside this folder
 
 
 def needs_clusters():

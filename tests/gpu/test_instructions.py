@@ -11,19 +11,16 @@ import datetime
 import functools
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "sim"))
-
-import isa_cases as cases  # noqa: E402 - found through the line above
 import test_cuda  # noqa: E402 - after the path is set
-from helpers import gpu  # noqa: E402 - after the path is set
+
 from helpers.errors import CourseError  # noqa: E402 - after the path is set
+from helpers.run import gpu  # noqa: E402 - after the path is set
+from tests.sim import isa_cases as cases  # noqa: E402 - found through the line above
 
 PER_MODULE = 100
 
@@ -87,8 +84,7 @@ APPROXIMATIONS = (
     ("rcp.approx.ftz.f64", _WIDE, "relative", 2.0**-20), ("rsqrt.approx.f64", _WIDE, "relative", 2.0**-20),
 )  # fmt: skip
 APPROXIMATE = tuple(
-    replace(cases.form(op, " ".join([op.rsplit(".", 1)[1]] * len(values[0]))), values=values)
-    for op, values, _, _ in APPROXIMATIONS
+    replace(cases.form(op, " ".join([op.rsplit(".", 1)[1]] * len(values[0]))), values=values) for op, values, _, _ in APPROXIMATIONS
 )
 
 ALL = (*cases.CASES, *APPROXIMATE)

@@ -5,8 +5,8 @@ import statistics
 import numpy as np
 import pytest
 
-from helpers import gpu, kernel
 from helpers.model import hardware
+from helpers.run import gpu, kernel
 
 MEGABYTES = 24  # well within L2, and more than a part of it
 SOURCE = """

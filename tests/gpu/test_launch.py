@@ -8,10 +8,11 @@ import textwrap
 import numpy as np
 import pytest
 
-from helpers import gemm, gpu, kernel, steps, timing
-from helpers.gemm import Problem
+from helpers.course import steps
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
+from helpers.run import gemm, gpu, kernel, timing
+from helpers.run.gemm import Problem
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
 
@@ -208,9 +209,7 @@ def test_a_wrong_kernel_is_not_timed():
 
 def in_another_process(code):
     """Run `code` where it may lose the GPU; returns what it printed."""
-    program = "import numpy as np\nfrom helpers import gpu, kernel\nfrom helpers.errors import *\n" + textwrap.dedent(
-        code
-    )
+    program = "import numpy as np\nfrom helpers.run import gpu, kernel\nfrom helpers.errors import *\n" + textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout

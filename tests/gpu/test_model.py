@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from helpers import gpu, kernel, steps, timing
-from helpers.gemm import Problem
+from helpers.course import steps
 from helpers.model import predict
+from helpers.run import gpu, kernel, timing
+from helpers.run.gemm import Problem
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2, 4, 8, 16, 32])
@@ -20,7 +21,7 @@ def test_a_column_of_a_matrix_waits_for_banks_and_tags(padding):
     compiled = kernel.compile(step.kernel_path.read_text(), entry=step.entry, arch=gpu.arch())
     timed = timing.time_gemm(compiled, Problem(size, size, size, pad_a=padding), samples=8, seconds=1)
     device = gpu.device()
-    blocks = -(-(size // 32) ** 2 // device.sms)  # of the busiest SM
+    blocks = -(-((size // 32) ** 2) // device.sms)  # of the busiest SM
     rounds = blocks * 32 * size  # warps times k
     measured = timed.kernel.milliseconds * device.clock_mhz * 1e3 / rounds
     column = np.arange(32)[None, :] * 4 * (size + padding)

@@ -1,7 +1,7 @@
 """On a GPU: tensor-core instructions agree with the SIMT machine within the bound that isa/matrix.py states, and are counted alike.
 
 With $GEMM_LADDER_MATRIX_RECORD set to a file, what helpers/data/matrix_h200.json holds is written there.
-`python tests/gpu/test_tensor_cores.py` launches what is counted, under Nsight Compute.
+`python -m tests.gpu.test_tensor_cores` launches what is counted, under Nsight Compute.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "sim"), str(Path(__file__).resolve().parents[2])]
-
-import calibration  # noqa: E402 - the counters' script beside this one
-import matrix_cases as cases  # noqa: E402 - the table of the tests in the folder beside this one
 import test_matrix as machine  # noqa: E402 - the kernels that are checked without a GPU
-from helpers import gpu, kernel  # noqa: E402 - after the path is set
+
+from helpers.run import gpu, kernel  # noqa: E402 - after the path is set
+from tests.gpu import calibration  # noqa: E402 - the counters' script beside this one
+from tests.sim import matrix_cases as cases  # noqa: E402 - the table of the tests in the folder beside this one
 
 
 def _number(arch: str) -> int:
@@ -45,8 +43,10 @@ def record():
         device = gpu.device()
         head = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "date": datetime.date.today().isoformat()}
         head["counted"] = cases.COUNTERS
-        parts = [f'"{part}": {{\n' + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rows.items()) + "\n}"
-                 for part, rows in made.items()]
+        parts = [
+            f'"{part}": {{\n' + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rows.items()) + "\n}"
+            for part, rows in made.items()
+        ]
         Path(place).write_text(json.dumps(head)[:-1] + ",\n" + ",\n".join(parts) + "}\n")
 
 
@@ -207,7 +207,7 @@ def test_counters(record):
     """Nsight Compute's counters of every launch of `cases.counted()` are the machine's."""
     if gpu.arch() != "sm_90":
         pytest.skip("the table of what is counted is for sm_90")
-    command = calibration.ncu_command(cases.COUNTERS, [sys.executable, __file__], kernels="(mma|wgmma|store)_.*")
+    command = calibration.ncu_command(cases.COUNTERS, [sys.executable, "-m", "tests.gpu.test_tensor_cores"], kernels="(mma|wgmma|store)_.*")
     found = calibration.parse_csv(subprocess.run(command, capture_output=True, text=True, timeout=300).stdout)
     assert len(found) == len(cases.counted())
     for case, values in zip(cases.counted(), found, strict=True):

@@ -8,22 +8,17 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import test_mbarrier as mbarriers  # noqa: E402 - kernels that are checked without a GPU
+import test_tensor_maps as maps  # noqa: E402 - the kernel of the docstring
 
 import helpers
-from helpers import gpu
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import tensor_cases as cases  # noqa: E402 - the table of the tests beside this folder
-import test_mbarrier as mbarriers  # noqa: E402 - kernels that are checked without a GPU
-import tma_gemm  # noqa: E402 - likewise
-import test_tensor_maps as maps  # noqa: E402 - the kernel of the docstring
+from helpers.run import gpu
+from tests.sim import tensor_cases as cases  # noqa: E402 - the table of the tests beside this folder
+from tests.sim import tma_gemm  # noqa: E402 - likewise
 
 
 @pytest.fixture(scope="module", autouse=True)

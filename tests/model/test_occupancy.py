@@ -25,9 +25,7 @@ def test_every_row_of_nvidias_calculator():
     table = rows()
     assert len(table) > 5000
     for row in table:
-        got = occupancy(
-            row["capability"], int(row["threads"]), int(row["registers"]), int(row["shared"]), int(row["barriers"])
-        )
+        got = occupancy(row["capability"], int(row["threads"]), int(row["registers"]), int(row["shared"]), int(row["barriers"]))
         expected = {name for bit, name in BITS.items() if int(row["limiters"]) & bit}
         assert (got.blocks_per_sm, set(got.limiters), got.allocated_registers, got.allocated_shared) == (
             int(row["blocks"]),

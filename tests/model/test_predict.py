@@ -7,16 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import ladder, steps
-from helpers.compiler import compile_source
+from helpers.course import ladder, steps
 from helpers.errors import CourseError
 from helpers.model import chain, fit, hardware, predict
 from helpers.model.predict import Constants, Demand, cycles, milliseconds
+from helpers.toolchain.compile import compile_source
 
 H200 = hardware.gpu("H200 SXM")
-PLAIN = Constants(
-    request_cycles=0.5, global_latency=300.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=8.0
-)
+PLAIN = Constants(request_cycles=0.5, global_latency=300.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=8.0)
 NOTHING = Demand(
     blocks=132, threads=256, registers=32, shared=0,
     requests=0, lookups=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0,
@@ -158,7 +156,7 @@ def test_on_other_gpus_the_model_is_near_published_kernels_of_the_same_idea():
 
 
 def test_the_constants_give_the_predictions_of_the_table():
-    from helpers import gemm, kernel
+    from helpers.run import gemm, kernel
 
     table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
     constants, _ = predict.fitted()
@@ -184,7 +182,7 @@ def test_the_measured_times_of_the_fit_are_the_recorded_ones():
 
 
 def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
-    from helpers import gemm, kernel
+    from helpers.run import gemm, kernel
 
     times = {}
     for name in ("naive", "coalesced", "shared_tile"):

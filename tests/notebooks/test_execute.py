@@ -16,8 +16,8 @@ import pytest
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from helpers.slides import freeze_widgets
-from helpers.steps import STEPS
+from helpers.front.slides import freeze_widgets
+from helpers.course.steps import STEPS
 
 BUDGET_SECONDS = 30
 LIMIT_SECONDS = 240

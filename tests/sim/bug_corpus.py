@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers.compiler import compile_source
 from helpers.errors import LaunchError, RunError
-from helpers.kernel import Kernel
-from helpers.tensor_maps import tensor_map
+from helpers.run.kernel import Kernel
+from helpers.run.tensor_maps import tensor_map
+from helpers.toolchain.compile import compile_source
 
 FOLDER = Path(__file__).parent / "bugs"
 DTYPES = {"f32": np.float32, "f16": np.float16, "u32": np.uint32, "u16": np.uint16, "i32": np.int32}
@@ -159,7 +159,4 @@ def corpus(folder: Path = FOLDER) -> list[Bug]:
 
 def symmetric(found) -> set[tuple]:
     """Findings without an order of the two lines of a race: it has none."""
-    return {
-        (kind, *(sorted((line, other)) if kind == "race" and other is not None else (line, other)))
-        for kind, line, other in found
-    }
+    return {(kind, *(sorted((line, other)) if kind == "race" and other is not None else (line, other))) for kind, line, other in found}

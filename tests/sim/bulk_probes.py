@@ -1,7 +1,7 @@
 """Launches whose bulk copies are counted by Nsight Compute and by the machine.
 
-    ncu … python tests/sim/bulk_probes.py              launch every row once, in order (needs a GPU)
-    python tests/sim/bulk_probes.py read NCU.csv       ncu's --csv --page raw output -> helpers/data/bulk_h200.json
+ncu … python -m tests.sim.bulk_probes              launch every row once, in order (needs a GPU)
+python -m tests.sim.bulk_probes read NCU.csv       ncu's --csv --page raw output -> helpers/data/bulk_h200.json
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
-
 import helpers  # noqa: E402 - this file is also a program of its own
-import tensor_cases as cases  # noqa: E402 - beside this file
 from helpers.sim.isa.bulk import INSTRUCTIONS, LOADED, PIPE, STORED  # noqa: E402 - after the path is set
+from tests import ROOT
+from tests.sim import tensor_cases as cases  # noqa: E402 - beside this file
 
 RECORD = ROOT / "helpers" / "data" / "bulk_h200.json"
 METRICS = (
@@ -120,7 +118,15 @@ def arguments(row: Row) -> tuple[list, int]:
     room = nbytes if not row.swizzle else map_.tensor.pitch * (nbytes // map_.tensor.row)
     window = -(-room // 1024) * 1024
     data = np.zeros(1 << 14, np.int32)
-    return [map_, *(*row.corner, 0, 0, 0, 0)[:5], row.mask or len(row.shape), row.offset, nbytes, window, data], REPEAT * window + row.offset
+    return [
+        map_,
+        *(*row.corner, 0, 0, 0, 0)[:5],
+        row.mask or len(row.shape),
+        row.offset,
+        nbytes,
+        window,
+        data,
+    ], REPEAT * window + row.offset
 
 
 def launch(row: Row, on: str, **more):

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import matrix_cases
 import numpy as np
 
 from helpers import tensor_map
+from tests.sim import matrix_cases
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ def _who(grid, cluster, explicit):
     return expected
 
 
-ADDRESSES = GROUPS + """
+ADDRESSES = (
+    GROUPS
+    + """
 extern "C" __global__ void addresses(int* out) {
     __shared__ int s[32];
     cg::cluster_group cluster = cg::this_cluster();
@@ -130,6 +132,7 @@ extern "C" __global__ void addresses(int* out) {
     }
     cluster.sync();
 }"""
+)
 
 
 def _addresses(args):
@@ -139,7 +142,9 @@ def _addresses(args):
 
 # --- shared memory of other blocks -----------------------------------------------------------------------------------
 
-REDUCTION = GROUPS + """
+REDUCTION = (
+    GROUPS
+    + """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) reduce(const float* x, float* sums, int n) {
     __shared__ float part[8];
     cg::cluster_group cluster = cg::this_cluster();
@@ -157,8 +162,11 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) reduce(const float* x, floa
     }
     cluster.sync();
 }"""
+)
 
-HISTOGRAM = GROUPS + """
+HISTOGRAM = (
+    GROUPS
+    + """
 extern "C" __global__ void histogram(const int* x, int* counts, int n) {
     extern __shared__ int bins[];
     cg::cluster_group cluster = cg::this_cluster();
@@ -172,9 +180,12 @@ extern "C" __global__ void histogram(const int* x, int* counts, int n) {
     cluster.sync();
     atomicAdd(&counts[cluster.block_rank() * per + threadIdx.x], bins[threadIdx.x]);
 }"""
+)
 
 # Values, widths and vectors: every block writes to the next one and reads from the one after that.
-WIDTHS = GROUPS + """
+WIDTHS = (
+    GROUPS
+    + """
 extern "C" __global__ void __cluster_dims__(2, 2, 1) widths(const float4* x, float4* y, unsigned char* bytes, unsigned long long* old) {
     __shared__ float4 s[32];
     __shared__ unsigned char b[64];
@@ -194,6 +205,7 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) widths(const float4* x, flo
     if (t == 0) old[block] = atomicExch(cluster.map_shared_rank(&top, rank ^ 2), 5);
     cluster.sync();
 }"""
+)
 
 
 def _widths(args):
@@ -209,7 +221,9 @@ def _widths(args):
 
 
 # C = A B. The two blocks of a cluster work on the same columns: each loads half of the tile of B, and both read both halves.
-SHARED_B = GROUPS + """
+SHARED_B = (
+    GROUPS
+    + """
 extern "C" __global__ void __cluster_dims__(1, 2, 1) shared_b(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 16;
     __shared__ float As[T][T], Bs[T / 2][T];
@@ -229,6 +243,7 @@ extern "C" __global__ void __cluster_dims__(1, 2, 1) shared_b(const float* A, co
     }
     C[row * N + col] = sum;
 }"""
+)
 
 
 def _product(args):
@@ -238,7 +253,10 @@ def _product(args):
 
 # --- asynchronous stores and remote mbarriers ------------------------------------------------------------------------
 
-RING = GROUPS + ASSEMBLY + """
+RING = (
+    GROUPS
+    + ASSEMBLY
+    + """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) ring(const int* x, int* y, int rounds) {
     __shared__ int s[2][64];
     __shared__ __align__(8) unsigned long long full[2], empty[2];
@@ -262,6 +280,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) ring(const int* x, int* y, 
     y[blockIdx.x * 64 + t] = v;
     cluster.sync();
 }"""
+)
 
 
 def _ring(args):
@@ -269,7 +288,10 @@ def _ring(args):
     return {1: (np.roll(x, rounds, axis=1) + rounds).reshape(-1)}
 
 
-ASYNC_SUM = GROUPS + ASSEMBLY + """
+ASYNC_SUM = (
+    GROUPS
+    + ASSEMBLY
+    + """
 extern "C" __global__ void async_sum(const int* x, int* y) {
     __shared__ int total[32];
     __shared__ __align__(8) unsigned long long bar;
@@ -289,6 +311,7 @@ extern "C" __global__ void async_sum(const int* x, int* y) {
     y[blockIdx.x * 32 + t] = total[t];
     cluster.sync();
 }"""
+)
 
 
 def _async_sum(args):
@@ -335,7 +358,10 @@ def _swap_blocks(args):
 
 
 # C = A B. The two blocks of a cluster share rows of A: each copies half of the tile to both, by multicast.
-MULTICAST = GROUPS + ASSEMBLY + """
+MULTICAST = (
+    GROUPS
+    + ASSEMBLY
+    + """
 extern "C" __global__ void __cluster_dims__(2, 1, 1) multicast(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 32, ROW = T * 4;
     __shared__ __align__(128) float As[2][T][T], Bs[2][T][T];
@@ -374,9 +400,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) multicast(const float* A, c
     for (int j = 0; j < 4; j++) C[(row0 + r) * N + col0 + c + j] = sum[j];
     cluster.sync();
 }"""
+)
 
 # The instructions by name, with 32-bit addresses, vectors and narrow types.
-BY_NAME = GROUPS + ASSEMBLY + """
+BY_NAME = (
+    GROUPS
+    + ASSEMBLY
+    + """
 extern "C" __global__ void __cluster_dims__(2, 1, 1) by_name(const int4* x, int4* y, int* narrow, int* old) {
     __shared__ int4 s[32];
     __shared__ unsigned short half[32];
@@ -403,6 +433,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) by_name(const int4* x, int4
     if (t == 0) old[2 * blockIdx.x] = total, old[2 * blockIdx.x + 1] = low;
     cluster.sync();
 }"""
+)
 
 
 def _by_name(args):
@@ -413,7 +444,10 @@ def _by_name(args):
 
 
 # A whole tile goes to the next block in one bulk copy.
-BULK = GROUPS + ASSEMBLY + """
+BULK = (
+    GROUPS
+    + ASSEMBLY
+    + """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) bulk(const int* x, int* y) {
     __shared__ __align__(128) int from[256], to[256];
     __shared__ __align__(8) unsigned long long bar;
@@ -434,9 +468,12 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) bulk(const int* x, int* y) 
     y[blockIdx.x * 256 + t] = to[t];
     cluster.sync();
 }"""
+)
 
 # The readers leave at once; the barrier of those who stay has waited for that.
-READERS_LEAVE = GROUPS + """
+READERS_LEAVE = (
+    GROUPS
+    + """
 extern "C" __global__ void __cluster_dims__(4, 1, 1) readers_leave(const int* x, int* y) {
     __shared__ int s[32];
     cg::cluster_group cluster = cg::this_cluster();
@@ -450,6 +487,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) readers_leave(const int* x,
     cluster.sync();
     y[blockIdx.x * 32 + t] = s[t];
 }"""
+)
 
 
 def _readers_leave(args):
@@ -469,7 +507,9 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) early_exit(int* y) {
 
 # --- the whole grid, and barriers and pipelines of libcu++ -----------------------------------------------------------
 
-GRID = GROUPS + """
+GRID = (
+    GROUPS
+    + """
 extern "C" __global__ void normalise(const float* x, float* partial, float* y) {
     __shared__ float s[128];
     cg::grid_group grid = cg::this_grid();
@@ -489,6 +529,7 @@ extern "C" __global__ void normalise(const float* x, float* partial, float* y) {
     grid.sync();
     if (i == 0) y[0] = grid.is_valid() * 1000 + grid.num_blocks();
 }"""
+)
 
 
 def _normalise(args):
@@ -507,7 +548,9 @@ namespace cg = cooperative_groups;
 """
 
 # C = A B with tiles of 32, STAGES deep: one pipeline per thread, 16 bytes per copy.
-THREAD_PIPELINE = _PIPELINE_HEAD + """
+THREAD_PIPELINE = (
+    _PIPELINE_HEAD
+    + """
 extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 32, STAGES = 3;
     __shared__ __align__(16) float As[STAGES][T][T], Bs[STAGES][T][T];
@@ -534,9 +577,12 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
     }
     for (int j = 0; j < 4; j++) C[(row0 + r) * N + col0 + c + j] = sum[j];
 }"""
+)
 
 # The same with a pipeline of the whole block, which needs no other barrier.
-BLOCK_PIPELINE = _PIPELINE_HEAD + """
+BLOCK_PIPELINE = (
+    _PIPELINE_HEAD
+    + """
 extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 32, STAGES = 2;
     __shared__ __align__(16) float As[STAGES][T][T], Bs[STAGES][T][T];
@@ -562,9 +608,12 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
     }
     for (int j = 0; j < 4; j++) C[(row0 + r) * N + col0 + c + j] = sum[j];
 }"""
+)
 
 # One warp produces, the others consume; the pipeline knows who does what.
-ROLES = _PIPELINE_HEAD + """
+ROLES = (
+    _PIPELINE_HEAD
+    + """
 extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 16, STAGES = 2;
     __shared__ __align__(16) float As[STAGES][T][T], Bs[STAGES][T][T];
@@ -594,9 +643,12 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
     }
     C[(row0 + r) * N + col0 + c] = sum;
 }"""
+)
 
 # cuda::barrier that copies arrive at; cooperative copies of whole rows.
-BARRIER_COPY = _PIPELINE_HEAD + """
+BARRIER_COPY = (
+    _PIPELINE_HEAD
+    + """
 extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 16;
     using barrier = cuda::barrier<cuda::thread_scope_block>;
@@ -617,8 +669,11 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
     }
     C[(row0 + r) * N + col0 + c] = sum;
 }"""
+)
 
-GROUP_COPY = _PIPELINE_HEAD + """
+GROUP_COPY = (
+    _PIPELINE_HEAD
+    + """
 extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M, int N, int K) {
     constexpr int T = 16;
     __shared__ __align__(16) float As[2][T][T], Bs[2][T][T];
@@ -644,6 +699,7 @@ extern "C" __global__ void gemm(const float* A, const float* B, float* C, int M,
     }
     C[(row0 + r) * N + col0 + c] = sum;
 }"""
+)
 
 
 # Bulk copies by the functions of libcu++: one thread copies in and out, a barrier counts the bytes.

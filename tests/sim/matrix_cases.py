@@ -1,6 +1,6 @@
-"""Tensor-core kernels and their exact results: one table for the machine (test_matrix.py) and for a GPU (tests/gpu).
+"""Tensor-core kernels and their exact results: one table for the machine (test_mma.py) and for a GPU (tests/gpu).
 
-`SPEC` reads the PTX ISA's fragment formulas literally, element by element, and shares nothing with helpers.sim.fragments.
+`SPEC` reads the PTX ISA's fragment formulas literally, element by element, and shares nothing with helpers.sim.layouts.register_fragments.
 """
 
 from __future__ import annotations
@@ -528,7 +528,9 @@ class Wgmma:
         """(rows, columns) [128, elements], from the text of the ISA."""
         if operand == "c":
             count = self.n // 2
-            table = [[(16 * (t // 32) + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2) for i in range(count)] for t in range(128)]
+            table = [
+                [(16 * (t // 32) + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2) for i in range(count)] for t in range(128)
+            ]
         else:
             form, count = f"m16n8k{self.stored}", 16 * self.stored // 32
             table = []
@@ -614,8 +616,6 @@ extern "C" __global__ void {self.symbol}(const uint4* image, unsigned long long 
         metadata = np.zeros(128, np.uint32) if words is None else words
         packed_c = self.pack("c", c)
         return [image, np.uint64(described), np.uint64(described_b), held, packed_c, metadata, np.int32(add), np.zeros_like(packed_c)]
-
-
 
 
 def fits(case: Wgmma, tile: Tile) -> bool:
@@ -796,8 +796,10 @@ __device__ void body(int M, int N, int K, const T* A, const T* B, D* C) {
 def _wmma_gemm(a: str, d: str, k: int) -> Gemm:
     kind = "wmma::precision::tf32" if a == "tf32" else C_NAMES[a]
     t, r = C_NAMES[a], C_NAMES[d]
-    source = WMMA_GEMM + f'extern "C" __global__ void f(int M, int N, int K, const {t}* A, const {t}* B, {r}* C) {{ ' \
+    source = (
+        WMMA_GEMM + f'extern "C" __global__ void f(int M, int N, int K, const {t}* A, const {t}* B, {r}* C) {{ '
         f"body<{kind}, {t}, {r}, {k}>(M, N, K, A, B, C); }}\n"
+    )
     return Gemm(f"wmma-{a}", source, "f", a, d, (64, 64), 128, k)
 
 
@@ -1043,7 +1045,13 @@ def _counted():
     for case in MMAS:
         if not case.selector:  # the first of them, where there are several
             whole, a, b, c, words = case.matrices(1)
-            args = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words]), np.zeros_like(case.pack("c", c))]
+            args = [
+                case.pack("a", a),
+                case.pack("b", b),
+                case.pack("c", c),
+                *([] if words is None else [words]),
+                np.zeros_like(case.pack("c", c)),
+            ]
             yield Counted(case.name, together, case.symbol, "sm_90", 32, args)
     together = "\n".join(case.source for case in WGMMAS)
     for i, case in enumerate(WGMMAS):
@@ -1058,7 +1066,9 @@ def _counted():
                 for order in ("row", "col"):
                     name = f"store_{m}x{n}_{kind}{way}_{order}"
                     t = C_NAMES[kind]
-                    stores[name] = f'extern "C" __global__ void {name}({t}* out) {{ store<{m}, {n}, {t}, mem_{order}_major, {where}>(out); }}\n'
+                    stores[name] = (
+                        f'extern "C" __global__ void {name}({t}* out) {{ store<{m}, {n}, {t}, mem_{order}_major, {where}>(out); }}\n'
+                    )
     for name in stores:
         yield Counted(name, STORES + "".join(stores.values()), name, "sm_90", 32, [np.zeros(4096, np.uint16)], 8192)
 
@@ -1095,7 +1105,7 @@ def fingerprint(matrices: np.ndarray) -> str:
 
 @functools.cache
 def _made(source: str, arch: str):
-    from helpers.compiler import compile_source
+    from helpers.toolchain.compile import compile_source
 
     first = re.search(r'extern "C" __global__ void (\w+)', source)[1]
     made = compile_source(source, entry=first, arch=arch)

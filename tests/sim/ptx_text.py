@@ -19,9 +19,7 @@ class Text:
     parameters: tuple = ()
 
 
-def kernel(
-    body: str, parameters: str = ".param .u64 out", name: str = "k", arch: str = "sm_90", before: str = ""
-) -> Text:
+def kernel(body: str, parameters: str = ".param .u64 out", name: str = "k", arch: str = "sm_90", before: str = "") -> Text:
     """A kernel with this body. `.loc 1 n 0` in the body names line n."""
     text = HEADER.format(arch=arch) + before + f".visible .entry {name}({parameters})\n{{\n{body}\n}}\n"
     return Text(text, name, arch)

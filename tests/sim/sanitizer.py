@@ -1,6 +1,6 @@
 """What compute-sanitizer said about the corpus of planted bugs on a GPU, beside what the machine says.
 
-`python tests/sim/sanitizer.py FOLDER` reads the tools' output (`<bug>.<tool>.txt`: each kernel's corrected twin was
+`python -m tests.sim.sanitizer FOLDER` reads the tools' output (`<bug>.<tool>.txt`: each kernel's corrected twin was
 launched first, then the kernel, with a line `LAUNCH twin` or `LAUNCH bug` before each), writes
 `helpers/data/sanitizer_h200.json` and the table of `helpers/sim/README.md`; bugs that FOLDER lacks keep what was
 recorded before. Without FOLDER it only renews the machine's side and the table.
@@ -14,10 +14,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
-
-from bug_corpus import corpus, symmetric  # noqa: E402 - the paths above make it importable as a script
+from tests import ROOT
+from tests.sim.bug_corpus import corpus, symmetric  # noqa: E402 - the paths above make it importable as a script
 
 DATA = ROOT / "helpers" / "data" / "sanitizer_h200.json"
 README = ROOT / "helpers" / "sim" / "README.md"

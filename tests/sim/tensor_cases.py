@@ -1,7 +1,7 @@
 """Bulk copies that run both in the machine and on a GPU, with the same data: every swizzle, element type and kind of box.
 
 The hardware is the reference: directly in tests/gpu/test_tensor_map.py, and as fingerprints in
-helpers/data/tensor_map_h200.json for tests/sim/test_bulk.py.
+helpers/data/tensor_map_h200.json for tests/sim/isa/test_bulk.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 import helpers
-from helpers.sim.swizzle import SPAN
-from helpers.sim.tensor import FLOATS, KINDS
+from helpers.sim.layouts.swizzle import SPAN
+from helpers.sim.layouts.tensor_map import FLOATS, KINDS
 
 WINDOW = 16384  # bytes of shared memory that are looked at
 RANKS = range(1, 6)
@@ -245,9 +245,7 @@ def run(case: Case, on: str) -> np.ndarray:
         map_, result = bytes(128), data
     else:
         part = array[..., 16 // KINDS[case.kind] :][..., : case.shape[-1]] if case.padded else array
-        map_ = helpers.tensor_map(
-            part, case.box, case.swizzle, dtype=case.kind, element_strides=case.steps, out_of_bounds=case.fill
-        )
+        map_ = helpers.tensor_map(part, case.box, case.swizzle, dtype=case.kind, element_strides=case.steps, out_of_bounds=case.fill)
         nbytes, corner = map_.tensor.nbytes, (*case.corner, 0, 0, 0, 0)[:5]
         which = TENSOR_OPERATIONS.index(case.operation) if case.operation else case.mask or len(case.shape)
         result = data if case.what in ("load", "multicast") else array.reshape(-1).view(np.uint8)

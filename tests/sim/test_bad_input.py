@@ -10,7 +10,7 @@ import pytest
 
 import helpers
 from helpers.errors import CompileError, LaunchError, RunError
-from helpers.sim.trace import MOST_ROWS, TraceFilter
+from helpers.sim.machine.trace import MOST_ROWS, TraceFilter
 
 COPY = 'extern "C" __global__ void f(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }'
 NUMBER = 'extern "C" __global__ void f(unsigned long long p, float* y) { y[threadIdx.x] = ((float*)p)[threadIdx.x]; }'
@@ -222,9 +222,7 @@ def test_inputs_may_overlap_and_neighbours_may_touch():
 # --- launches ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "grid", [0, (0, 1), (1, 0, 1), -1, (2, 3, 4, 5), (1.5, 1), "x", None, (), 2**31, (1, 65536), 2**40], ids=repr
-)
+@pytest.mark.parametrize("grid", [0, (0, 1), (1, 0, 1), -1, (2, 3, 4, 5), (1.5, 1), "x", None, (), 2**31, (1, 65536), 2**40], ids=repr)
 def test_impossible_grids_are_refused(grid):
     y = np.zeros(24, np.float32)
     with pytest.raises(LaunchError, match="grid"):

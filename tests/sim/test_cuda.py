@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.compiler import compile_source
 from helpers.errors import RunError
 from helpers.sim import Budget, Collect, simulate
+from helpers.toolchain.compile import compile_source
 
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100")
 
@@ -208,7 +208,7 @@ def test_switch_with_a_jump_table():
 
 
 def test_jump_table_instruction():
-    from ptx_text import kernel
+    from tests.sim.ptx_text import kernel
 
     body = """
     .reg .b32 %r<4>; .reg .b64 %d<3>;
@@ -328,9 +328,7 @@ def test_asynchronous_copies_land_when_waited_for(wait, barrier, kinds):
     expected[14:16] = 0  # thread 3 filled its last 8 bytes with zeros
     assert np.array_equal(out[32:], expected)
     if kinds:
-        assert outcome.findings[0].line == line_of(source, "// read") and outcome.findings[0].other_line == line_of(
-            source, "// first"
-        )
+        assert outcome.findings[0].line == line_of(source, "// read") and outcome.findings[0].other_line == line_of(source, "// first")
 
 
 GROUPS = """

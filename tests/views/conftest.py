@@ -1,7 +1,8 @@
 """Shared by the pictures' tests."""
 
 import pytest
-from view_builders import gemm_run
+
+from tests.views.view_builders import gemm_run
 
 
 def texts(ax) -> list[str]:

@@ -1,6 +1,6 @@
 """How long a picture takes after a slider moved. Not a test: times depend on the machine and on who else uses it.
 
-    python tests/views/redraw_times.py [step]        for the pictures of a step's kernel (default: 10) at 128 x 128 x 128
+    python -m tests.views.redraw_times [step]        for the pictures of a step's kernel (default: 10) at 128 x 128 x 128
 
 Processor time from the changed value to the finished HTML, without the way to the browser: the first drawing, then the median
 and the slowest of moves of every slider and menu.
@@ -12,8 +12,8 @@ import statistics
 import sys
 import time
 
-from helpers import widgets
-from helpers.lesson import reference
+from helpers.course.lesson import reference
+from helpers.front import widgets
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from view_builders import one_load
 
 import helpers
-from helpers.sim import account
+from helpers.sim.counting import rules
 from helpers.views import banks
 from helpers.views.banks import shared_access, split
+from tests.views.view_builders import one_load
 
 LANES = np.arange(32)
 
@@ -48,7 +48,7 @@ def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
             if random.random() < 0.3:
                 addresses = np.repeat(addresses[::2], 2)  # lanes pair up
             addresses[random.random(32) < 0.2] = -1
-            expected, _ = account.shared_access(addresses[None], addresses[None] >= 0, width, op)
+            expected, _ = rules.shared_access(addresses[None], addresses[None] >= 0, width, op)
             phases = split(addresses, width, op)
             assert sum(phase.wavefronts for phase in phases) == expected[0]
             assert sorted(lane for phase in phases for box in phase.boxes for lane in box.lanes) == list(np.flatnonzero(addresses >= 0))
@@ -95,7 +95,8 @@ def copies(**options):
 
 
 @pytest.mark.parametrize(
-    "apart, from_apart, wavefronts, crowded_cache", [(1, 1, 1, False), (32, 1, 32, False), (33, 1, 1, False), (1, 32, 32, True), (32, 32, 32, False)]
+    "apart, from_apart, wavefronts, crowded_cache",
+    [(1, 1, 1, False), (32, 1, 32, False), (33, 1, 1, False), (1, 32, 32, True), (32, 32, 32, False)],
 )
 def test_an_asynchronous_copy_is_shown_where_it_writes(apart, from_apart, wavefronts, crowded_cache):
     run = copies(apart=apart, from_apart=from_apart, cache="ca", bytes=4)

@@ -8,11 +8,11 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from view_builders import one_load
 
 from helpers import views
 from helpers.errors import CourseError
 from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, heading, new_axes, settle
+from tests.views.view_builders import one_load
 
 LOAD = one_load(4 * np.arange(32))
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from view_builders import Site, Trace, access_rows, one_load, run_of
 
 import helpers
 from helpers.views import coalescing
 from helpers.views.canvas import PICTURES, NothingToSee
 from helpers.views.coalescing import warp_access
+from tests.views.view_builders import Site, Trace, access_rows, one_load, run_of
 
 LANES = np.arange(32)
 

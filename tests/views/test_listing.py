@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from view_builders import run_of
 
-from helpers.compiler import compile_source
+from helpers.course.steps import get
 from helpers.errors import Finding
-from helpers.steps import get
+from helpers.toolchain.compile import compile_source
 from helpers.views import listing
 from helpers.views.canvas import NothingToSee
 from helpers.views.listing import code_of, heat, lines, number, ptx_of, sass_of, table
+from tests.views.view_builders import run_of
 
 LOADS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
@@ -61,7 +61,9 @@ def test_the_picture_shows_the_same_numbers(run, said):
     assert "Most sectors: line 3 with 3,200." in listing(run).alt and "Line 4: race" in listing(run).alt
 
 
-@pytest.mark.parametrize("value, text", [(None, ""), (4, "4"), (16.5, "16.5"), (8192, "8,192"), (2_097_152, "2.1 M"), (3e9, "3 G"), (0.5, "0.5")])
+@pytest.mark.parametrize(
+    "value, text", [(None, ""), (4, "4"), (16.5, "16.5"), (8192, "8,192"), (2_097_152, "2.1 M"), (3e9, "3 G"), (0.5, "0.5")]
+)
 def test_numbers_are_short(value, text):
     assert number(value) == text
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from view_builders import Allocation, one_load, run_of
 
 from helpers.views.places import code, element, plural, shared_shape, source_line
+from tests.views.view_builders import Allocation, one_load, run_of
 
 SOURCE = """
 #define PAD 4

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers import gemm
+from helpers.course.steps import STEPS, get
+from helpers.run import gemm
 from helpers.sim import TraceFilter
-from helpers.steps import STEPS, get
 from helpers.views import PICTURES, banks, coalescing, listing, occupancy, owners, tiles, timeline, traffic
 from helpers.views.banks import shared_access
 from helpers.views.coalescing import warp_access
 from helpers.views.listing import lines
-from helpers.views.occupancy import changes, shape
 from helpers.views.owners import ownership
 from helpers.views.places import copy_groups
+from helpers.views.resident_warps import changes, shape
 from helpers.views.tiles import march
 from helpers.views.timeline import lanes
 from helpers.views.traffic import levels, sectors_of_blocks
@@ -54,7 +54,9 @@ def runs():
 
 
 @pytest.mark.parametrize(
-    "width, write, read, wavefronts", [(32, "x", "y", 32), (33, "x", "y", 1), (32, "x ^ y", "y ^ x", 1)], ids=["plain", "padded", "swizzled"]
+    "width, write, read, wavefronts",
+    [(32, "x", "y", 32), (33, "x", "y", 1), (32, "x ^ y", "y ^ x", 1)],
+    ids=["plain", "padded", "swizzled"],
 )
 def test_a_column_of_a_shared_tile_and_its_cures(width, write, read, wavefronts, said):
     run = transpose(width, write, read)
@@ -138,7 +140,10 @@ def test_occupancy_is_the_model_s_and_one_change_helps_as_said(runs, said):
     assert "37.5 % occupancy" in limited and "64 registers per thread instead of 72: 50 %" in limited and "(what if)" in limited
     assert "Does not fit" in said(occupancy(runs["shared_tile"], registers=128))
     by_shared = changes("H200 SXM", 128, 16, 100_000)
-    assert [change.text for change in by_shared] == ["76,800 bytes of shared memory per block instead of 100,000", "192 threads per block instead of 128"]
+    assert [change.text for change in by_shared] == [
+        "76,800 bytes of shared memory per block instead of 100,000",
+        "192 threads per block instead of 128",
+    ]
 
 
 def test_traffic_is_counters_times_bytes(runs, said):

@@ -7,11 +7,12 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
-from view_builders import gemm_run, one_load
 
-from helpers import views, widgets
+from helpers import views
+from helpers.front import widgets
 from helpers.views import canvas
 from helpers.views.canvas import PICTURES, stamp
+from tests.views.view_builders import gemm_run, one_load
 
 LANES = np.arange(32)
 

@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
-from view_builders import Allocation, Trace, access_rows, run_of
 
 from helpers.views import roofline
 from helpers.views.roofline import Point, gemm_point, point, roof
+from tests.views.view_builders import Allocation, Trace, access_rows, run_of
 
 
 def test_the_roofs_are_those_of_the_hardware_table():
     top = roof("H200 SXM")
     assert top.compute == pytest.approx(66.9, abs=0.05) and top.dram == 4.8
     assert top.l1 == pytest.approx(132 * 128 * 1.98e9 / 1e12)
-    assert top.attainable(1.0) == 4.8 and top.attainable(1e6) == top.compute and top.attainable(0.1, "l1") == pytest.approx(3.345, abs=0.001)
+    assert (
+        top.attainable(1.0) == 4.8 and top.attainable(1e6) == top.compute and top.attainable(0.1, "l1") == pytest.approx(3.345, abs=0.001)
+    )
 
 
 def test_a_product_s_intensity_is_operations_over_compulsory_bytes():

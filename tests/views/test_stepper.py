@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers import gemm
+from helpers.course.steps import get
+from helpers.run import gemm
 from helpers.sim import TraceFilter
-from helpers.steps import get
 from helpers.views import stepper
 from helpers.views.stepper import copied, page, shared_memory, show, state
 

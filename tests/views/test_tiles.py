@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from view_builders import access_rows, one_load, run_of
 
 from helpers.views import tiles
 from helpers.views.canvas import PICTURES
 from helpers.views.tiles import march
+from tests.views.view_builders import access_rows, one_load, run_of
 
 
 def test_shared_tiles_march_along_k(shared_tile_run):
@@ -73,9 +73,7 @@ def test_a_kernel_without_matrices_is_explained(said):
 
 
 def test_a_block_that_loads_nothing_is_explained(naive_run, said):
-    only_stores = dataclasses.replace(
-        naive_run.trace, accesses=access_rows([(2, 0, 0, 0)]), addresses=naive_run.trace.addresses[-1:]
-    )
+    only_stores = dataclasses.replace(naive_run.trace, accesses=access_rows([(2, 0, 0, 0)]), addresses=naive_run.trace.addresses[-1:])
     assert "loads nothing from A or B" in said(tiles(run_of(only_stores)))
     nothing = dataclasses.replace(naive_run.trace, accesses=access_rows([])[:0], addresses=np.zeros((0, 32), np.int64))
     assert "No access was recorded" in said(tiles(run_of(nothing)))

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from helpers.sim import trace as trace_module
-from helpers.sim.trace import ACCESS, BARRIER, MATH
+from helpers.sim.machine import trace as trace_module
+from helpers.sim.machine.trace import ACCESS, BARRIER, MATH
 
 WARP = 32
 
@@ -33,10 +33,28 @@ def access_rows(entries) -> np.ndarray:
 
 
 def run_of(trace, source="", counters=None, by_line=None, findings=(), **compiled):
-    facts = {"source": source, "constants": {}, "entry": "kernel", "symbol": "kernel", "filename": "/cell.cu", "registers": 32, "shared_bytes": 0, "ptx": "", "sass": "", **compiled}
+    facts = {
+        "source": source,
+        "constants": {},
+        "entry": "kernel",
+        "symbol": "kernel",
+        "filename": "/cell.cu",
+        "registers": 32,
+        "shared_bytes": 0,
+        "ptx": "",
+        "sass": "",
+        **compiled,
+    }
     return SimpleNamespace(
-        trace=trace, counters=counters or {}, by_line=by_line or {}, findings=list(findings), grid=trace.grid if trace else (1, 1, 1),
-        block=trace.block if trace else (32, 1, 1), milliseconds=None, kernel=SimpleNamespace(compiled=SimpleNamespace(**facts)), sampled=False,
+        trace=trace,
+        counters=counters or {},
+        by_line=by_line or {},
+        findings=list(findings),
+        grid=trace.grid if trace else (1, 1, 1),
+        block=trace.block if trace else (32, 1, 1),
+        milliseconds=None,
+        kernel=SimpleNamespace(compiled=SimpleNamespace(**facts)),
+        sampled=False,
     )
 
 
@@ -48,7 +66,6 @@ def one_load(addresses, width=4, space="global", op="ld", shape=(64, 128), **sit
     trace = Trace(access_rows([(0, 0, 0, 0)]), rows, [Site(0, 3, space, op, width, **site)], [array])
     shared = f"    __shared__ float As[{shape[0]}][{shape[1]}];\n" if space == "shared" else ""
     return run_of(trace, "\n__global__ void k(float* A) {\n    float a = A[threadIdx.x];\n" + shared + "}")
-
 
 
 def gemm_run(kind: str, m: int = 64, n: int = 64, k: int = 64, tile: int = 32):
@@ -69,9 +86,7 @@ def gemm_run(kind: str, m: int = 64, n: int = 64, k: int = 64, tile: int = 32):
 
     for block in range((m // tile) * (n // tile)):
         x, y = block % (n // tile), block // (n // tile)
-        mine = [
-            (y * tile + (lanes if kind == "naive" else warp), x * tile + (warp if kind == "naive" else lanes)) for warp in range(tile)
-        ]
+        mine = [(y * tile + (lanes if kind == "naive" else warp), x * tile + (warp if kind == "naive" else lanes)) for warp in range(tile)]
         for step in range(k // tile if kind == "shared" else k):
             for warp, (row, column) in enumerate(mine):
                 if kind == "shared":
@@ -87,8 +102,13 @@ def gemm_run(kind: str, m: int = 64, n: int = 64, k: int = 64, tile: int = 32):
             access(2, block, warp, 0, c.base + 4 * (row * n + column))
     sites = [Site(10, 3), Site(20, 4), Site(30, 8, op="st", opcode="st.global.f32", sass="STG.E")]
     trace = Trace(
-        np.array(entries, ACCESS), np.array(rows), sites, [a, b, c], np.array(barriers, BARRIER),
-        grid=(n // tile, m // tile, 1), block=(tile, tile, 1),
+        np.array(entries, ACCESS),
+        np.array(rows),
+        sites,
+        [a, b, c],
+        np.array(barriers, BARRIER),
+        grid=(n // tile, m // tile, 1),
+        block=(tile, tile, 1),
     )
     loads = 2 * m * n * k // WARP
     counters = {

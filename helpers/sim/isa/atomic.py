@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cluster_shadow import UPDATE
-from ..memory import RAW
+from helpers.sim.checks.cluster_races import UPDATE
+from helpers.sim.machine.memory import RAW
+
 from . import numerics
 from .base import DTYPES, instruction
 from .floating import _choose, packed
-from .memory import _found_in, address_of, generic_parts, space_of, watch
+from .loads_stores import _found_in, address_of, generic_parts, space_of, watch
 from .numerics import F16, F64, U16, bfloat_to_float, flush
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
@@ -187,11 +188,7 @@ def _atomic(op, has_result: bool):
                     part = in_space(m, where, local)
                 finally:
                     m.mask = whole
-                results = (
-                    part
-                    if results is None or mask is None
-                    else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
-                )
+                results = part if results is None or mask is None else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
         for target, value in zip(targets, results or (), strict=bool(targets) and results is not None):
             m.regs[target] = value
         if acquires and m.shared.shadow is not None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
-
-from ..parser import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
+from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 
 # How values of each PTX type are kept. bfloat16 and packed types are kept as bit patterns.
 DTYPES = {

@@ -137,9 +137,7 @@ def _extract(bits, signed):
     return reference
 
 
-_fields = [
-    (a, b, c) for a in (0, -1, 0x12345678, -0x12345678) for b in (0, 1, 8, 31, 32, 40) for c in (0, 1, 8, 31, 32, 200)
-]
+_fields = [(a, b, c) for a in (0, -1, 0x12345678, -0x12345678) for b in (0, 1, 8, 31, 32, 40) for c in (0, 1, 8, 31, 32, 200)]
 _fields_unsigned = [(a & 0xFFFFFFFF, b, c) for a, b, c in _fields]
 
 
@@ -174,9 +172,7 @@ def bfe(op):
             top = np.minimum(position + length - 1, width - 1)
             sign = (length > 0) & ((bits >> np.maximum(top, 0).astype(unsigned)) & unsigned.type(1)).astype(bool)
             available = np.clip(np.minimum(length, width - position), 0, width)
-            fill = np.where(
-                available >= width, unsigned.type(0), ones << np.minimum(available, width - 1).astype(unsigned)
-            )
+            fill = np.where(available >= width, unsigned.type(0), ones << np.minimum(available, width - 1).astype(unsigned))
             value = np.where(sign, value | fill, value)
         return value.astype(unsigned).view(dtype)
 
@@ -306,9 +302,7 @@ def brev(op):
 
 
 @instruction("bmsk")
-@example(
-    "bmsk.clamp.b32", reference=lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), sources=("u32", "u32"), arch="sm_90"
-)
+@example("bmsk.clamp.b32", reference=lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), sources=("u32", "u32"), arch="sm_90")
 def bmsk(op):
     """d = a mask of b ones that begins at bit a."""
     wrap = op.has("wrap")
@@ -393,9 +387,7 @@ def prmt(op):
                 selector = table[c & np.uint32(3)]
             else:
                 selector = (c >> np.uint32(4 * i)) & np.uint32(15)
-            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(
-                np.uint32
-            )
+            byte = ((both >> ((selector & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(255)).astype(np.uint32)
             sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             byte = np.where(selector & np.uint32(8), sign, byte)
             result = result | (byte << np.uint32(8 * i))

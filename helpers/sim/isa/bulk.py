@@ -4,7 +4,7 @@ A copy to shared memory announces its bytes at an mbarrier, and lands when someb
 belongs to a group that its thread commits and waits for. Loads and stores alike read their source at once. Tensors are
 copied in tile mode and not interleaved; im2col, gather4 and scatter4 are refused.
 
-What is counted, and how, is what an H200 counted (tests/sim/test_bulk_counters.py): instructions, and the sectors that pass
+What is counted, and how, is what an H200 counted (tests/sim/counting/test_bulk_counters.py): instructions, and the sectors that pass
 between L2 and the SM, row by row of a box. Not counted are the L2's own sectors, which depend on what is under way at the same
 time, and shared memory's side, which no counter of the load-store unit sees.
 """
@@ -15,16 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..asynchronous import Arrival, BulkGroups
-from ..layout import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
-from ..memory import RAW
-from ..parser import Address, Vector
-from ..swizzle import SPAN, swizzle
-from ..tensor import NBYTES, Tensor
+from helpers.sim.code.ptx import Address, Vector
+from helpers.sim.layouts.swizzle import SPAN, swizzle
+from helpers.sim.layouts.tensor_map import NBYTES, Tensor
+from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
+from helpers.sim.machine.copies import Arrival, BulkGroups
+from helpers.sim.machine.memory import RAW
+
 from .atomic import _new_value
 from .base import DTYPES, instruction
+from .loads_stores import address_of
 from .mbarrier import active_lanes, barrier_at, of_lanes, shared_places
-from .memory import address_of
 from .numerics import canonical
 
 I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint32)
@@ -671,5 +672,3 @@ def bulk_reduce_tensor(op):
     _only_tiles(op)
     _bulk(op)
     return _tensor_store(op, op.one_of(*_REDUCTIONS))
-
-

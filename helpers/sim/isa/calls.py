@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 
-from ..layout import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+
 from .base import instruction
 
 PRINT_LIMIT = 1 << 20  # bytes per launch, like the hardware's default buffer
@@ -115,9 +116,7 @@ def assertfail(op):
         active = np.ones((1,) * m.nd, bool) if m.mask is None else m.mask
         block, thread, address, count = m.example(active, messages)
         others = f" and {count - 1} others" if count > 1 else ""
-        m.fail(
-            f"the assertion `{text_at(m, address)}` does not hold for thread {thread} of block {block}{others}.", line
-        )
+        m.fail(f"the assertion `{text_at(m, address)}` does not hold for thread {thread} of block {block}{others}.", line)
 
     return run
 

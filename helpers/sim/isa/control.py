@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..parser import Immediate
+from helpers.sim.code.ptx import Immediate
+
 from .base import Jump, instruction
-from .warp import check_members
+from .warps import check_members
 
 
 @instruction("bra")
@@ -126,7 +127,15 @@ def _barrier(op, first: int, arrive: bool = False, vote=None):
             keys = np.left_shift(next(pairs).astype(np.uint64), np.uint64(32)) | next(pairs)
             for key in np.unique(np.broadcast_to(keys, m.shape)[np.broadcast_to(whole, m.shape)]):
                 m.mask = whole & (keys == key)
-                m.barrier(following, int(key >> np.uint64(32)), None if count is None else int(key & np.uint64(0xFFFFFFFF)), line, arrive, aligned, vote)
+                m.barrier(
+                    following,
+                    int(key >> np.uint64(32)),
+                    None if count is None else int(key & np.uint64(0xFFFFFFFF)),
+                    line,
+                    arrive,
+                    aligned,
+                    vote,
+                )
             return None
 
         return end

@@ -191,9 +191,7 @@ def add(op):
 
 @instruction("sub", FLOATS)
 @example("sub.f32", reference=_difference)
-@example(
-    "sub.rm.f32", reference=_difference, rounding="rm", values=[(1.0, 2.0**-30), (3.0, 2.5), (1e30, 1.0), (0.1, 0.3)]
-)
+@example("sub.rm.f32", reference=_difference, rounding="rm", values=[(1.0, 2.0**-30), (3.0, 2.5), (1e30, 1.0), (0.1, 0.3)])
 @example("sub.f64", reference=_difference)
 @example("sub.f16", reference=_difference)
 def sub(op):
@@ -243,9 +241,7 @@ def _fma(op):
             regs[d] = fma32(m, a, b, x, y, z)
 
         return run
-    return _arith(
-        op, _fma32(mode), lambda a, b, c: numerics.fma64(a, b, c, mode), lambda a, b, c: numerics.odd_sum(a * b, c), 3
-    )
+    return _arith(op, _fma32(mode), lambda a, b, c: numerics.fma64(a, b, c, mode), lambda a, b, c: numerics.odd_sum(a * b, c), 3)
 
 
 @instruction("fma", FLOATS)

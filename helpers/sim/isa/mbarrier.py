@@ -10,12 +10,13 @@ import functools
 
 import numpy as np
 
-from ..asynchronous import Arrival, MBarrier
-from ..cluster_shadow import UPDATE, WRITE
-from ..layout import SHARED_WINDOW, WINDOW_BYTES
-from ..parser import Address
+from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.code.ptx import Address
+from helpers.sim.machine.addresses import SHARED_WINDOW, WINDOW_BYTES
+from helpers.sim.machine.copies import Arrival, MBarrier
+
 from .base import instruction
-from .memory import address_of
+from .loads_stores import address_of
 
 I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
 LOW = np.uint64(0xFFFFFFFF)
@@ -283,7 +284,7 @@ def mbarrier_pending_count(op):
 @instruction("cp.async.mbarrier.arrive")
 def cp_async_mbarrier_arrive(op):
     """Arrive at [a] when this thread's copies so far have landed (.noinc: as one of the arrivals it expects)."""
-    from .asynchronous import queue  # here, because that file is about copies and knows nothing of barriers
+    from .async_copies import queue  # here, because that file is about copies and knows nothing of barriers
 
     op.lands = True
     places, counted, line = shared_places(op, 0, "an mbarrier"), op.has("noinc"), op.line

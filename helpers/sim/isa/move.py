@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..cluster import RANK_SHIFT
-from ..layout import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from ..parser import Register, Vector
+from helpers.sim.code.ptx import Register, Vector
+from helpers.sim.machine.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from helpers.sim.machine.cluster import RANK_SHIFT
+
 from . import numerics
 from .base import DTYPES, INTEGERS, apply, example, instruction
 from .exact import round_fraction
@@ -20,9 +21,7 @@ from .numerics import F16, F32, F64, U16, bfloat_to_float, canonical, flush, sat
 @instruction("mov")
 @example("mov.b32", reference=lambda a: a)
 @example("mov.f64", reference=lambda a: a)
-@example(
-    "mov.b64", reference=lambda a: a << 32 | a, sources=("b32",), result="b64", template="mov.b64 {d}, {{{a}, {a}}};"
-)
+@example("mov.b64", reference=lambda a: a << 32 | a, sources=("b32",), result="b64", template="mov.b64 {d}, {{{a}, {a}}};")
 def mov(op):
     """d = a; `{a, b}` packs or unpacks, the first item in the low bits."""
     t = op.type
@@ -515,11 +514,7 @@ def _e4m3(value: float) -> int:
     best, best_distance = 0, None
     for code in range(0x7F):
         exponent, mantissa = code >> 3, code & 7
-        exact = (
-            Fraction(mantissa, 8) * Fraction(1, 64)
-            if exponent == 0
-            else (1 + Fraction(mantissa, 8)) * Fraction(2) ** (exponent - 7)
-        )
+        exact = Fraction(mantissa, 8) * Fraction(1, 64) if exponent == 0 else (1 + Fraction(mantissa, 8)) * Fraction(2) ** (exponent - 7)
         distance = abs(min(Fraction(abs(value)) if math.isfinite(value) else Fraction(448), Fraction(448)) - exact)
         if best_distance is None or distance < best_distance or (distance == best_distance and code % 2 == 0):
             best, best_distance = code, distance
@@ -575,9 +570,7 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.f32.f16", reference=lambda a: a, result="f32")
 @example("cvt.rn.bf16.f32", reference=lambda a: a, result="bf16")
 @example("cvt.rz.bf16.f32", reference=lambda a: a, result="bf16", rounding="rz")
-@example(
-    "cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32"
-)
+@example("cvt.rni.f32.f32", reference=lambda a: math.copysign(float(round(a)), a) if math.isfinite(a) else a, result="f32")
 @example(
     "cvt.rna.tf32.f32",
     reference=lambda a: a,

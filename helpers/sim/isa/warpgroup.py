@@ -23,12 +23,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cluster_shadow import READ
-from ..fragments import BITS, WARP, Shape, fragment
-from ..parser import Vector
-from ..swizzle import SPAN, swizzle
+from helpers.sim.checks.cluster_races import READ
+from helpers.sim.code.ptx import Vector
+from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
+from helpers.sim.layouts.swizzle import SPAN, swizzle
+
 from .base import finisher, instruction
-from .matrix import Operand, numbers_of, sparse_rows
+from .mma import Operand, numbers_of, sparse_rows
 
 U32, U64, I64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
 WARPS = 4  # of a warpgroup
@@ -252,8 +253,14 @@ class Warpgroups:
             line, mask = self.written.get(register, (None, NOBODY))
             if _some(mask, m.mask):
                 what = "an accumulator" if register in accumulators else "a register of A"
-                self._note(m, "missing-fence", site.line, f"A wgmma uses {what} that was changed{_at(line)} with no wgmma.fence between.",
-                           other_line=line, advice=FENCE_ADVICE)
+                self._note(
+                    m,
+                    "missing-fence",
+                    site.line,
+                    f"A wgmma uses {what} that was changed{_at(line)} with no wgmma.fence between.",
+                    other_line=line,
+                    advice=FENCE_ADVICE,
+                )
                 del self.written[register]
         for product in self.products:
             if any(product.concerns(m, register) for register in inputs):
@@ -294,8 +301,14 @@ class Warpgroups:
         for product in self.products:
             for register in registers:
                 if register in product.inputs and _some(product.mask, m.mask) or product.concerns(m, register):
-                    self._note(m, "race", line, f"A thread changes a register that the wgmma{_of(line, product.site.line)} may still be using.",
-                               other_line=product.site.line, advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.")
+                    self._note(
+                        m,
+                        "race",
+                        line,
+                        f"A thread changes a register that the wgmma{_of(line, product.site.line)} may still be using.",
+                        other_line=product.site.line,
+                        advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.",
+                    )
                     break
             self._let_go(m, product, registers)
         for register in registers:
@@ -371,8 +384,14 @@ class Warpgroups:
 
     def _unfinished(self, m, line, product, how: str | None) -> None:
         what = "A thread uses" if how is None else f"A wgmma {how}"
-        self._note(m, "missing-wait", line, f"{what} accumulators of the wgmma{_of(line, product.site.line)}, which has not been waited for.",
-                   other_line=product.site.line, advice="Commit the wgmma (wgmma.commit_group) and wait for it (wgmma.wait_group) first.")
+        self._note(
+            m,
+            "missing-wait",
+            line,
+            f"{what} accumulators of the wgmma{_of(line, product.site.line)}, which has not been waited for.",
+            other_line=product.site.line,
+            advice="Commit the wgmma (wgmma.commit_group) and wait for it (wgmma.wait_group) first.",
+        )
 
     def _note(self, m, kind, line, message, **more) -> None:
         block, warp, lane = (int(i) for i in np.argwhere(m.warps_active())[0])
@@ -481,10 +500,15 @@ def whole_warpgroups(m, op) -> np.ndarray:
     if part.any():
         block, group = (int(i) for i in np.argwhere(part)[0])
         name = ".".join(op.parts[:2])
-        message = (
-            f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together.")
-        m.findings.add("divergent-barrier", op.line, message, block=m.block_position(block), thread=m.thread_position(group * GROUP),
-                       advice="A warpgroup is four warps, the first of them a multiple of four: make the condition the same for all of them.")
+        message = f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together."
+        m.findings.add(
+            "divergent-barrier",
+            op.line,
+            message,
+            block=m.block_position(block),
+            thread=m.thread_position(group * GROUP),
+            advice="A warpgroup is four warps, the first of them a multiple of four: make the condition the same for all of them.",
+        )
         m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
     return (threads == GROUP)[:, :count]
 
@@ -686,8 +710,11 @@ def _register_count(op) -> int:
 
 def _wrong_way(m, op, state, wrong, count: int, how: str, opposite: str) -> None:
     if wrong.any():
-        m.fail(f"`{'.'.join(op.parts[:2])}` asks for {count} registers per thread, which is {how} than the {int(state.held[wrong][0])} "
-               f"that the warpgroup has: use setmaxnreg.{opposite}, or another number.", op.line)
+        m.fail(
+            f"`{'.'.join(op.parts[:2])}` asks for {count} registers per thread, which is {how} than the {int(state.held[wrong][0])} "
+            f"that the warpgroup has: use setmaxnreg.{opposite}, or another number.",
+            op.line,
+        )
 
 
 @instruction("setmaxnreg.dec")
@@ -725,10 +752,17 @@ def setmaxnreg_inc(op):
             block = int(np.flatnonzero(waiting)[0])
             state.tries += 1
             if state.tries > Registers.PATIENCE:
-                message = (f"`setmaxnreg.inc` waits for registers that the block does not have: its warpgroups would hold "
-                           f"{int(wanted[block])} per thread together, and there are {state.pool}.")
-                finding = m.findings.add("endless", op.line, message, block=m.block_position(block),
-                                         advice="Let other warpgroups give away more with setmaxnreg.dec, or ask for fewer.")
+                message = (
+                    f"`setmaxnreg.inc` waits for registers that the block does not have: its warpgroups would hold "
+                    f"{int(wanted[block])} per thread together, and there are {state.pool}."
+                )
+                finding = m.findings.add(
+                    "endless",
+                    op.line,
+                    message,
+                    block=m.block_position(block),
+                    advice="Let other warpgroups give away more with setmaxnreg.dec, or ask for fewer.",
+                )
                 m.findings.stop(f"{m.where(op.line)}: {message} {finding.advice}", op.line)
             m.yielding = True
             here = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)

@@ -10,10 +10,11 @@ import functools
 
 import numpy as np
 
-from ..memory import DeviceMemory
+from helpers.sim.machine.memory import DeviceMemory
+
 from . import engine
-from .analysis import is_generic
-from .layout import GENERIC, MATRICES
+from .offsets import GENERIC, MATRICES
+from .uniformity import is_generic
 
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
@@ -40,7 +41,7 @@ def execute(launch, blocks, progress, alone, required: bool = False) -> str:
     if rival is None:
         alone()
         return "numpy"
-    from .rival import Overtaken
+    from .background import Overtaken
 
     try:
         alone()
@@ -56,8 +57,9 @@ def _attempt(launch, blocks, progress, required):
     """('', None) if native code ran the launch; else why not, and a Rival if it may still do so."""
     if not engine.available():
         return "llvmlite is not installed", None
-    from . import launch as native  # here, so that a missing llvmlite costs nothing but speed
-    from ..machine import endless
+    from helpers.sim.machine.chunk import endless
+
+    from . import prepared as native  # here, so that a missing llvmlite costs nothing but speed
 
     reason = _asks_too_much(launch) or ("the grid is very large" if len(blocks) > MOST_BLOCKS else "")
     if reason:
@@ -77,12 +79,10 @@ def _attempt(launch, blocks, progress, required):
         prepared = native.remembered(program, options)
         seconds = native.seconds_to_make(program, options)
         if prepared is None and not required and seconds > SHORT:
-            from .rival import Rival
+            from .background import Rival
 
             run = functools.partial(_run, native, options, blocks, None)
-            return "it has to be compiled first", Rival(
-                launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime)
-            )
+            return "it has to be compiled first", Rival(launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime))
         _run(native, options, blocks, progress, launch, None)
     except native.Declined as reason:
         # What the attempt has written must not be seen.
@@ -100,8 +100,8 @@ def _ways(launch) -> tuple[tuple[int, bool], ...]:
     program = launch.program
     if len(program.code) < LARGE:
         return ()
-    from .analysis import Unsupported
-    from .decided import decided
+    from .known_branches import decided
+    from .uniformity import Unsupported
 
     met, known = program.__dict__.setdefault("_ways", ([], {}))
     key = (launch.grid, launch.block, tuple(launch.param_words.items()))
@@ -144,9 +144,7 @@ def _asks_too_much(launch) -> str:
         return "steps are counted"
     if launch.cluster is not None or "cluster" in launch.program.uses:
         return "its blocks form clusters"
-    if launch.counting is not None and any(
-        i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code
-    ):
+    if launch.counting is not None and any(i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code):
         return "guarded arithmetic is counted"
     return ""
 
@@ -156,7 +154,11 @@ def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
     found = {}
     for key, site in _numbered(program):
         instruction = program.code[site.pc]
-        if not site.charged or site.op not in _COUNTED_ACCESSES or not (site.space in ("global", "shared", "local") or is_generic(instruction)):
+        if (
+            not site.charged
+            or site.op not in _COUNTED_ACCESSES
+            or not (site.space in ("global", "shared", "local") or is_generic(instruction))
+        ):
             continue
         width, shift = site.charged, site.shift
         if site.op == "cp.async" and site.space == "shared":

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..layout import SHARED_WINDOW
-from ..parser import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
-from .analysis import Unsupported, written
-from .layout import GENERIC, RECORD
+from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
+from helpers.sim.machine.addresses import SHARED_WINDOW
+
 from .lower import BITS, FULL, Value
+from .offsets import GENERIC, RECORD
 from .operations import operation
+from .uniformity import Unsupported, written
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
             "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
@@ -40,9 +41,7 @@ def _shape(instruction):
     """(space, element type, elements, bytes per element)."""
     parts = instruction.modifiers
     kind = parts[-1]
-    space = next(
-        (p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None
-    )
+    space = next((p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None)
     space = {"const": "global"}.get(space, space)
     space = "generic" if space is None else space
     if kind not in TYPE_BYTES or kind == "b128":
@@ -181,9 +180,7 @@ def _parameter(low, instruction, address, kind, count):
     offset = address.base.value + address.offset
     if offset + count * TYPE_BYTES[kind] > low.param_bytes:
         raise Unsupported("an argument of a device function")
-    targets = (
-        instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
-    )
+    targets = instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
     for k, target in enumerate(targets):
         memory = _memory_type(kind)
         value = Value(memory, s=low._field(low.params, offset + k * TYPE_BYTES[kind], memory, 1))
@@ -214,9 +211,7 @@ def _ready(low, space, address: Address, nbytes: int) -> Access:
         key = ("access", space, value, low.active)
         if key in low.cache and _covered(low.cache[key], address.offset, nbytes):
             ready = low.cache[key][0]
-            return Access(
-                ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset
-            )
+            return Access(ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset)
         group = [(address.offset, nbytes)]
         for later in low.block.positions[low.step + 1 :]:
             other = low.function.body[later]
@@ -224,11 +219,7 @@ def _ready(low, space, address: Address, nbytes: int) -> Access:
                 where = _address(other)
                 if where.base == address.base:
                     other_space, _, count, size = _shape(other)
-                    if (
-                        other_space == space
-                        and size * count <= nbytes
-                        and (where.offset - address.offset) % (size * count) == 0
-                    ):
+                    if other_space == space and size * count <= nbytes and (where.offset - address.offset) % (size * count) == 0:
                         group.append((where.offset, size * count))
             if address.base.name in written(other):
                 break
@@ -237,9 +228,7 @@ def _ready(low, space, address: Address, nbytes: int) -> Access:
         ready = _checked(low, space, value, first, end, address.offset, nbytes)
         low.cache[key] = (ready, first, end, address.offset, nbytes)
         return ready
-    return _checked(
-        low, space, _value_of(low, address), address.offset, address.offset + nbytes, address.offset, nbytes
-    )
+    return _checked(low, space, _value_of(low, address), address.offset, address.offset + nbytes, address.offset, nbytes)
 
 
 def _covered(entry, offset, nbytes) -> bool:
@@ -306,9 +295,7 @@ def _pattern(low, value: Value):
             again = low.new(f"sext <32 x i32> {near} to <32 x i64>")
             same = low.new(f"bitcast <32 x i1> {low.new(f'icmp eq <32 x i64> {again}, {far}')} to i32")
             fits = low.new(f"icmp eq i32 {same}, -1")
-        least, most, bits = (
-            low.call("i32", f"llvm.vector.reduce.{op}.v32i32", ("<32 x i32>", near)) for op in ("smin", "smax", "or")
-        )
+        least, most, bits = (low.call("i32", f"llvm.vector.reduce.{op}.v32i32", ("<32 x i32>", near)) for op in ("smin", "smax", "or"))
         least, most, bits = (low.new(f"sext i32 {x} to i64") for x in (least, most, bits))
         low.cache[key] = (origin, near, least, most, bits, fits)
     origin, distance, least, most, bits, fits = low.cache[key]
@@ -367,17 +354,13 @@ def _gather(low, memory, nbytes, pointer, pattern) -> str:
     vector = f"<32 x {memory}>"
     if not low.wide:
         bits = f"i{8 * nbytes}"
-        got = low.call(
-            f"<32 x {bits}>", f"gather_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), ("i32", low.active)
-        )
+        got = low.call(f"<32 x {bits}>", f"gather_{bits}", ("ptr", pointer), ("<32 x i32>", pattern), ("i32", low.active))
         return got if memory == bits else low.new(f"bitcast <32 x {bits}> {got} to {vector}")
     name = f"llvm.masked.gather.v32{_suffix(memory)}.v32p0"
     low.intrinsics.add(f"declare {vector} @{name}(<32 x ptr>, <32 x i1>, {vector})")
     lanes = low.new(f"getelementptr i8, ptr {pointer}, <32 x i32> {pattern}")
     active = low.new(f"bitcast i32 {low.active} to <32 x i1>")
-    return low.new(
-        f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)"
-    )
+    return low.new(f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)")
 
 
 def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> list[str]:
@@ -398,9 +381,7 @@ def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> li
         for k in range(count):
             picks = ", ".join(f"i32 {lane * count + k}" for lane in range(32))
             wholes.append(
-                low.new(
-                    f"shufflevector <{32 * count} x {memory}> {total}, <{32 * count} x {memory}> poison, <32 x i32> <{picks}>"
-                )
+                low.new(f"shufflevector <{32 * count} x {memory}> {total}, <{32 * count} x {memory}> poison, <32 x i32> <{picks}>")
             )
     low.emit(f"br label %{join}")
     low.start(l_other)
@@ -417,9 +398,7 @@ def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> li
     low.emit(f"br label %{join}")
     low.start(join)
     return [
-        low.new(
-            f"phi {vector} [ {wholes[k]}, %{l_whole} ], [ {uniforms[k]}, %{l_uniform} ], [ {gathers[k]}, %{l_gather} ]"
-        )
+        low.new(f"phi {vector} [ {wholes[k]}, %{l_whole} ], [ {uniforms[k]}, %{l_uniform} ], [ {gathers[k]}, %{l_gather} ]")
         for k in range(count)
     ]
 
@@ -458,9 +437,7 @@ def _store(low, instruction, access: Access, space, kind, count, nbytes):
     if count == 1:
         low.emit(f"store {vector} {full[0]}, ptr {pointers[0]}, align {nbytes}")
     else:
-        low.emit(
-            f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}"
-        )
+        low.emit(f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}")
     low.emit(f"br label %{join}")
     low.start(l_scatter)
     for pointer, value in zip(pointers, full):

@@ -280,9 +280,7 @@ class Function(Writer):
         """Of lanes that share a place, the last one's value stays."""
         name = f"llvm.masked.scatter.{suffix(values.type)}.v32p0"
         self.intrinsics.add(f"declare void @{name}({values.type}, <32 x ptr>, <32 x i1>)")
-        self.emit(
-            f"call void @{name}({values.type} {values.name}, <32 x ptr> align {align} {pointers.name}, <32 x i1> {mask.name})"
-        )
+        self.emit(f"call void @{name}({values.type} {values.name}, <32 x ptr> align {align} {pointers.name}, <32 x i1> {mask.name})")
 
     def clear(self, pointer: Var, nbytes: Var) -> None:
         self.intrinsics.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")

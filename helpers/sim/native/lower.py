@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..parser import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
-from .analysis import MEMORY, Analysis, Unsupported, analyse, written
+from helpers.sim.code.ptx import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
+
 from .builder import Writer
-from .layout import CONTEXT, GENERIC, MEMO_BYTES, RECORD_BYTES, WARP_STATE
+from .offsets import CONTEXT, GENERIC, MEMO_BYTES, RECORD_BYTES, WARP_STATE
+from .uniformity import MEMORY, Analysis, Unsupported, analyse, written
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "float": 32, "double": 64}
@@ -74,7 +75,7 @@ class Lowered:
 
     records: one per access or group. memos: (position, number) of each counted access. count_of: for each instruction, the block
     of code that counts its executions, of `counts`. products: numbers of the matrix products (see `matrix.product`).
-    asked: see `asked.Asked`.
+    asked: see `deferred.Asked`.
     """
 
     ir: str
@@ -141,9 +142,7 @@ class _Lowering(Writer):
         key = ("splat", type_, scalar)
         if key not in self.cache:
             one = self.new(f"insertelement <32 x {type_}> poison, {type_} {scalar}, i32 0")
-            self.cache[key] = self.new(
-                f"shufflevector <32 x {type_}> {one}, <32 x {type_}> poison, <32 x i32> zeroinitializer"
-            )
+            self.cache[key] = self.new(f"shufflevector <32 x {type_}> {one}, <32 x {type_}> poison, <32 x i32> zeroinitializer")
         return self.cache[key]
 
     def full(self, value: Value) -> str:
@@ -186,9 +185,7 @@ class _Lowering(Writer):
             old = self.get(name)
             kind, condition = self.condition
             if kind == "scalar" and value.uniform and old.uniform:
-                value = Value(
-                    value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}")
-                )
+                value = Value(value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}"))
             else:
                 type_ = f"<32 x {value.type}>"
                 test = f"i1 {condition}" if kind == "scalar" else f"<32 x i1> {condition}"
@@ -251,9 +248,7 @@ class _Lowering(Writer):
             return self.constant(type_, immediate_bits(operand, kind))
         if isinstance(operand, Negated):
             value = self.operand(operand.operand, kind)
-            return self.apply(
-                "i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}"
-            )
+            return self.apply("i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}")
         if not isinstance(operand, Register):
             raise Unsupported("an operand of this form")
         if operand.name.startswith("%") and operand.name not in self.types:
@@ -300,9 +295,9 @@ class _Lowering(Writer):
 
     def ask(self, instruction) -> None:
         """Have the NumPy machine say what a rare instruction does."""
-        from . import asked  # it needs this module
+        from . import deferred  # it needs this module
 
-        asked.lower(self, instruction)
+        deferred.lower(self, instruction)
 
     def whole(self, name: str) -> Value:
         """A register's bits, as an integer."""
@@ -422,9 +417,7 @@ class _Lowering(Writer):
         for kind in ("ctaid", "nctaid", "ntid"):
             for axis, letter in enumerate("xyz"):
                 if f"%{kind}.{letter}" in used:
-                    self.specials[f"%{kind}.{letter}"] = Value(
-                        "i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32")
-                    )
+                    self.specials[f"%{kind}.{letter}"] = Value("i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32"))
         for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z))):
             name = f"%tid.{letter}"
             if name not in used:
@@ -435,9 +428,7 @@ class _Lowering(Writer):
             elif uniform:
                 self.specials[name] = Value("i32", s=first)
             else:
-                self.specials[name] = Value(
-                    "i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64)
-                )
+                self.specials[name] = Value("i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64))
         self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
         if "%warpid" in used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
@@ -700,9 +691,7 @@ class _Lowering(Writer):
         self.start(ended)
         self.emit("ret i32 0")
         self.start(on)
-        self.emit(
-            f"br label %{self.together(region.meet)}" if region.meet is not None else f"br label %{self._fail(0)}"
-        )
+        self.emit(f"br label %{self.together(region.meet)}" if region.meet is not None else f"br label %{self._fail(0)}")
 
     # ------------------------------------------------------------------------------------------------ instructions
 
@@ -781,13 +770,7 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
                     source = _CLEAN
             elif instruction.name == "mov" and len(instruction.operands) == 2:
                 operand = instruction.operands[1]
-                source = (
-                    operand.name
-                    if isinstance(operand, Register)
-                    else _NEUTRAL
-                    if isinstance(operand, Immediate)
-                    else _CLEAN
-                )
+                source = operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
             defs.setdefault(name, []).append(source)
             if instruction.guard:
                 defs[name].append(_NEUTRAL)
@@ -797,15 +780,7 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
         for name, sources in defs.items():
             seen = {state.get(s, _CLEAN) if isinstance(s, str) else s for s in sources}
             seen = {_CLEAN if s == _EAGER else s for s in seen}
-            new = (
-                _EAGER
-                if {_CLEAN, _DIRTY} <= seen
-                else _DIRTY
-                if _DIRTY in seen
-                else _CLEAN
-                if _CLEAN in seen
-                else _NEUTRAL
-            )
+            new = _EAGER if {_CLEAN, _DIRTY} <= seen else _DIRTY if _DIRTY in seen else _CLEAN if _CLEAN in seen else _NEUTRAL
             if new > state[name]:
                 state[name], changed = new, True
         if not changed:

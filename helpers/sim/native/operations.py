@@ -5,10 +5,11 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
-from ..layout import SHARED_WINDOW
-from ..parser import TYPE_BYTES, Immediate, Instruction, Register, Vector
-from .analysis import Unsupported
+from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Register, Vector
+from helpers.sim.machine.addresses import SHARED_WINDOW
+
 from .lower import BITS, HANDLERS, Value
+from .uniformity import Unsupported
 
 _COMPARE = {
     "eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "one"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"),
@@ -101,9 +102,7 @@ def flush(low, value: Value) -> Value:
     if value.uniform:
         small = low.new(f"fcmp olt float {size.s}, {tiny}")
         return Value("float", s=low.new(f"select i1 {small}, float {zero.s}, float {value.s}"))
-    zeros = low.call(
-        "<32 x float>", "llvm.copysign.v32f32", ("<32 x float>", "zeroinitializer"), ("<32 x float>", low.full(value))
-    )
+    zeros = low.call("<32 x float>", "llvm.copysign.v32f32", ("<32 x float>", "zeroinitializer"), ("<32 x float>", low.full(value)))
     small = low.new(f"fcmp olt <32 x float> {size.v}, splat (float {tiny})")
     return Value("float", v=low.new(f"select <32 x i1> {small}, <32 x float> {zeros}, <32 x float> {value.v}"))
 
@@ -147,9 +146,7 @@ def _product(low, i, a: Value, b: Value, kind: str) -> Value:
         return multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
     if "hi" in i.modifiers:
         wide = multiply_integers(low, _widen(low, a, kind), _widen(low, b, kind))
-        shifted = low.unary(
-            wide, lambda t, x: f"lshr {t(wide.type)} {x}, {_constant(t(wide.type), BITS[a.type])}", wide.type
-        )
+        shifted = low.unary(wide, lambda t, x: f"lshr {t(wide.type)} {x}, {_constant(t(wide.type), BITS[a.type])}", wide.type)
         return low.cast(shifted, a.type)
     return multiply_integers(low, a, b)
 
@@ -201,9 +198,7 @@ def _divide(low, i):
         return
     allow(i, INTEGERS)
     a, b = _sources(low, i, kind)
-    low.put(
-        i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: _quotient(low, t(a.type), t("i1"), x, y, kind, i.name))
-    )
+    low.put(i.operands[0], low.apply(a.type, [a, b], lambda t, x, y: _quotient(low, t(a.type), t("i1"), x, y, kind, i.name)))
 
 
 def _quotient(low, type_: str, bit: str, x: str, y: str, kind: str, name: str) -> str:
@@ -315,9 +310,7 @@ def _shift(low, i):
                 Value(a.type, s=scalar, v=low.new(f"shl <32 x {a.type}> {a.v}, splat ({a.type} {count})")),
             )
         else:
-            low.put(
-                i.operands[0], low.unary(a, lambda t, x: f"{op} {t(a.type)} {x}, {_constant(t(a.type), count)}", a.type)
-            )
+            low.put(i.operands[0], low.unary(a, lambda t, x: f"{op} {t(a.type)} {x}, {_constant(t(a.type), count)}", a.type))
         return
     count = low.operand(amount, "u32")
 
@@ -452,11 +445,7 @@ def _mov(low, i):
         return
     if isinstance(source, Register) and isinstance(target, Register) and source.name in low.types:
         same = low.types[source.name] == low.types[target.name]
-        value = (
-            low.get(source.name)
-            if same and (source.name in low.dirty) == (target.name in low.dirty)
-            else low.operand(source, kind)
-        )
+        value = low.get(source.name) if same and (source.name in low.dirty) == (target.name in low.dirty) else low.operand(source, kind)
         if target.name not in low.dirty and source.name in low.dirty and value.type == "float":
             value = low.canonical(value)
         low.put(target, value)
@@ -531,9 +520,7 @@ def _cvt(low, i):
             value = low.unary(half, lambda t, x: f"fpext {t('half')} {x} to {t('float')}", "float")
         else:
             wide = low.unary(bits, lambda t, x: f"zext {t('i16')} {x} to {t('i32')}", "i32")
-            value = low.cast(
-                low.unary(wide, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 16)}", "i32"), "float"
-            )
+            value = low.cast(low.unary(wide, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 16)}", "i32"), "float")
         low.put(i.operands[0], low.canonical(value))
         return
     if (target, source) == ("f16", "f32"):
@@ -618,6 +605,4 @@ def _bfe(low, i):
     a = low.operand(i.operands[1], "u32")
     up = low.unary(a, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 32 - position - length)}", "i32")
     op = "ashr" if _kind(i) == "s32" else "lshr"
-    low.put(
-        i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32")
-    )
+    low.put(i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32"))

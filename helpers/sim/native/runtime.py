@@ -6,10 +6,22 @@ What an access costs is decided in `account.py` alone: compiled code remembers t
 from __future__ import annotations
 
 from .builder import Function, Var, vector
-from .layout import (
-    CONTEXT, ENTRIES, ENTRY, ENTRY_BYTES, MEMO, PRODUCT, QUEUE, QUEUE_HEAD, RECORD, SLOT, SLOT_BYTES, SLOTS, WARP_STATE,
-)  # fmt: skip
-from .owners import owners_ir
+from .device_owners import owners_ir
+from .offsets import (  # fmt: skip
+    CONTEXT,
+    ENTRIES,
+    ENTRY,
+    ENTRY_BYTES,
+    MEMO,
+    PRODUCT,
+    QUEUE,
+    QUEUE_HEAD,
+    RECORD,
+    SLOT,
+    SLOT_BYTES,
+    SLOTS,
+    WARP_STATE,
+)
 
 INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
 SEVERAL, OF_WARP = 2047, 1025  # in a shadow word instead of a thread
@@ -19,7 +31,15 @@ _ATTRIBUTES = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="51
 
 def runtime_ir() -> str:
     """The module's text."""
-    functions = [_find_arena(), _count(1), _count(2), _shadow_load(), _shadow_write("shadow_store"), _shadow_write("shadow_copy"), _shadow_turn()]
+    functions = [
+        _find_arena(),
+        _count(1),
+        _count(2),
+        _shadow_load(),
+        _shadow_write("shadow_store"),
+        _shadow_write("shadow_copy"),
+        _shadow_turn(),
+    ]
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store, _load_local, _store_local)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
     functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
@@ -684,9 +704,7 @@ def _transposed() -> Function:
 
 def _matrix_rows(name: str, watch: str):
     """What ldmatrix and stmatrix share. Lane 8 i + r has the address of row r of matrix i; gives each matrix's words."""
-    f = Function(
-        "void", name, ctx="ptr", record="ptr", scalar="i64", places=LONGS, first="i32", count="i32", turned="i32", buffer="ptr"
-    )
+    f = Function("void", name, ctx="ptr", record="ptr", scalar="i64", places=LONGS, first="i32", count="i32", turned="i32", buffer="ptr")
     lanes = f.count << 3
     some = f.select(lanes.is_("uge", 32), f.constant("i32", -1), (f.constant("i32", 1) << (lanes & 31)) - 1)
     place = _Place(f, f.scalar, f.places, some)

@@ -1,0 +1,1 @@
+"""Steps, measures, exercises, ladder: what the lessons stand on."""

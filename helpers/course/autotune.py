@@ -1,0 +1,597 @@
+"""Search the constants of a kernel: tile sizes, stages, whatever its source sets to a number.
+
+    found = search(kernel.source, {"BM": (64, 128), "TM": (4, 8), "TN": (4, 8)}, size=4096)
+
+Most of a space needs no GPU to be refused, and every refusal has its reason. Cheapest first:
+
+1. the source's own static_asserts, judged by the compiler for all configurations at once;
+2. what an SM cannot hold: threads, shared memory, and more sums per thread than registers;
+3. a bound: what the grid and the loads of the inner product leave at best, against the best configuration found so far;
+4. after compiling: spills, and registers that leave no room for a block.
+
+What is left is tried: compiled, and with a GPU timed in turn with cuBLAS. Without one, a static score stands for the
+time, read from the machine code: the cycles that the compiler itself plans for the main loop, per multiply-add.
+
+Which to try next, where there are more than time for, is Optuna's business (its tree-structured Parzen estimator, after
+a start with the highest bounds), and so is keeping what was tried: its journal is written trial by trial, so that an
+interrupted search goes on where it stopped. Ours are the space, the refusals and the measurement.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import html
+import itertools
+import json
+import math
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CompileError, CourseError, RunError
+from helpers.front.progress import Progress
+from helpers.interrupts import delayed
+from helpers.model import hardware
+from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, Capability
+from helpers.model.occupancy import occupancy
+from helpers.paths import data_folder
+from helpers.run import gpu
+from helpers.run.gemm import Problem
+from helpers.run.kernel import Kernel
+from helpers.run.timing import time_gemms
+from helpers.sim.code import sass
+from helpers.toolchain import compile as compiler
+from helpers.toolchain.compile import Compiled, compile_source, strip_comments
+
+from .lesson import DEFAULT_GPU
+from .sweep import variant
+
+FILE = "searches.journal"
+_SCHEMA = 2  # raise it when what is stored changes: older results are then made again
+_SLACK = 0.9  # the score is no time: a bound must be this far below the best score before it refuses
+_AT_ONCE = 24  # configurations that the compiler judges in one go; it gives up after 100 errors
+_TIMED_TOGETHER = 6  # kernels that are timed in turn, with cuBLAS
+_BY_BOUND = 1 / 3  # of the trials: those with the highest bounds, before Optuna knows enough to choose
+_PATIENCE = 100  # proposals that are already decided, until the highest bound is taken instead
+_CONTROL_WORD = struct.Struct("<QQ")  # an instruction since sm_70: 128 bits, the scheduling in the upper ones
+
+ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
+    "static assert", "does not fit", "registers", "bound", "spills", "compiler", "wrong result",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Code:
+    """What compiling one configuration showed. Sizes in bytes; spilled: per thread, what was spilled and what never had
+    a register, such as an array with an index that is not known before the kernel runs; cycles: of a warp's main loop,
+    per multiply-add of the warp (None if it has no loop of multiply-adds)."""
+
+    threads: int
+    tile: tuple[int, int]
+    registers: int
+    shared: int
+    spilled: int
+    cycles: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A time on a GPU, with cuBLAS's in turn (ratio above 1: faster than cuBLAS; None without cuBLAS)."""
+
+    milliseconds: float
+    cublas_ratio: float | None
+    device: str
+    noisy: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
+
+    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
+    less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
+    """
+
+    constants: Mapping[str, int]
+    rule: str = ""
+    refused: str = ""
+    depth: int = 1
+    fill: float = 0.0
+    bound: float = 0.0
+    code: Code | None = None
+    measured: Measured | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The part of the FP32 limit that the machine code and the grid promise; None if refused or not compiled."""
+        return None if self.rule or self.code is None or not self.code.cycles else self.fill / self.code.cycles
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in self.constants.items())
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search has found so far. stopped: why it is not complete, or ""."""
+
+    problem: Problem
+    gpu_name: str
+    candidates: tuple[Candidate, ...]
+    stopped: str = ""
+
+    @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """What was not refused, best first: measured times before scores."""
+        alive = [item for item in self.candidates if item.score is not None]
+        return tuple(sorted(alive, key=lambda c: (c.measured.milliseconds if c.measured else math.inf, -c.score)))
+
+    @property
+    def best(self) -> Candidate:
+        """The first of the ranking. Raises CourseError if nothing is left."""
+        if not self.ranked:
+            raise CourseError(f"No configuration is left. {self.summary()}")
+        return self.ranked[0]
+
+    def refusals(self) -> dict[str, tuple[int, Candidate]]:
+        """rule -> how many it refused, and one of them, the most frequent rule first."""
+        counts = Counter(item.rule for item in self.candidates if item.rule)
+        return {rule: (count, next(c for c in self.candidates if c.rule == rule)) for rule, count in counts.most_common()}
+
+    def at(self, *shape: int) -> Search:
+        """The same code on another product, m × n × k or m³, without compiling: what was ranked is ranked again.
+
+        By its score; what was refused for its bound, or not reached, is left out: it has no code.
+        """
+        problem = _problem(shape)
+        target = _target(self.gpu_name)
+        kept = [c for c in self.candidates if c.score is not None]
+        fills = [busy_part(c.code.tile, problem, target.sms, c.depth) for c in kept]
+        again = [replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None) for c, fill in zip(kept, fills, strict=True)]
+        return replace(self, problem=problem, candidates=tuple(again), stopped="")
+
+    def summary(self) -> str:
+        """How many there were, and what became of them."""
+        done = Counter(c.rule or ("measured" if c.measured else "ranked" if c.score else "waiting") for c in self.candidates)
+        alive = [f"{done[kind]} {kind}" for kind in ("measured", "ranked", "waiting") if done[kind]]
+        out = [f"{count} refused ({rule})" for rule, (count, _) in self.refusals().items()]
+        return f"{len(self.candidates)} configurations for {self.problem} on {self.gpu_name}: {', '.join(alive + out)}."
+
+    def table(self, rows: int = 8) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of the best `rows`."""
+        header = [
+            "",
+            "threads",
+            "registers",
+            "shared bytes",
+            "fill",
+            "cycles per FMA",
+            "score, of the FP32 limit",
+            "TFLOPS, measured",
+            "of cuBLAS",
+        ]
+        cells = []
+        for item in self.ranked[:rows]:
+            code, timed = item.code, item.measured
+            speed = f"{self.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else "–"
+            ratio = f"{timed.cublas_ratio:.3f}" if timed and timed.cublas_ratio else "–"
+            cells.append([
+                str(item), f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
+                f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
+            ])  # fmt: skip
+        return header, cells
+
+    def __str__(self) -> str:
+        header, cells = self.table()
+        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (header, *cells)]
+        return "\n".join([*lines, self.summary(), *([self.stopped] if self.stopped else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        header, cells = self.table()
+        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells)
+        below = "".join(f"<div>{html.escape(text)}</div>" for text in (self.summary(), self.stopped) if text)
+        return f"<table style='font-size:1em'><tr>{head}</tr>{body}</table>{below}"
+
+
+# ------------------------------------------------------------------------------------------------------ the search
+
+
+def search(
+    source: str,
+    space: Mapping[str, Iterable[int]],
+    size: int | Sequence[int] | Problem = 4096,
+    gpu_name: str | None = None,
+    trials: int | None = 24,
+    file: Path | None = None,
+) -> Search:
+    """Search `space` (constant -> the numbers to try) for the configuration of `source` that is fastest at `size`.
+
+    size: M = N = K, or (m, n, k), or a Problem. gpu_name: search for this GPU of the table, without measuring, even if
+    there is one here. trials: try no more than so many new configurations (None: all); the others wait for the next
+    call. file: where the trials are kept (by default the reader's file). An interrupt ends the search with what it has.
+    Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
+    what the compiler's absence raises.
+    """
+    problem = _problem(size)
+    target = _target(gpu_name)
+    space = {name: tuple(values) for name, values in space.items()}
+    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    if not points or not space:
+        raise CourseError("There is nothing to search: give at least one constant with its numbers, such as {'BM': (64, 128)}.")
+    candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
+    timing = gpu_name is None and gpu.available()
+    study, why_not = _study(file or data_folder() / FILE, source, space, problem, target, timing)
+    trying = _Trying(source, space, candidates, problem, target, study, timing)
+    stopped = ""
+    try:
+        with Progress("trying configurations") as progress:
+            stopped = trying.go_on(trials, progress)
+    except KeyboardInterrupt:
+        stopped = "Interrupted. What was found is kept: search again, and it goes on from here."
+    return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, why_not))))
+
+
+def _problem(size: int | Sequence[int] | Problem) -> Problem:
+    if isinstance(size, Problem):
+        return size
+    extents = (size,) if isinstance(size, int) else tuple(size)
+    if len(extents) not in (1, 3) or not all(isinstance(one, int) and one > 0 for one in extents):
+        raise CourseError(f"size={size!r}: give one whole number for M = N = K, or three for (M, N, K), each at least 1.")
+    return Problem(*(extents * 3 if len(extents) == 1 else extents))
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The GPU that is searched for."""
+
+    name: str
+    capability: Capability
+    sms: int
+
+
+def _target(gpu_name: str | None) -> _Target:
+    if gpu_name is None and gpu.available():
+        here = gpu.device()
+        return _Target(here.name, hardware.capability(here.arch), here.sms)
+    try:
+        row = hardware.gpu(gpu_name or DEFAULT_GPU)
+    except CourseError:
+        if gpu.available() and gpu.device().name == gpu_name:  # a GPU that is here need not be in the table
+            return _target(None)
+        raise
+    return _Target(row.name, row.capability, row.sms)
+
+
+def _judged(item: Vetted, problem: Problem, target: _Target) -> Candidate:
+    """A candidate with what can be said of it before it is compiled."""
+    if item.refused:
+        return Candidate(item.constants, ASSERTED, item.refused)
+    results = math.prod(item.tile) / item.threads
+    fit = occupancy(target.capability, item.threads, 0, item.shared)
+    if not fit.blocks_per_sm:
+        return Candidate(item.constants, LAUNCH, f"{fit.reason[0].upper()}{fit.reason[1:]}.")
+    room = min(REGISTERS_PER_THREAD, REGISTERS_PER_BLOCK // item.threads)
+    if results > room:
+        sentence = f"Each thread must keep {results:g} sums, and {item.threads} threads leave it {room} registers."
+        return Candidate(item.constants, REGISTERS, sentence)
+    fill = busy_part(item.tile, problem, target.sms, item.depth)
+    # Per k, a thread's tile of r results multiplies at least 2 √r different values, and a load brings at most 4.
+    return Candidate(item.constants, depth=item.depth, fill=fill, bound=fill * results / (results + math.sqrt(results) / 2))
+
+
+def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1) -> float:
+    """Useful work over what all SMs could do while the busiest one works through its blocks, edges included.
+
+    depth: blocks that share a tile.
+    """
+    blocks = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1]) * depth * problem.batch
+    return problem.m * problem.n * problem.batch / (math.ceil(blocks / sms) * sms * math.prod(tile) / depth)
+
+
+def _study(file: Path, source: str, space, problem: Problem, target: _Target, timing: bool):
+    """The Optuna study of this search, with what was tried before, and why it cannot be kept in `file` ("" if it can)."""
+    import optuna  # here: it takes a second, and only a search needs it
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    about = [_SCHEMA, compiler.compiler_version(), source, list(space.items()), str(problem), target.name, timing]
+    name = hashlib.sha256(json.dumps(about).encode()).hexdigest()  # everything that the results depend on
+    options = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        study, why_not = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(file))), **options), ""
+    except Exception as error:  # noqa: BLE001 - a damaged journal makes Optuna raise whatever its lines lead to
+        study = optuna.create_study(**options)
+        why_not = f"Trials are kept for this search only: {file} cannot be used ({type(error).__name__}: {error})."
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=timing)
+    return study, why_not
+
+
+@dataclass
+class _Trying:
+    """The trials of one search. `candidates` change in place."""
+
+    source: str
+    space: Mapping[str, tuple[int, ...]]
+    candidates: list[Candidate]
+    problem: Problem
+    target: _Target
+    study: Any  # optuna.Study
+    timing: bool
+
+    def __post_init__(self) -> None:
+        from optuna.distributions import CategoricalDistribution
+
+        self._distributions = {name: CategoricalDistribution(values) for name, values in self.space.items()}
+        self._places = {tuple(item.constants.values()): index for index, item in enumerate(self.candidates)}
+        for trial in self.study.trials:
+            if "found" in trial.user_attrs:
+                index = self._place(trial)
+                self.candidates[index] = _with(self.candidates[index], trial.user_attrs["found"])
+
+    def _place(self, trial) -> int:
+        return self._places[tuple(trial.params[name] for name in self.space)]
+
+    def _waiting(self) -> list[int]:
+        """Places of what is neither refused nor tried, highest bound first. The bound refuses what can win no more."""
+        best = max((item for item in self.candidates if item.score), key=lambda item: item.score, default=None)
+        waiting = []
+        for index, item in enumerate(self.candidates):
+            if item.rule or item.code:
+                continue
+            if best is not None and item.bound < _SLACK * best.score:
+                reason = f"At best {item.bound:.1%} of the FP32 limit; {best} has a score of {best.score:.1%}."
+                self.candidates[index] = replace(item, rule=BOUND, refused=reason)
+            else:
+                waiting.append(index)
+        return sorted(waiting, key=lambda index: -self.candidates[index].bound)
+
+    def go_on(self, at_most: int | None, progress) -> str:
+        """Try up to `at_most` configurations. Returns why some wait, or ""."""
+        waiting, done = self._waiting(), 0
+        budget = len(waiting) if at_most is None else min(at_most, len(waiting))
+        by_bound = budget if budget == len(waiting) else math.ceil(_BY_BOUND * budget)
+        while waiting and done < budget:
+            progress(done, budget)
+            asked: dict[int, Any] = {}  # place -> trial
+            try:
+                while len(asked) < min(_TIMED_TOGETHER if self.timing else 1, budget - done, len(waiting)):
+                    open_ = [index for index in waiting if index not in asked]
+                    self._ask(open_, asked, done + len(asked) < by_bound)
+                found = self._found(asked)
+            except KeyboardInterrupt:
+                for trial in asked.values():
+                    self.study.tell(trial, state=_state("FAIL"))
+                raise
+            for index, trial in asked.items():
+                with delayed():
+                    trial.set_user_attr("found", found[index])
+                    item = self.candidates[index] = _with(self.candidates[index], found[index])
+                    self._tell(trial, item)
+            done += len(asked)
+            waiting = self._waiting()
+        return f"{len(waiting)} configurations wait to be tried: search again, and it goes on from here." if waiting else ""
+
+    def _ask(self, open_: Sequence[int], asked: dict[int, Any], by_bound: bool) -> None:
+        """One trial more, of a configuration in `open_`: the one with the highest bound, or the one that Optuna proposes."""
+        for attempt in range(_PATIENCE + 1):
+            if by_bound or attempt == _PATIENCE:
+                self.study.enqueue_trial(dict(self.candidates[open_[0]].constants))
+            trial = self.study.ask(self._distributions)
+            index = self._place(trial)
+            if index in open_:
+                asked[index] = trial
+                return
+            self._tell(trial, self.candidates[index])  # refused, or known already
+
+    def _tell(self, trial, item: Candidate) -> None:
+        """Optuna learns the speed, as a part of the FP32 limit; or that the configuration is out."""
+        if item.score is None:
+            self.study.tell(trial, state=_state("PRUNED"))
+        else:
+            self.study.tell(trial, 1 / item.measured.milliseconds if item.measured else item.score)
+
+    def _found(self, places: Iterable[int]) -> dict[int, dict]:
+        """place -> the facts of a configuration: its code, and its time or a refusal."""
+        texts = {index: variant(self.source, **self.candidates[index].constants) for index in places}
+        found = {index: _compiled(text, self.target) for index, text in texts.items()}
+        good = [index for index in found if "rule" not in found[index]]
+        if self.timing and good:
+            arch = self.target.capability.arch
+            kernels = {index: Kernel(compile_source(texts[index], arch=arch)) for index in good}
+            for index, facts in _timed(kernels, self.problem).items():
+                found[index] |= facts
+        return found
+
+
+def _state(name: str):
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def _compiled(text: str, target: _Target) -> dict:
+    """The facts of one configuration's machine code, or the refusal: what is kept."""
+    try:
+        compiled = compile_source(text, arch=target.capability.arch)
+    except CompileError as error:
+        return {"rule": REFUSED, "refused": error.message}
+    shape, tile = compiled.constants["block_shape"], compiled.constants["tile_shape"]
+    shared = compiled.shared_bytes + sum(compiled.constants.get("dynamic_shared", (0,)))
+    code = Code(math.prod(shape), tuple(tile), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
+    fit = occupancy(target.capability, code.threads, code.registers, code.shared)
+    if code.spilled:
+        reason = f"{code.spilled} bytes of each thread find no register and go to memory and back."
+        return {"rule": SPILLS, "refused": reason, "code": asdict(code)}
+    if not fit.blocks_per_sm:
+        return {"rule": LAUNCH, "refused": f"{fit.reason[0].upper()}{fit.reason[1:]}.", "code": asdict(code)}
+    if code.cycles is None:
+        return {
+            "rule": REFUSED,
+            "refused": "There is no loop of multiply-adds in the machine code.",
+            "code": asdict(code),
+        }
+    return {"code": asdict(code)}
+
+
+def _with(item: Candidate, found: Mapping) -> Candidate:
+    """The candidate with the facts that a trial found."""
+    code, timed = found.get("code"), found.get("measured")
+    return replace(
+        item,
+        rule=found.get("rule", ""),
+        refused=found.get("refused", ""),
+        code=Code(**{**code, "tile": tuple(code["tile"])}) if code else None,
+        measured=Measured(**timed) if timed else None,
+    )
+
+
+def _timed(kernels: Mapping[int, Kernel], problem: Problem) -> dict[int, dict]:
+    """index -> a time, or why there is none. If one of several fails, each is timed alone: only it is refused."""
+    try:
+        found = time_gemms({str(index): kernel for index, kernel in kernels.items()}, problem, seconds=0.5 * len(kernels))
+    except RunError as error:
+        if len(kernels) == 1:
+            return {index: {"rule": WRONG, "refused": error.message} for index in kernels}
+        return {index: _timed({index: kernel}, problem)[index] for index, kernel in kernels.items()}
+    times = {name: (item.kernel, item.cublas_ratio) for name, item in found.items()}
+    return {
+        int(name): {"measured": asdict(Measured(time.milliseconds, ratio, time.device, time.noisy))}
+        for name, (time, ratio) in times.items()
+    }
+
+
+# ------------------------------------------------------------------------------ what the source says, without compiling
+
+
+@dataclass(frozen=True)
+class Vetted:
+    """A configuration before it is compiled: why the source refuses it (or ""), threads per block, the tile of C per
+    block, the dynamic shared memory in bytes, and how many blocks share a tile."""
+
+    constants: Mapping[str, int]
+    refused: str = ""
+    threads: int = 0
+    tile: tuple[int, int] = (0, 0)
+    shared: int = 0
+    depth: int = 1
+
+
+_FUNCTION = re.compile(r"^(?:extern\s+|static\s+|inline\s+)*(?:template\b|__global__|__device__|__forceinline__)[^=;{]*\(", re.M)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.M)
+_NAME = re.compile(r"variant_(\d+)_\d+(block_shape|tile_shape|dynamic_shared|grid_depth)E$")
+
+
+def vet(source: str, points: Sequence[Mapping[str, int]], arch: str = "sm_90") -> list[Vetted]:
+    """Judge configurations by the source's own static_asserts, and read their geometry.
+
+    The declarations above the first function are compiled once for many configurations, each in a namespace of its own:
+    the compiler is the judge, and takes a second for a hundred. Raises CourseError if the source does not state
+    block_shape and tile_shape there, or does not set one of the constants to a number.
+    """
+    first = _FUNCTION.search(strip_comments(source))
+    head = source[: first.start()] if first else source
+    for name in ("block_shape", "tile_shape"):
+        if not re.search(rf"\b{name}\b", strip_comments(head)):
+            raise CourseError(f"The kernel must state {name} above its first function, to be searched before it is compiled.")
+    includes = "".join(f"{match[0]}\n" for match in _INCLUDE.finditer(head))
+    body = re.sub(r'\bextern\s+"C"\s+', "", _INCLUDE.sub("", head))
+    virtual = arch.replace("sm_", "compute_")
+    found: list[Vetted] = []
+    for start in range(0, len(points), _AT_ONCE):
+        found += _vet_some(includes, body, points[start : start + _AT_ONCE], virtual)
+    return found
+
+
+def _vet_some(includes: str, body: str, points: Sequence[Mapping[str, int]], arch: str) -> list[Vetted]:
+    text, starts = _together(includes, body, points)
+    messages = [item for item in compiler.front_end(text, arch)[0] if item.severity == "error" and item.line]
+    if len(messages) > 90 and len(points) > 1:  # the compiler may have given up before the last of them
+        middle = len(points) // 2
+        return _vet_some(includes, body, points[:middle], arch) + _vet_some(includes, body, points[middle:], arch)
+    said: dict[int, str] = {}
+    for item in sorted(messages, key=lambda item: not item.message.startswith("static assertion")):  # the author's words first
+        place = bisect.bisect_right(starts, item.line) - 1
+        sentence = re.sub(r'^static assertion failed with "(.*)"$', r"\1", item.message)
+        said.setdefault(place, f"line {item.line - starts[place]}: {sentence}")
+    good = [place for place in range(len(points)) if place not in said]
+    text, _ = _together(includes, body, [points[place] for place in good])
+    messages, constants = compiler.front_end(text, arch) if good else ([], {})
+    if messages:
+        raise CourseError(f"The declarations above the first function do not compile alone: {messages[0].message}")
+    values = {}
+    for mangled, numbers in constants.items():
+        if match := _NAME.search(mangled):
+            values[good[int(match[1])], match[2]] = numbers
+    found = []
+    for place, point in enumerate(points):
+        if place in said:
+            found.append(Vetted(point, said[place]))
+        else:
+            shape, tile = values[place, "block_shape"], values[place, "tile_shape"]
+            (shared,), (depth,) = (values.get((place, name), (default,)) for name, default in (("dynamic_shared", 0), ("grid_depth", 1)))
+            found.append(Vetted(point, "", math.prod(shape), tuple(tile), shared, depth))
+    return found
+
+
+def _together(includes: str, body: str, points: Sequence[Mapping[str, int]]) -> tuple[str, list[int]]:
+    """All configurations in one source, and the line before each one's first."""
+    text, starts = includes, []
+    for place, point in enumerate(points):
+        text += f"namespace variant_{place}_ {{\n"
+        starts.append(text.count("\n"))
+        text += variant(body, **point) + "\n}\n"
+    return text, starts
+
+
+# ----------------------------------------------------------------------------------------- the machine code's own score
+
+
+def loop_cycles(compiled: Compiled) -> float | None:
+    """Cycles that one warp takes for its main loop if it never waits for data, per multiply-add of the warp.
+
+    Each instruction carries, in bits 105 to 108, how many cycles the compiler has the warp wait before the next one
+    (since sm_70). The main loop is the one with the most FFMA. None if there is none. On an H200, over 14 variants of
+    step 11 from the fastest to the slowest (54.3 to 47.3 TFLOPS at 4096³), the score made of it and the measured speed
+    correlate by 0.86.
+    """
+    function = sass.parse(compiled.sass).get(compiled.symbol)
+    if function is None:
+        return None
+    loops = [
+        function.instructions[branch.target : branch.index + 1]
+        for branch in function.instructions
+        if branch.name == "BRA" and branch.target is not None and branch.target <= branch.index
+    ]
+    weights = [(sum(one.name == "FFMA" for one in loop), -len(loop), loop) for loop in loops]
+    ffma, _, body = max(weights, key=lambda item: item[:2], default=(0, 0, ()))
+    if not ffma:
+        return None
+    code = _section(compiled.cubin, f".text.{compiled.symbol}")
+    cycles = 0
+    for one in body:
+        _, upper = _CONTROL_WORD.unpack_from(code, one.address)
+        cycles += max(1, upper >> 41 & 15)
+    return cycles / ffma
+
+
+def _section(cubin: bytes, name: str) -> bytes:
+    """A section of a 64-bit little-endian ELF file. Raises CourseError if it has none of this name."""
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    text = headers[names][4]
+    for label, _, _, _, offset, length in headers:
+        start = text + label
+        if cubin[start : cubin.index(b"\0", start)].decode() == name:
+            return cubin[offset : offset + length]
+    raise CourseError(f"The machine code has no section {name}.")

@@ -1,0 +1,147 @@
+"""What is known about a step besides what this notebook counted: times that were measured, recorded or published.
+
+A lesson never states a time itself. It asks here, and shows with the answer where it comes from.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.errors import CourseError
+
+from . import ladder, steps
+from .ladder import Rung
+
+# In this order: the reader's own times first, then the course's, then other people's kernels, last the model's.
+PREFERENCE = (ladder.MEASURED, ladder.RECORDED, ladder.PUBLISHED, ladder.PREDICTED)
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times as fast one rung is as another of the same kind, on the same device and size."""
+
+    fast: Rung
+    slow: Rung
+
+    @property
+    def factor(self) -> float:
+        return self.fast.tflops / self.slow.tflops
+
+    @property
+    def source(self) -> str:
+        """Kind, device, size and source, as a phrase."""
+        rung = self.fast
+        whose = {True: "yours, ", False: ""}[rung.mine]
+        origin = f", {rung.source}" if rung.kind == ladder.PUBLISHED else ""
+        return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{origin}"
+
+    def __str__(self) -> str:
+        return f"{self.factor:.1f} times as fast ({self.source})"
+
+
+def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM", kinds: Sequence[str] = PREFERENCE) -> Speedup:
+    """The best evidence for how much faster `step` is than `over` at size³: the first of `kinds` that has timed both;
+    `device` before others. Where a source has several kernels of one idea, the fastest stands, for either step.
+
+    Raises CourseError if nobody has timed both.
+    """
+    fast, slow = steps.get(step), steps.get(over)
+    rungs = [rung for rung in ladder.rungs(size, dtype=fast.dtype) if rung.tflops]
+    for kind in kinds:
+        pairs = []
+        for one in rungs:
+            for other in rungs:
+                wanted = (one.step, other.step) == (fast.number, slow.number) and one.kind == kind
+                if wanted and _origin(one) == _origin(other):
+                    pairs.append(Speedup(one, other))
+        if pairs:
+            return min(pairs, key=lambda pair: (pair.fast.device != device, -pair.fast.tflops, -pair.slow.tflops))
+    raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
+
+
+def _origin(rung: Rung) -> tuple:
+    """Rungs of one origin may be compared."""
+    return rung.kind, rung.device, rung.source, rung.mine
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Recorded times of one step's reference kernel, one row per size."""
+
+    rows: tuple[Rung, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {rung.tflops:.3g} TFLOPS "
+            f"(recorded, {rung.device}, {rung.date})"
+            for rung in self.rows
+        )
+
+    __repr__ = __str__
+
+
+def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
+    """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded."""
+    wanted = steps.get(step)
+    rows = []
+    for size in sizes:
+        found = [
+            rung for rung in ladder.rungs(size, dtype=wanted.dtype, kinds=[ladder.RECORDED])
+            if rung.step == wanted.number and rung.device == device
+        ]  # fmt: skip
+        if not found:
+            raise CourseError(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
+        rows.append(found[-1])
+    return Recorded(tuple(rows))
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Published rungs of some steps: one row per source, one column per step."""
+
+    steps: tuple[steps.Step, ...]
+    rows: tuple[tuple[Rung, ...], ...]  # per source, one rung per step
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells."""
+        header = ["GPU", "size", *(f"{step.number:02} {step.title.lower()}" for step in self.steps), "source"]
+        cells = []
+        for row in self.rows:
+            figures = [f"{rung.tflops:.2f} TFLOPS ({rung.cublas_ratio:.1%} of cuBLAS)" for rung in row]
+            cells.append([row[0].device, f"{row[0].m} × {row[0].n} × {row[0].k}", *figures, row[0].source])
+        return header, cells
+
+    def __str__(self) -> str:
+        header, cells = self.table()
+        return "\n".join(" | ".join(row) for row in ["published", header, *cells] if not isinstance(row, str))
+
+    def _repr_html_(self) -> str:
+        header, cells = self.table()
+        head = "".join(f"<th style='text-align:left'>{html.escape(text)}</th>" for text in header)
+        body = ""
+        for row in cells:
+            body += "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(text)}</td>" for text in row) + "</tr>"
+        return f"<table style='font-size:1em'><caption>published</caption><tr>{head}</tr>{body}</table>"
+
+
+def elsewhere(*names: int | str) -> Elsewhere:
+    """What others published for these steps (all of them, in one source), best known source first.
+
+    Where a source has several kernels of one idea, the fastest stands.
+    """
+    wanted = tuple(steps.get(name) for name in names)
+    sources: dict[tuple, list[Rung]] = {}
+    for rung in ladder.published():
+        sources.setdefault((rung.source, rung.device, rung.m), []).append(rung)
+    rows = []
+    for rungs in sources.values():
+        best = [_fastest(rungs, step.number) for step in wanted]
+        if all(best):
+            rows.append(tuple(best))
+    return Elsewhere(wanted, tuple(rows))
+
+
+def _fastest(rungs: Sequence[Rung], step: int) -> Rung | None:
+    return max((rung for rung in rungs if rung.step == step), key=lambda rung: rung.tflops, default=None)

@@ -1,0 +1,233 @@
+"""Exercises: a solution with marked regions, from which the starter is derived; hints in stages; a check on results,
+counters and findings, so that performance can be graded without a GPU.
+
+One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
+function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
+with the comment leader and `!` describe it: title, task, hint (one per stage), expect (see `measures.expect`), case
+(arguments of a function), after (said when solved); five spaces continue a text. The regions, here for C++:
+
+    //[solution
+    if (row >= M || col >= N) return;
+    //[starter
+    //|if (row >= N || col >= M) return;
+    //]
+
+The starter has the lines behind `//|` where the solution has the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import math
+import numbers
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.front.progress import Progress
+from helpers.run import gemm
+from helpers.run.gemm import CheckReport
+from helpers.run.kernel import Kernel
+
+from . import ladder
+from .ladder import Store
+from .measures import Expectation, expect
+from .steps import Step
+
+FOLDER = Path(__file__).parent / "exercise_sources"
+_LEADERS = {".cu": "//", ".py": "#"}
+
+
+@dataclass(frozen=True)
+class ExerciseReport(CheckReport):
+    """A `CheckReport` under the exercise's title. For functions, `rows` holds one (good, sentence) per case."""
+
+    title: str = ""
+    after: str = ""
+    rows: tuple[tuple[bool, str], ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return super().passed and all(ok for ok, _ in self.rows)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def lines(self) -> list[tuple[bool, str]]:
+        return list(self.rows) if self.rows else super().lines()
+
+    @property
+    def headline(self) -> str:
+        return f"{self.title}: {'solved' if self.passed else 'not yet'}"
+
+    def __str__(self) -> str:
+        return super().__str__() + (f"\n{self.after}" if self.passed and self.after else "")
+
+    def _repr_html_(self) -> str:
+        after = f"<p>{html.escape(self.after)}</p>" if self.passed and self.after else ""
+        return super()._repr_html_() + after
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise. lesson: number of its step. cases: argument tuples, for functions. solution, starter: source."""
+
+    lesson: int
+    slug: str
+    language: str
+    title: str
+    task: str
+    hints: tuple[str, ...]
+    expect: tuple[Expectation, ...]
+    cases: tuple[tuple, ...]
+    after: str
+    solution: str = field(repr=False)
+    starter: str = field(repr=False)
+
+    def check(self, answer: Any, store: Store | None = None) -> ExerciseReport:
+        """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised.
+
+        A solved exercise is kept in `store` (the reader's own by default).
+        """
+        report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
+        store = store or ladder.store()
+        if report.passed and not self.solved(store):
+            store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
+        return report
+
+    def solved(self, store: Store | None = None) -> bool:
+        """Has the reader ever solved it?"""
+        return bool((store or ladder.store()).answers(question=f"exercise.{self.slug}"))
+
+    def _check_kernel(self, answer: Any) -> ExerciseReport:
+        if not isinstance(answer, Kernel):
+            getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
+            kind = type(answer).__name__
+            raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
+        with Progress(f"checking {answer.name}") as progress:
+            report = gemm.check(answer, progress=progress)
+        expectations = ()
+        if self.expect:
+            try:
+                run = gemm.run(answer, gemm.Problem(*[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
+                verdicts = [expectation.judge(run) for expectation in self.expect]
+                expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
+            except CourseError as error:
+                expectations = ((f"The counters could not be judged: {error.message}", False),)
+        return ExerciseReport(answer.name, report.cases, report.findings, expectations, report.on, report.source, self.title, self.after)
+
+    def _check_function(self, answer: Any) -> ExerciseReport:
+        if not callable(answer):
+            raise CourseError(f"{self.slug}: check wants your function, without brackets, not {type(answer).__name__}.")
+        reference = self.reference()
+        rows = []
+        for case in self.cases:
+            call, expected = f"{self.slug}{case if len(case) > 1 else f'({case[0]!r})'}", reference(*case)
+            try:
+                yours = answer(*case)
+                good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
+                rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
+            except Exception as error:  # noqa: BLE001 - the reader's own function may raise anything; it is reported
+                rows.append((False, f"{call} raised {type(error).__name__}: {error}"))
+        return ExerciseReport(self.slug, (), (), title=self.title, after=self.after, rows=tuple(rows))
+
+    def reference(self) -> FunctionType:
+        """The solution of a function exercise, as a function."""
+        namespace: dict[str, Any] = {}
+        exec(compile(self.solution, f"<solution of {self.slug}>", "exec"), namespace)
+        return namespace[self.slug]
+
+    def __str__(self) -> str:
+        return f"{self.title}\n{self.task}"
+
+    def _ipython_display_(self) -> None:
+        """The task with a button for the next hint, and one for the solution after the last hint."""
+        from IPython.display import display
+
+        from .questions import exercise_card  # here: only notebooks need widgets
+
+        display(exercise_card(self))
+
+
+def exercise(slug: str) -> Exercise:
+    """The exercise of this name. Raises CourseError with the known names."""
+    known = exercises()
+    if slug not in known:
+        raise CourseError(f"There is no exercise {slug!r}. There are: {', '.join(known)}.")
+    return known[slug]
+
+
+@functools.cache
+def exercises() -> dict[str, Exercise]:
+    """All exercises by slug, in the order of the lessons."""
+    paths = sorted(path for path in FOLDER.iterdir() if path.suffix in _LEADERS)
+    found = [parse(path.name, path.read_text(encoding="utf-8")) for path in paths]
+    return {item.slug: item for item in found}
+
+
+def parse(filename: str, text: str) -> Exercise:
+    """An exercise from the text of its file. Raises ValueError if a key is unknown or a region is not closed."""
+    number, slug, suffix = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename).groups()
+    leader = _LEADERS[f".{suffix}"]
+    lines = text.rstrip().split("\n")
+    texts: dict[str, list[str]] = {key: [] for key in ("title", "task", "hint", "expect", "case", "after")}
+    key = None
+    start = 0
+    for start, line in enumerate(lines):
+        if not line.startswith(f"{leader}!"):
+            break
+        said = line[len(leader) + 2 :]
+        if said.startswith("    ") and key:
+            texts[key][-1] += " " + said.strip()
+        else:
+            key, _, value = said.partition(": ")
+            texts[key].append(value)  # an unknown key raises KeyError, which names it
+    solution, starter = _derive(lines[start:], leader)
+    return Exercise(
+        lesson=int(number),
+        slug=slug,
+        language=suffix,
+        title=" ".join(texts["title"]),
+        task=" ".join(texts["task"]),
+        hints=tuple(texts["hint"]),
+        expect=tuple(expect(sentence) for sentence in texts["expect"]),
+        cases=tuple(tuple(float(v) if "." in v else int(v) for v in case.split(",")) for case in texts["case"]),
+        after=" ".join(texts["after"]),
+        solution=solution,
+        starter=starter,
+    )
+
+
+def _derive(lines: list[str], leader: str) -> tuple[str, str]:
+    """Solution and starter from the body of an exercise file."""
+    solution, starter, region = [], [], None
+    for line in lines:
+        mark = line.strip()
+        if mark in (f"{leader}[solution", f"{leader}[starter", f"{leader}]"):
+            wanted = {f"{leader}[solution": None, f"{leader}[starter": "solution", f"{leader}]": "starter"}[mark]
+            if region != wanted:
+                raise ValueError(f"{mark} stands where a region {region or 'has not begun'}")
+            region = {None: "solution", "solution": "starter", "starter": None}[region]
+        elif region == "starter":
+            indent, found, code = line.partition(f"{leader}|")
+            if not found or indent.strip():
+                raise ValueError(f"{line!r}: a line of the starter begins with {leader}|")
+            starter.append((indent + code).rstrip())
+        else:
+            solution.append(line)
+            if region is None:
+                starter.append(line)
+    if region:
+        raise ValueError(f"the region {region} is not closed")
+    return "\n".join(solution), "\n".join(starter)
+
+
+def check_step(step: Step, on: str | None = None) -> CheckReport:
+    """The reference kernel of a step through the check its notebook runs."""
+    from .lesson import reference  # here: lesson.py stands above the exercises
+
+    return reference(step.slug).check(on=on)

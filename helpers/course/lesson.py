@@ -1,0 +1,270 @@
+"""The kernel of a lesson: what `%%cuda name` binds, with the four verbs of the course.
+
+naive.check()    is it right? Adversarial shapes, findings, and what the step's counters should be
+naive.show()     the pictures, live from this kernel
+naive.profile()  counters, time, and what limits it
+naive.climb()    put it on your ladder
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+from dataclasses import dataclass, replace
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.front.progress import Progress
+from helpers.model import hardware
+from helpers.model.occupancy import Occupancy, occupancy
+from helpers.run import gemm, gpu
+from helpers.run.gemm import CheckReport, Problem
+from helpers.run.kernel import Kernel, Run, place
+from helpers.run.timing import GemmTiming, time_gemm
+from helpers.sim import TraceFilter
+from helpers.sim.counting import names as metrics
+from helpers.toolchain.compile import compile_source
+
+from . import ladder, steps
+
+DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
+PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
+SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
+PROFILE_SIZE = 4096  # the ladder's size
+
+
+class LessonKernel(Kernel):
+    """A kernel bound to a lesson's name. Everything of Kernel, and the verbs."""
+
+    def __init__(self, compiled, name: str | None = None):
+        super().__init__(compiled)
+        self.lesson_name = name or compiled.entry
+        self._counted: dict[Problem, Run] = {}
+        self._checked: dict[str, CheckReport] = {}
+
+    @property
+    def step(self) -> steps.Step | None:
+        """The row of the step table this kernel belongs to, by the name it is bound to, else by its entry; or None."""
+        for name in (self.lesson_name, self.name):
+            for row in steps.STEPS:
+                if row.entry and name in (row.entry, row.slug):
+                    return row
+        return None
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the matrices, from the signature."""
+        names = {"float": "float32", "__half": "float16", "half": "float16", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16"}
+        pointees = [parameter.pointer_to for parameter in self.compiled.parameters if parameter.pointer_to]
+        return names.get(pointees[0], "float32") if pointees else "float32"
+
+    def occupancy(self, gpu_name: str = DEFAULT_GPU) -> Occupancy:
+        """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
+        shape = gemm.geometry(self)
+        threads = shape.block[0] * shape.block[1] * shape.block[2]
+        return occupancy(hardware.gpu(gpu_name), threads, self.registers, self.shared_bytes + shape.shared)
+
+    def gemm(self, m: int, n: int | None = None, k: int | None = None, on: str | None = None, **options: Any) -> Run:
+        """Run the kernel on an m × n × k problem (n and k default to m) with its own geometry.
+
+        Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
+        """
+        fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
+        problem = Problem(m, m if n is None else n, m if k is None else k, dtype=self.dtype, **fields)
+        return gemm.run(self, problem, on, **options)
+
+    # ------------------------------------------------------------------------------------------------ the verbs
+
+    def check(self, on: str | None = None) -> CheckReport:
+        """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?"""
+        with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
+            report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on, progress=progress)
+        if self.step is not None and self.step.expect and report.passed:
+            run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)
+            verdicts = [expectation.judge(run) for expectation in self.step.expect]
+            report = replace(report, expectations=tuple((f"{v.text}: {v.yours:g} (expected {v.expected})", v.ok) for v in verdicts))
+        self._checked[place(on)] = report
+        return report
+
+    def show(self, size: int = SHOW_SIZE, **options: Any):
+        """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""
+        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+
+        with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
+            run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
+
+        def again(filter_: TraceFilter) -> Run:
+            return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
+
+        return widgets.explore(run, state=self.lesson_name, again=again, **options)
+
+    def profile(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
+        """Counters of a size³ product, its time (measured with a GPU, predicted without), and what limits it.
+
+        gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
+        """
+        problem = Problem(size, size, size, dtype=self.dtype)
+        if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
+            with Progress(f"counting {self.lesson_name} at {size}³") as progress:
+                self._counted[problem] = gemm.count(self, problem, progress=progress)
+        run = self._counted[problem]
+        timed = time_gemm(self, problem) if gpu_name is None and gpu.available() else None
+        return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
+
+    def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
+        """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder."""
+        report = self._checked.get(place(None)) or self.check()
+        if not report.correct:
+            raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
+        profile = self.profile(size, gpu_name)
+        saved = ladder.climb(
+            step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
+            dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
+            cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
+            source=self.source, counters=dict(profile.run.counters),
+        )  # fmt: skip
+        return Climb(profile, saved)
+
+
+def reference(step: int | str) -> LessonKernel:
+    """The course's own kernel of a step, by number or slug. Raises CourseError if there is none."""
+    try:
+        row = steps.get(step)
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
+    if row.kernel_path is None:
+        raise CourseError(f"Step {row.name} has no kernel.")
+    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry), row.slug)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise.
+
+    Where the model cannot predict either, there are counters alone: `milliseconds` and `tflops` are None.
+    """
+
+    kernel: LessonKernel
+    problem: Problem
+    run: Run
+    gpu_name: str
+    timed: GemmTiming | None
+
+    @property
+    def kind(self) -> str:
+        """How the time was had: 'measured', 'predicted', or 'counted' if there is none."""
+        return ladder.MEASURED if self.timed else ladder.PREDICTED if self.prediction else ladder.COUNTED
+
+    @functools.cached_property
+    def _answer(self):
+        """(the model's prediction, ""), or (None, why there is none)."""
+        try:
+            return self.run.predict(gpu=self.gpu_name), ""
+        except CourseError as error:
+            return None, error.message
+
+    @property
+    def prediction(self):
+        """The model's answer for `gpu_name`, or None if it cannot say."""
+        return self._answer[0]
+
+    @property
+    def device(self) -> str:
+        return self.timed.kernel.device if self.timed else self.gpu_name
+
+    @property
+    def milliseconds(self) -> float | None:
+        if self.timed:
+            return self.timed.kernel.milliseconds
+        return self.prediction.milliseconds if self.prediction else None
+
+    @property
+    def tflops(self) -> float | None:
+        """2·m·n·k over the time, in 10^12 operations per second."""
+        return self.problem.flops / self.milliseconds / 1e9 if self.milliseconds else None
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(what, value, meaning) of everything worth a line."""
+        run, found = self.run, []
+        where = "counted in one block of each kind and scaled up" if run.sampled else "counted in every block"
+        found.append(("size", str(self.problem), where))
+        shared = any(run.counters.get(metrics.SHARED_INSTRUCTIONS.format(op=op)) for op in ("ld", "st"))
+        for name, meaning in metrics.MEANINGS.items():
+            if name in run.counters and (shared or "shared" not in name):
+                found.append((name, f"{run.counters[name]:,}", meaning))
+        return found
+
+    def sentences(self) -> list[str]:
+        """Time, speed and limiter, labelled by how they were had."""
+        found = []
+        if self.timed:
+            timing = self.timed.kernel
+            clock = f" at {timing.clock_mhz:.0f} MHz" if timing.clock_mhz else ""
+            found.append(
+                f"Measured on {timing.device}{clock}: {timing.milliseconds:.4g} ms (spread {timing.spread:.1%} of "
+                f"{timing.samples} samples), {self.tflops:.3g} TFLOPS."
+            )
+            if self.timed.cublas:
+                found.append(
+                    f"cuBLAS, interleaved in the same run: {self.timed.cublas_tflops:.3g} TFLOPS; "
+                    f"this kernel has {self.timed.cublas_ratio:.1%} of that."
+                )
+            else:
+                found.append(self.timed.why_no_cublas)
+            if timing.noisy:
+                found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
+        elif self.prediction:
+            found.append(
+                f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. {self.prediction.statement}"
+            )
+        if self.prediction:
+            found.append(f"What limits it, by the model: {self.prediction.limiter}.")
+        else:
+            found.append(f"Counted only, no time is known. {self._answer[1]}")
+        return found
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        wide = max(len(what) for what, _, _ in rows)
+        lines = [f"  {what:<{wide}}  {value:>18}  {meaning}" for what, value, meaning in rows]
+        return "\n".join([f"{self.kernel.lesson_name}:", *lines, *self.sentences()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:left'><code>{html.escape(what)}</code></td><td style='text-align:right'>{html.escape(value)}</td>"
+            f"<td style='text-align:left'>{html.escape(meaning)}</td></tr>"
+            for what, value, meaning in self.rows()
+        )
+        text = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.sentences())
+        return f"<table><caption>{html.escape(self.kernel.lesson_name)}</caption>{rows}</table>{text}"
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A rung you just put on your ladder. Shown as the ladder itself."""
+
+    profile: Profile
+    saved: ladder.Climb
+
+    def __str__(self) -> str:
+        profile = self.profile
+        name = profile.kernel.lesson_name
+        kept = "" if self.saved.saved else " It is kept for this session only."
+        if not profile.tflops:
+            return f"{name} is on your ladder, with its counters but without a time.{kept}"
+        how = f"{profile.kind} {'on' if profile.timed else 'for'} {profile.device}"
+        if profile.timed and profile.timed.cublas_ratio:
+            how += f", {profile.timed.cublas_ratio:.1%} of cuBLAS"
+        return f"{name} is on your ladder: {profile.tflops:.3g} TFLOPS ({how}).{kept}"
+
+    __repr__ = __str__
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+
+        print(self)
+        display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))

@@ -1,0 +1,401 @@
+"""`course record`: time the reference kernels on this machine's GPU and keep the results in helpers/data.
+
+One JSON file per device: a list of flat rows, one line each, so that a change reads well in a diff. A row is what one
+step did at one size, together with cuBLAS, which ran in turn with it (see `gpu.interleave`). Recording a step again
+replaces its row at that size and leaves all others alone. The README's table and figure are made from the same rows,
+between markers.
+
+Runs where there is no Jupyter: `python -m helpers.course.record --out results --sizes 256,4096 --steps 1-3`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import html
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.run import gpu
+
+from . import ladder, steps
+
+DATA = ladder.DATA
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+START, END = "<!-- ladder:start -->", "<!-- ladder:end -->"
+SIZES = (256, 512, 1024, 2048, 4096, 8192)
+LADDER_SIZE = 4096
+FIGURE = DATA / "ladder.svg"
+KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of,
+OTHERWISE = {"batch": 1, "configuration": ""}  # and these, which only rows have that differ from this
+REQUIRED = (
+    "step", "slug", "dtype", "m", "n", "k", "milliseconds", "tflops",
+    "cublas_milliseconds", "cublas_tflops", "cublas_ratio", "spread", "cublas_spread",
+    "samples", "method", "noisy", "clock_mhz", "cublas_clock_mhz", "difference", "date",
+    "device", "driver", "cuda", "compiler", "registers", "shared_bytes", "kernel_hash",
+)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------- measuring
+
+
+def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str, Any]:
+    """The row of one step at one size. Raises CourseError if the kernel does not compile, is wrong, or cannot run."""
+    from helpers.run import kernel as kernels
+    from helpers.run import timing as timer
+
+    source = step.kernel_path.read_text(encoding="utf-8")
+    kernel = kernels.compile(source, entry=step.entry, arch=gpu.arch())
+    return _row(step, problem, source, kernel, timer.time_gemm(kernel, problem, samples=samples, seconds=seconds))
+
+
+def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[dict[str, Any]]:
+    """The rows of all configurations of `strategy.CONFIGURATIONS` at one size, timed in turn. Raises as `measure`."""
+    from helpers.run import kernel as kernels
+    from helpers.run import timing as timer
+
+    from . import strategy
+
+    step = steps.get(strategy.STEP)
+    sources = strategy.sources(step.kernel_path.read_text(encoding="utf-8"))
+    made = {name: kernels.compile(source, entry=step.entry, arch=gpu.arch()) for name, source in sources.items()}
+    timed = timer.time_gemms(made, problem, samples=samples, seconds=seconds)
+    return [{**_row(step, problem, sources[name], made[name], timing), "configuration": name} for name, timing in timed.items()]
+
+
+def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
+    from helpers.toolchain import compile as compiler
+
+    device, baseline = gpu.device(), timing.cublas
+    batch = {"batch": problem.batch} if problem.batch > 1 else {}
+    return {
+        "step": step.number,
+        "slug": step.slug,
+        "dtype": problem.dtype,
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        **batch,
+        "milliseconds": _figures(timing.kernel.milliseconds),
+        "tflops": _figures(timing.tflops),
+        "cublas_milliseconds": baseline and _figures(baseline.milliseconds),
+        "cublas_tflops": baseline and _figures(timing.cublas_tflops),
+        "cublas_ratio": baseline and _figures(timing.cublas_ratio),
+        "spread": _figures(timing.kernel.spread, 2),
+        "cublas_spread": baseline and _figures(baseline.spread, 2),
+        "samples": timing.kernel.samples,
+        "method": timing.kernel.method,
+        "noisy": timing.kernel.noisy,
+        "clock_mhz": timing.kernel.clock_mhz,
+        "cublas_clock_mhz": baseline and baseline.clock_mhz,
+        "difference": timing.difference if timing.difference is None else _figures(timing.difference, 2),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "device": device.name,
+        "driver": device.driver,
+        "cuda": device.cuda,
+        "compiler": "NVRTC {}.{}".format(*compiler.compiler_version()),
+        "registers": kernel.registers,
+        "shared_bytes": kernel.shared_bytes,
+        "kernel_hash": code_hash(source),
+    }
+
+
+def code_hash(source: str) -> str:
+    """Identity of what the compiler sees: comments and layout may change without a new recording."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    return hashlib.sha256(" ".join(code.split()).encode()).hexdigest()[:16]
+
+
+def _figures(value: float, digits: int = 6) -> float:
+    """Rounded to significant digits: more would be noise, and noise in every diff."""
+    return float(f"{value:.{digits}g}")
+
+
+def slug(device: str) -> str:
+    """A device's file name: "NVIDIA H200" -> "nvidia-h200"."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "gpu"
+
+
+# ----------------------------------------------------------------------------------------------------------- the files
+
+
+def merge(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Old rows, with those that `new` measured again replaced, and new ones added; sorted by step and size."""
+    rows = {_key(row): dict(row) for row in [*old, *new]}
+    return [rows[key] for key in sorted(rows)]
+
+
+def _key(row: Mapping[str, Any]) -> tuple:
+    return *(row[name] for name in KEY), *(row.get(name, usual) for name, usual in OTHERWISE.items())
+
+
+def write(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
+    """Merge `new` rows into the file, which is replaced at once or not at all. Raises CourseError if it is damaged."""
+    old = []
+    if path.exists():
+        try:
+            old = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CourseError(f"{path} is damaged ({error}): nothing was written. Restore or remove it.") from None
+    text = "[\n" + ",\n".join(" " + json.dumps(row) for row in merge(old, new)) + "\n]\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+def record(
+    chosen: Sequence[Any],
+    sizes: Sequence[tuple[int, ...]],
+    out: Path = DATA,
+    samples: int = 20,
+    seconds: float = 3.0,
+    longest: float = 1000.0,
+    say=print,
+) -> list[dict[str, Any]]:
+    """Measure the steps at the sizes, (m, n, k) or (m, n, k, batch), and save every row at once. longest: skip sizes
+    whose one launch would take more milliseconds, judged from the last size. A step that fails is reported and the
+    others go on. Returns the new rows.
+    """
+    from helpers.run.gemm import Problem
+
+    rows: list[dict[str, Any]] = []
+    path = out / f"{slug(gpu.device().name)}.json"
+    say(f"{gpu.device().name}: driver {gpu.device().driver}, CUDA {gpu.device().cuda}; writing {path}")
+    for step in chosen:
+        rate = None
+        for m, n, k, *batch in sizes:
+            problem = Problem(m, n, k, dtype=step.dtype, batch=batch[0] if batch else 1)
+            if rate and problem.flops / rate / 1e9 > longest:
+                say(f"{step.name} at {problem}: skipped, one launch would take over {longest:.0f} ms")
+                continue
+            begin = time.monotonic()
+            try:
+                row = measure(step, problem, samples, seconds)
+            except CourseError as error:
+                say(f"{step.name} at {problem}: {error.message}")
+                if not gpu.available():
+                    return rows
+                continue
+            rows.append(row)
+            write(path, [row])
+            rate = row["tflops"]
+            say(f"{step.name} at {problem}: {_said(row)} ({time.monotonic() - begin:.1f} s)")
+    return rows
+
+
+def record_strategy(out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print) -> list[dict[str, Any]]:
+    """Measure all configurations of `strategy.py` on all its shapes, and save them shape by shape. Returns the new rows."""
+    from .strategy import SHAPES
+
+    rows: list[dict[str, Any]] = []
+    for shape, problem in SHAPES.items():
+        try:
+            found = measure_strategy(problem, samples, seconds)
+        except CourseError as error:
+            say(f"{shape}, {problem}: {error.message}")
+            continue
+        write(out / f"{slug(gpu.device().name)}.json", found)
+        rows += found
+        for row in found:
+            say(f"{shape}, {problem}, {row['configuration']}: {_said(row)}")
+    return rows
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """A row as a sentence for the terminal."""
+    ratio = f"{row['cublas_ratio']:.3f} of cuBLAS" if row["cublas_ratio"] else gpu.cublas_why_not()
+    note = f"; noisy: {row['noisy']}" if row["noisy"] else ""
+    return f"{row['milliseconds']:.4g} ms, {row['tflops']:.4g} TFLOPS, {ratio}, {row['clock_mhz'] or 0:.0f} MHz, {row['method']}{note}"
+
+
+# ---------------------------------------------------------------------------------------------------------- the README
+
+
+def readme_section(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
+    """The markdown between the markers: one table and the figure per device, from recorded rows alone."""
+    parts = []
+    for device in sorted({row["device"] for row in rows}):
+        own = [row for row in rows if row["device"] == device]
+        table = _table(own, size)
+        if table:
+            parts.append(table)
+    if not parts:
+        return "No runs have been recorded yet: `course record` on a machine with a GPU fills this in.\n"
+    return "\n".join(parts)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], size: int) -> str:
+    columns = sorted({row["m"] for row in rows if row["m"] == row["n"] == row["k"]} & set(SIZES))
+    cells = {(row["step"], row["m"]): row for row in rows if row["m"] == row["n"] == row["k"]}
+    known = [step for step in steps.STEPS if any((step.number, column) in cells for column in columns)]
+    if not known:
+        return ""
+    device, dates = rows[0]["device"], sorted({row["date"] for row in rows})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    head = "".join(f" {column}³ |" for column in columns)
+    lines = [
+        f"![Ladder of the recorded kernels on {device} at {size}³, in TFLOPS]({FIGURE.relative_to(ROOT).as_posix()})",
+        "",
+        f"TFLOPS on {device} (recorded {when}, driver {rows[0]['driver']}, CUDA {rows[0]['cuda']}); in brackets the "
+        "speed relative to cuBLAS, timed in turn with it:",
+        "",
+        f"| step |{head}",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for step in known:
+        lines.append(f"| {step.name} |" + "".join(f" {_cell(cells.get((step.number, column)))} |" for column in columns))
+    best = [max((row["cublas_tflops"] or 0 for row in rows if row["m"] == row["n"] == row["k"] == column), default=0) for column in columns]
+    lines.append("| cuBLAS |" + "".join(f" {value:.3g} |" if value else " |" for value in best))
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    ratio = f" ({row['cublas_ratio']:.2f})" if row["cublas_ratio"] else ""
+    return f"{row['tflops']:.3g}{ratio}{' noisy' if row['noisy'] else ''}"
+
+
+def with_section(text: str, section: str) -> str:
+    """`text` with what stands between the markers replaced. Raises CourseError if the markers are missing."""
+    if text.count(START) != 1 or text.count(END) != 1 or text.index(START) > text.index(END):
+        raise CourseError(f"The README needs the lines {START} and {END}, once each and in this order.")
+    before, rest = text.split(START)
+    return f"{before}{START}\n{section}{END}{rest.split(END)[1]}"
+
+
+# Okabe and Ito's colours, told apart by colour-blind readers; the same two as in course.mplstyle's cycle.
+_BAR, _CUBLAS, _INK, _FAINT = "#0072B2", "#D55E00", "#1a1a1a", "#c8c8c8"
+
+
+def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
+    """The ladder at size³ as an SVG picture: a bar per step, cuBLAS, the limit as a line. "" if there is no row."""
+    chosen = [row for row in rows if row["m"] == row["n"] == row["k"] == size and row["dtype"] == "float32"]
+    if not chosen:
+        return ""
+    device = chosen[0]["device"]
+    chosen = sorted((row for row in chosen if row["device"] == device), key=lambda row: row["step"])
+    bars = [(f"{row['step']:02} {row['slug'].replace('_', ' ')}", row["tflops"], _BAR) for row in chosen]
+    baseline = max((row["cublas_tflops"] or 0 for row in chosen), default=0)
+    if baseline:
+        bars.append(("cuBLAS", baseline, _CUBLAS))
+    ceiling = ladder.limit(device, size, size, size)
+    top = max([value for _, value, _ in bars] + ([ceiling.tflops] if ceiling else [])) * 1.12
+    left, right, row_height, above = 190, 720, 34, 56
+    width, height = right + 40, above + row_height * len(bars) + 44
+
+    def x(value: float) -> float:
+        return round(left + (right - left) * value / top, 1)
+
+    title = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif">',
+        f"<title>{html.escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<text x="20" y="30" font-size="19" fill="{_INK}">{html.escape(title)}</text>',
+    ]
+    if ceiling:
+        end = above + row_height * len(bars)
+        parts += [
+            f'<line x1="{x(ceiling.tflops)}" y1="{above - 6}" x2="{x(ceiling.tflops)}" y2="{end}" stroke="{_INK}" stroke-dasharray="5 4"/>',
+            f'<text x="{x(ceiling.tflops)}" y="{end + 20}" font-size="15" fill="{_INK}" text-anchor="end">'
+            f"{html.escape(ceiling.name)}: {ceiling.tflops:.1f}</text>",
+        ]
+    for index, (name, value, colour) in enumerate(bars):
+        y = above + row_height * index
+        parts += [
+            f'<text x="{left - 10}" y="{y + 20}" font-size="16" fill="{_INK}" text-anchor="end">{html.escape(name)}</text>',
+            f'<rect x="{left}" y="{y + 4}" width="{round(x(value) - left, 1)}" height="{row_height - 10}" fill="{colour}"/>',
+            f'<text x="{x(value) + 8}" y="{y + 21}" font-size="16" fill="{_INK}">{value:.3g}</text>',
+        ]
+    parts.append(f'<line x1="{left}" y1="{above}" x2="{left}" y2="{above + row_height * len(bars)}" stroke="{_FAINT}"/>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:
+    """Write the README's section and the figure from the recorded rows."""
+    rows = ladder.recorded()
+    readme.write_text(with_section(readme.read_text(encoding="utf-8"), readme_section(rows)), encoding="utf-8")
+    drawing = figure(rows)
+    if drawing:
+        picture.write_text(drawing, encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------------------------- the command line
+
+
+def parse_sizes(text: str) -> list[tuple[int, ...]]:
+    """ "256,1000x3000x500,64x64x64x1024" -> [(256, 256, 256), (1000, 3000, 500), (64, 64, 64, 1024)], the last a batch.
+
+    Raises ValueError with what is wrong.
+    """
+    sizes = []
+    for part in text.split(","):
+        numbers = [int(number) for number in part.lower().split("x")]
+        if len(numbers) not in (1, 3, 4) or min(numbers) < 1:
+            raise ValueError(
+                f"{part!r} is neither a size such as 4096, nor a shape such as 1000x3000x500, nor one with a batch such as 64x64x64x1024"
+            )
+        sizes.append(tuple(numbers * 3 if len(numbers) == 1 else numbers))
+    return sizes
+
+
+def parse_steps(text: str) -> list[Any]:
+    """ "1-3,11" or "naive" -> rows of the step table that have a kernel. Raises KeyError, ValueError."""
+    chosen = []
+    for part in text.split(","):
+        bounds = re.fullmatch(r"(\d+)-(\d+)", part)
+        if bounds:
+            chosen += [step for step in steps.STEPS if int(bounds[1]) <= step.number <= int(bounds[2])]
+        else:
+            chosen.append(steps.get(int(part) if part.isdigit() else part))
+    return [step for step in chosen if step.entry]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit status."""
+    parser = argparse.ArgumentParser(prog="course record", description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=DATA, help="folder of the recorded runs (default: helpers/data)")
+    parser.add_argument("--steps", default="", help="such as 1-3,11 or naive (default: every step with a kernel)")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="such as 256,4096,1000x3000x500, or 64x64x64x1024 for a batch")
+    parser.add_argument("--samples", type=int, default=20, help="samples per figure, at most")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
+    parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
+    parser.add_argument("--strategy", action="store_true", help="time the configurations of step 11 on the shapes of its lesson instead")
+    parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
+    options = parser.parse_args(arguments)
+    try:
+        if options.readme:
+            update_readme()
+            return 0
+        chosen = parse_steps(options.steps) if options.steps else [step for step in steps.STEPS if step.entry]
+        sizes = parse_sizes(options.sizes)
+        reason = gpu.why_not()
+        if reason:
+            raise CourseError(f"There is nothing to record on: {reason}")
+        if options.strategy:
+            rows = record_strategy(options.out, options.samples, options.seconds)
+        else:
+            rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)
+        if options.out.resolve() == DATA.resolve():
+            update_readme()
+    except (CourseError, KeyError, ValueError) as error:
+        print(f"course record: {error.args[0] if error.args else error}", file=sys.stderr)
+        return 1
+    return 0 if rows else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

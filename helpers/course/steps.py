@@ -1,0 +1,239 @@
+"""THE table of steps. Tests, the ladder, the README, `course sync` and the other commands iterate it; a new step is
+one row here, one kernel and one notebook of the same number and slug."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .measures import Expectation, expect
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the ladder.
+
+    number, slug: name the kernel and the notebook ("03", "shared_tile"). title, idea: a name and a sentence for people.
+    dtype: element type of A, B and C. arch: the oldest GPU architecture the kernel compiles for. entry: the kernel's
+    function, or None for a step without a kernel. expect: what the counters of a run must be, on sizes that are
+    multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides.
+    """
+
+    number: int
+    slug: str
+    title: str
+    idea: str
+    entry: str | None
+    dtype: str = "float32"
+    arch: str = "sm_75"
+    expect: tuple[Expectation, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Number and slug, as in file names: "03_shared_tile"."""
+        return f"{self.number:02}_{self.slug}"
+
+    @property
+    def kernel_path(self) -> Path | None:
+        """The reference kernel, or None for a step without one."""
+        return ROOT / "kernels" / f"{self.name}.cu" if self.entry else None
+
+    @property
+    def notebook_path(self) -> Path:
+        """The lesson."""
+        return ROOT / "notebooks" / f"{self.name}.ipynb"
+
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        0,
+        "start_here",
+        "Start here",
+        "what a matrix product costs, and what limits it",
+        entry=None,
+    ),
+    Step(
+        1,
+        "naive",
+        "Naive",
+        "one thread computes one element of C, rows down the warp",
+        entry="naive",
+        expect=(
+            expect("sectors per load of A == 32"),
+            expect("sectors per load of B == 1"),
+            expect("sectors per store of C == 32"),
+            expect("global loads per result == 2 K"),
+        ),
+    ),
+    Step(
+        2,
+        "coalesced",
+        "Coalesced",
+        "swap the fast thread index, so that a warp reads neighbours",
+        entry="coalesced",
+        expect=(
+            expect("sectors per load of A == 1"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 2 K"),
+        ),
+    ),
+    Step(
+        3,
+        "shared_tile",
+        "Shared tile",
+        "fetch tiles into shared memory once, and reuse them 32 times",
+        entry="shared_tile",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        4,
+        "thread_tile_1d",
+        "1D thread tile",
+        "one thread computes 16 results of a column, so that a value of B serves them all",
+        entry="thread_tile_1d",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("sectors per store of C == 4"),
+            expect("global loads per result == 1/32 K"),
+            expect("shared loads per result <= 17/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        5,
+        "thread_tile_2d",
+        "2D thread tile",
+        "one thread computes 8 x 8 results, an outer product in registers for each k",
+        entry="thread_tile_2d",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("global loads per result == 1/64 K"),
+            expect("shared loads per result <= 1/4 K"),
+        ),
+    ),
+    Step(
+        6,
+        "bank_conflicts",
+        "Bank conflicts",
+        "lay out shared memory so that a warp's lanes meet different banks",
+        entry="bank_conflicts",
+        expect=(
+            expect("sectors per load of A == 4"),
+            expect("sectors per load of B == 4"),
+            expect("global loads per result == 1/64 K"),
+            expect("shared loads per result == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+            expect("bank conflicts of shared stores == 0"),
+        ),
+    ),
+    Step(
+        7,
+        "vectorized",
+        "Vectorised",
+        "move global memory 128 bits at a time where the rows are aligned",
+        entry="vectorized",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 16"),
+            expect("global loads per result == 1/256 K"),
+            expect("shared loads per result == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        8,
+        "warp_tile",
+        "Warp tile",
+        "a warp computes a tile of its own, its lanes numbered so that every shared load takes two passes",
+        entry="warp_tile",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 16"),
+            expect("global loads per result == 1/256 K"),
+            expect("shared loads per result == 1/16 K"),
+            expect("wavefronts per shared load == 2"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        9,
+        "double_buffer",
+        "Double buffer",
+        "fetch the next tiles while computing with these",
+        entry="double_buffer",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 16"),
+            expect("global loads per result == 1/256 K"),
+            expect("shared loads per result == 3/64 K"),
+            expect("wavefronts per shared load == 2"),
+            expect("barriers per warp == 9/128 K"),
+        ),
+    ),
+    Step(
+        10,
+        "async_copy",
+        "Asynchronous copy",
+        "copy from global to shared memory past the registers, several tiles ahead",
+        entry="async_copy",
+        arch="sm_80",
+        expect=(
+            expect("sectors per store of C == 16"),
+            expect("shared stores per result == 0"),
+            expect("barriers per warp == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        11,
+        "autotune",
+        "Autotune",
+        "refuse, rank and measure the constants, instead of guessing them",
+        entry="autotune",
+        arch="sm_80",
+        expect=(
+            expect("sectors per store of C == 16"),
+            expect("global loads per result <= 9/1024 K"),
+            expect("shared loads per result <= 1/16 K"),
+            expect("shared stores per result == 0"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        12,
+        "fused_epilogue",
+        "Fused epilogue",
+        "add the bias and apply ReLU while the results are still in registers",
+        entry="fused_epilogue",
+        arch="sm_80",
+        expect=(
+            expect("sectors per load of bias == 4"),
+            expect("sectors per store of C == 16"),
+            expect("shared loads per result <= 1/16 K"),
+            expect("shared stores per result == 0"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+)
+
+
+def get(step: int | str) -> Step:
+    """The step of this number or slug. Raises KeyError with the known ones."""
+    for row in STEPS:
+        if step in (row.number, row.slug):
+            return row
+    raise KeyError(f"no step {step!r}; there are {', '.join(row.name for row in STEPS)}")

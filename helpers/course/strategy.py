@@ -1,0 +1,118 @@
+"""One configuration does not serve all sizes: step 11 with several settings of its constants, on several shapes.
+
+`course record --strategy` times every configuration on every shape, all in turn with cuBLAS, and keeps the rows with
+the recorded runs. The lesson shows the table; nothing in it is computed but ratios.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.run.gemm import Problem
+
+from . import ladder
+
+STEP = "autotune"
+
+# What differs from the shipped constants, by tile of C. A library has dozens of such kernels.
+CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
+    "256 × 128": {},
+    "128 × 256": {"BM": 128, "BN": 256, "TM": 8, "TN": 16},
+    "128 × 128": {"BM": 128},
+    "64 × 128": {"BM": 64, "WM": 32, "TM": 8},
+    "32 × 64": {"BM": 32, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4},
+    "16 × 64": {"BM": 16, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4},
+    "128 × 128, 8 slices": {"BM": 128, "SLICES": 8},
+    "64 × 64, 8 slices": {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "SLICES": 8},
+    "64 × 64, 32 slices": {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "SLICES": 32},
+    "16 × 128, 8 slices": {"BM": 16, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "SLICES": 8},
+}
+
+SHAPES: Mapping[str, Problem] = {
+    "small": Problem(256, 256, 256),
+    "small, 512": Problem(512, 512, 512),
+    "medium": Problem(1024, 1024, 1024),
+    "medium, 2048": Problem(2048, 2048, 2048),
+    "large": Problem(4096, 4096, 4096),
+    "large, 8192": Problem(8192, 8192, 8192),
+    "odd": Problem(4097, 4097, 4097),
+    "oblong": Problem(1000, 3000, 500),
+    "thin": Problem(16, 4096, 4096),
+    "deep": Problem(128, 128, 16384),
+    "batched": Problem(128, 128, 128, batch=256),
+    "batched, 64": Problem(64, 64, 64, batch=1024),
+}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Recorded rows of the configurations: shape -> configuration -> row (see `record.REQUIRED`)."""
+
+    rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+    def best(self, shape: str) -> str:
+        """The configuration that was fastest on a shape."""
+        return max(self.rows[shape], key=lambda name: self.rows[shape][name]["tflops"])
+
+    def ratio(self, shape: str, configuration: str) -> float:
+        """Its speed there, relative to cuBLAS."""
+        return self.rows[shape][configuration]["cublas_ratio"]
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells: shapes down, configurations across, speed relative to cuBLAS; the best of each shape in stars."""
+        header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
+        cells = []
+        for shape, found in self.rows.items():
+            best = self.best(shape)
+            ratios = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
+            ratios[best] = f"*{ratios[best]}*"
+            cublas = max(row["cublas_tflops"] for row in found.values())
+            cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
+        return header, cells
+
+    @property
+    def caption(self) -> str:
+        """What the numbers are, and whose."""
+        row = next(iter(next(iter(self.rows.values())).values()))
+        return f"speed relative to cuBLAS (recorded, {row['device']}, {row['date']})"
+
+    def __str__(self) -> str:
+        header, cells = self.table()
+        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+        lines = ("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (header, *cells))
+        return "\n".join([self.caption, *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        header, cells = self.table()
+        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
+        body = ""
+        for row in cells:
+            texts = (f"<b>{text.strip('*')}</b>" if text.startswith("*") else html.escape(text) for text in row)
+            body += "<tr>" + "".join(f"<td style='text-align:right'>{text}</td>" for text in texts) + "</tr>"
+        return f"<table style='font-size:1em'><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def recorded(device: str = "NVIDIA H200") -> Strategy:
+    """The recorded table of a device. Raises CourseError if there is none."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    rows = [row for row in ladder.recorded(variants=True) if row["device"] == device and row.get("configuration")]
+    for shape, problem in SHAPES.items():
+        for row in rows:
+            if (row["m"], row["n"], row["k"], row.get("batch", 1)) == (problem.m, problem.n, problem.k, problem.batch):
+                found.setdefault(shape, {})[row["configuration"]] = row
+    if not found:
+        raise CourseError(f"The configurations were not recorded on {device}: course record --strategy does it.")
+    return Strategy(found)
+
+
+def sources(source: str, names: Sequence[str] = tuple(CONFIGURATIONS)) -> dict[str, str]:
+    """Configuration -> the source with its constants."""
+    from .sweep import variant  # here: sweeps import much that reading a table does not need
+
+    return {name: variant(source, **CONFIGURATIONS[name]) for name in names}

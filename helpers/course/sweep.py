@@ -1,0 +1,164 @@
+"""One kernel, many settings: variants of a source that differ in its constants, each executed and counted, side by side.
+
+    settings = sweep(kernel.source, [{"TM": 4}, {"TM": 8}], size=1024)
+
+A setting is a number that the source gives a constant ("constexpr int TM = 16;"); a variant is the same text with another
+number in that place. Its counters come from executing it, its time from the GPU or, without one, from the model.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from helpers.errors import CourseError
+from helpers.front.progress import Progress
+from helpers.model import hardware
+from helpers.model.occupancy import Occupancy
+from helpers.sim.counting import names as metrics
+from helpers.toolchain.compile import compile_source
+
+from .lesson import DEFAULT_GPU, LessonKernel, Profile
+from .measures import WARP, count
+
+
+def variant(source: str, **constants: int) -> str:
+    """The source with other numbers for some of its constants. Raises CourseError unless each is set in just one place."""
+    for name, value in constants.items():
+        source, places = re.subn(rf"\b({re.escape(name)} = )\d+", rf"\g<1>{value}", source)
+        if places != 1:
+            raise CourseError(
+                f"The kernel sets {name} to a number in {places} places; it must be one, like: constexpr int {name} = {value};"
+            )
+    return source
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variant: the constants that make it, and what its profile found."""
+
+    constants: Mapping[str, int]
+    profile: Profile
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return math.prod(self.profile.run.block)
+
+    @property
+    def registers(self) -> int:
+        """Registers per thread."""
+        return self.profile.kernel.registers
+
+    @property
+    def spilled(self) -> int:
+        """Bytes per thread that found no register and were put in memory."""
+        return self.profile.kernel.compiled.local_bytes
+
+    @property
+    def occupancy(self) -> Occupancy:
+        return self.profile.kernel.occupancy(self.profile.gpu_name)
+
+    @property
+    def waves(self) -> float:
+        """How often the grid fills the GPU."""
+        return self.occupancy.waves(math.prod(self.profile.run.grid), hardware.gpu(self.profile.gpu_name).sms)
+
+    @property
+    def shared_loads(self) -> int:
+        """Load instructions of warps from shared memory."""
+        return count(self.profile.run, metrics.SHARED_INSTRUCTIONS.format(op="ld"))
+
+    @property
+    def fma_share(self) -> float | None:
+        """Multiply-adds per lane slot: of 32 lanes in each executed instruction, the part that did a multiply-add.
+
+        None if the machine instructions could not be counted (see `sim/sass.py`).
+        """
+        instructions = self.profile.run.counters.get(metrics.INSTRUCTIONS)
+        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * instructions) if instructions else None
+
+    @property
+    def peak_share(self) -> float:
+        """Speed as a part of the GPU's FP32 limit."""
+        return self.profile.tflops / hardware.gpu(self.profile.gpu_name).peak_fp32_tflops
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Settings side by side, as a table."""
+
+    gpu_name: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def kind(self) -> str:
+        """'measured' or 'predicted'."""
+        return self.settings[0].profile.kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each setting by the constants that are not the same in all: "TM = 16"."""
+        every = [item.constants for item in self.settings]
+        alike = set() if len(every) == 1 else {name for name in every[0] if len({str(one.get(name)) for one in every}) == 1}
+        return tuple(_assignments({name: value for name, value in one.items() if name not in alike}) for one in every)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells."""
+        header = ["", "threads per block", "registers", "occupancy", "waves", "shared loads", "FMA share", f"TFLOPS, {self.kind}"]
+        cells = []
+        for name, item in zip(self.names, self.settings):
+            registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
+            cells.append([
+                name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
+                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}", f"{item.profile.tflops:.1f}",
+            ])  # fmt: skip
+        return header, cells
+
+    @property
+    def caption(self) -> str:
+        """What was multiplied, and for which GPU occupancy and speed hold."""
+        first, *others = self.settings
+        fixed = {
+            name: value for name, value in first.constants.items() if others and all(one.constants.get(name) == value for one in others)
+        }
+        return ", ".join(filter(None, (str(first.profile.problem), self.gpu_name, _assignments(fixed))))
+
+    def __str__(self) -> str:
+        header, cells = self.table()
+        widths = [max(map(len, column)) for column in zip(header, *cells)]
+        return "\n".join([self.caption, *("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)) for row in (header, *cells))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        header, cells = self.table()
+        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells)
+        return f"<table style='font-size:1em'><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _assignments(constants: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in constants.items())
+
+
+def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024, gpu_name: str | None = None) -> Sweep:
+    """Compile and profile one variant for each set of constants, on a product of size³.
+
+    gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError if there is nothing to
+    sweep, and what `variant`, the compiler (a static_assert that says no) and the model raise.
+    """
+    arch = hardware.gpu(gpu_name or DEFAULT_GPU).capability.arch
+    constants, settings = list(constants), []
+    with Progress("executing variants") as progress:
+        for done, wanted in enumerate(constants):
+            progress(done, len(constants))
+            kernel = LessonKernel(compile_source(variant(source, **wanted), arch=arch), _assignments(wanted))
+            settings.append(Setting(dict(wanted), kernel.profile(size, gpu_name)))
+    if not settings:
+        raise CourseError("There is nothing to sweep: give at least one set of constants, such as {'TM': 8}.")
+    first = settings[0].profile
+    return Sweep(first.device, tuple(settings))

@@ -1,0 +1,1 @@
+"""What a reader touches: magics, widgets, command line, slides."""

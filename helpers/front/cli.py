@@ -1,0 +1,120 @@
+"""The `course` command: lab, test, check, record, sync and slides. Parses arguments and calls one function each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from helpers.errors import CourseError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# These hand what they do not know to the program behind them.
+PASS_ON = {"lab": "jupyter lab", "test": "pytest", "record": "the recorder"}
+
+
+def lab(args: argparse.Namespace) -> int:
+    from .lab import start
+
+    return start(args.rest)
+
+
+def test(args: argparse.Namespace) -> int:
+    """Run pytest in the checkout: the whole suite on two workers, or just what the arguments say."""
+    if not (ROOT / "tests").is_dir():
+        raise CourseError(f"There are no tests in {ROOT}: run `course test` in a clone of the course's repository.")
+    if importlib.util.find_spec("pytest") is None:
+        raise CourseError("pytest is not installed. `uv run course test` installs what the tests need.")
+    command = [sys.executable, "-m", "pytest"]
+    if not args.rest:
+        command += ["--numprocesses", str(min(2, os.cpu_count() or 1))]
+    return subprocess.run(command + args.rest, cwd=ROOT, check=False).returncode
+
+
+def check(args: argparse.Namespace) -> int:
+    """Put reference kernels through their check, here and now. Returns 1 if one fails."""
+    from helpers.course.steps import STEPS, get
+
+    try:
+        steps = [get(int(args.step) if args.step.isdigit() else args.step)] if args.step else STEPS
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
+    from helpers.course import exercises  # after the arguments were found to be right: it brings the compiler
+
+    failed = 0
+    for step in steps:
+        if step.kernel_path is None:
+            print(f"{step.name}: no kernel to check")
+            continue
+        report = exercises.check_step(step, on=args.on)
+        failed += not report.passed
+        print(f"{step.name}: {report}")
+    return 1 if failed else 0
+
+
+def record(args: argparse.Namespace) -> int:
+    from helpers.course.record import main as run
+
+    return run(args.rest)
+
+
+def sync(args: argparse.Namespace) -> int:
+    from .notebooks import sync as run
+
+    return run(check=args.check)
+
+
+def slides(args: argparse.Namespace) -> int:
+    from .slides import build
+
+    return build(args.notebooks, args.output, execute=not args.no_execute)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="course", description="The GEMM Ladder.", allow_abbrev=False)
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+
+    def command(run, text: str) -> argparse.ArgumentParser:
+        name = run.__name__
+        more = f" Further arguments go to {PASS_ON[name]}." if name in PASS_ON else ""
+        made = commands.add_parser(name, help=text, description=text + more, allow_abbrev=False, add_help=name != "record")
+        made.set_defaults(run=run)
+        return made
+
+    command(lab, "Open JupyterLab at the first lesson.")
+    command(test, "Run the test suite, with the GPU tests if there is a GPU.")
+    checked = command(check, "Check the reference kernel of one step, or of all.")
+    checked.add_argument("step", nargs="?", help="number or slug, such as 3 or shared_tile")
+    checked.add_argument("--on", choices=("cpu", "gpu"), help="where to run (default: the GPU if there is one)")
+    command(record, "Time the reference kernels on this machine's GPU and write the results to helpers/data/.")
+    synced = command(sync, "Write kernels/ into notebooks/ and bring the notebooks into their canonical form.")
+    synced.add_argument("--check", action="store_true", help="write nothing; show what would change and exit with 1")
+    shown = command(slides, "Build a reveal.js page from each lesson; the pages need no network.")
+    shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
+    shown.add_argument("--output", default="build/slides", help="folder for the pages (default: %(default)s)")
+    shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit code: 0, 1 for a failure the command reports, 2 for wrong arguments."""
+    top = parser()
+    args, args.rest = top.parse_known_args(argv)
+    if args.rest and args.command not in PASS_ON:
+        top.error(f"{args.command} does not take {' '.join(args.rest)}")
+    try:
+        return args.run(args)
+    except CourseError as error:
+        print(f"course {args.command}: {error.message}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130  # what a shell reports for Ctrl-C
+
+
+if __name__ == "__main__":
+    sys.exit(main())

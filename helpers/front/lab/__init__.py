@@ -1,0 +1,68 @@
+"""JupyterLab as the course starts it, and what the course adds to it.
+
+labextensions/ is the prebuilt extension that highlights `%%cuda` cells (source and build: extension/). config/ turns
+off JupyterLab's own news and its check for updates, which would greet a learner with a question and ask the network.
+Both are found through Jupyter's search path, set here, so that nothing has to be installed and a fresh build counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from helpers.errors import CourseError
+
+FOLDER = Path(__file__).resolve().parent
+FIRST = Path("notebooks/00_start_here.ipynb")
+
+
+def course_root(start: Path) -> Path:
+    """The folder that holds notebooks/: `start` or one above it, else the checkout this package is part of.
+
+    Raises CourseError if there is none, which happens when only the package is installed.
+    """
+    for folder in (start, *start.parents, FOLDER.parents[2]):
+        if (folder / FIRST).is_file():
+            return folder
+    raise CourseError(
+        f"There is no {FIRST.as_posix()} in {start} or above it. The lessons are in the course's repository: "
+        "change to the folder you cloned, and run `course lab` there."
+    )
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """`variables` with this folder first in Jupyter's search paths for data and for configuration."""
+    added = {"JUPYTER_PATH": str(FOLDER), "JUPYTER_CONFIG_PATH": str(FOLDER / "config")}
+    return variables | {name: os.pathsep.join(filter(None, (folder, variables.get(name)))) for name, folder in added.items()}
+
+
+def arguments(root: Path, extra: list[str]) -> list[str]:
+    """Arguments for `jupyter lab`: open the first lesson, then whatever the user gave, which wins."""
+    args = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST.as_posix()}"]
+    if sys.platform != "win32" and os.geteuid() == 0:
+        args.append("--allow-root")  # root is the usual user in a container, and the server listens on localhost only
+    return args + extra
+
+
+def compiler_notice(platform: str) -> str | None:
+    """What a reader on `platform` (a sys.platform) should know before starting, or None."""
+    if platform != "darwin":
+        return None
+    return (
+        "NVIDIA publishes no CUDA compiler (NVRTC) for macOS, so kernels cannot be compiled on this machine: "
+        "you can read the lessons, but their cells will say so instead of running. A Linux machine, or a Linux "
+        "container on an Intel or ARM host, runs everything, and no GPU is needed."
+    )
+
+
+def start(extra: list[str]) -> int:
+    """Run JupyterLab until it ends. Returns its exit code."""
+    root = course_root(Path.cwd())
+    if notice := compiler_notice(sys.platform):
+        print(notice, file=sys.stderr, flush=True)
+    os.environ.update(environment(dict(os.environ)))
+    from jupyterlab.labapp import LabApp  # after the environment: Jupyter reads its search paths on import
+
+    LabApp.launch_instance(arguments(root, extra))
+    return 0

@@ -1,0 +1,150 @@
+"""`%%cuda name`: compile the cell, bind the kernel, say what came out. Thin: everything is done elsewhere."""
+
+from __future__ import annotations
+
+import html
+import time
+from pathlib import Path
+
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from helpers.course import exercises
+from helpers.course.lesson import LessonKernel
+from helpers.course.steps import STEPS
+from helpers.errors import CompileError, CourseError
+from helpers.toolchain.compile import compile_source
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class NotCompiled:
+    """Bound to the name of a cell that did not compile, so that no older kernel answers in its place."""
+
+    def __init__(self, name: str, error: CompileError):
+        self._name, self._error = name, error
+
+    def __getattr__(self, attribute: str):
+        if attribute.startswith("_"):  # what Python and IPython ask every object
+            raise AttributeError(attribute)
+        raise CourseError(f"{self._name} did not compile, so there is nothing to run yet. Its cell says:\n{self._error.message}")
+
+
+class CompileSummary:
+    """What the compiler made of a cell, for people."""
+
+    def __init__(self, kernel: LessonKernel, seconds: float):
+        self.kernel, self.seconds = kernel, seconds
+
+    def lines(self) -> list[str]:
+        """Sentences: resources, occupancy, warnings."""
+        compiled = self.kernel.compiled
+        shape = self._geometry()
+        dynamic = f" + {shape.shared:,} dynamic" if shape and shape.shared else ""
+        parts = [f"{compiled.registers} registers per thread", f"{compiled.shared_bytes:,}{dynamic} bytes of shared memory per block"]
+        if compiled.spill_stores or compiled.spill_loads:
+            parts.append(f"spills: {compiled.spill_stores} bytes stored, {compiled.spill_loads} loaded")
+        found = [", ".join(parts)]
+        if shape:
+            threads = " × ".join(str(extent) for extent in shape.block)
+            found.append(f"{threads} threads compute {shape.tile[0]} × {shape.tile[1]} elements of C; {self.kernel.occupancy()}")
+        return found + list(compiled.warnings)
+
+    def _geometry(self):
+        from helpers.run.gemm import geometry
+
+        try:
+            return geometry(self.kernel)
+        except CourseError:  # a kernel that is not a GEMM states no geometry; its launch does
+            return None
+
+    def __repr__(self) -> str:
+        head = f"{self.kernel.lesson_name}: compiled {self.kernel.name} for {self.kernel.compiled.arch} in {self.seconds:.1f} s"
+        return "\n  ".join([head, *self.lines()])
+
+    def _repr_html_(self) -> str:
+        head, *rest = repr(self).split("\n")
+        body = "".join(f"<div style='white-space:pre-wrap'>{html.escape(line.strip())}</div>" for line in rest)
+        return f"<div style='border-left:4px solid #007a5a;padding-left:.7em'><b>{html.escape(head)}</b>{body}</div>"
+
+
+@magics_class
+class CudaMagics(Magics):
+    """The magics of the course."""
+
+    @magic_arguments()
+    @argument("name", help="the Python name the kernel is bound to")
+    @argument("--entry", default=None, help="which __global__ function, if the cell has several or a template: 'gemm<64>'")
+    @argument("--arch", default="sm_90", help="architecture to compile for (default sm_90); the GPU's own is used on a GPU")
+    @argument("-o", "--option", action="append", default=[], help="a further NVRTC option, such as -o=-ftz=true")
+    @cell_magic
+    def cuda(self, line: str, cell: str):
+        """Compile the cell with NVRTC and bind its kernel: `%%cuda naive`."""
+        arguments = parse_argstring(self.cuda, line)
+        if not arguments.name.isidentifier():
+            raise CourseError(f"{arguments.name!r} cannot be a Python name. Write, for example: %%cuda naive")
+        start = time.perf_counter()
+        try:
+            # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
+            compiled = compile_source("\n" + cell, _unquote(arguments.entry), arguments.arch, tuple(arguments.option))
+        except CompileError as error:
+            self.shell.user_ns[arguments.name] = NotCompiled(arguments.name, error)
+            raise
+        kernel = LessonKernel(compiled, arguments.name)
+        self.shell.user_ns[arguments.name] = kernel
+        display(CompileSummary(kernel, time.perf_counter() - start))
+
+
+def _unquote(text: str | None) -> str | None:
+    return text.strip("'\"") if text else None
+
+
+# Names that cells of a lesson use, and what defines them.
+_SET_UP = ("ask", "exercise", "helpers", "measures", "reveal", "widgets")
+
+
+def missing_name_hint(name: str) -> str:
+    """What to run when a cell uses `name` too early, as a sentence; '' for a name the course knows nothing of."""
+    if name in _SET_UP:
+        return f"{name} is not defined yet. Run the set-up cell at the top of the notebook first: the one with %load_ext helpers."
+    practice = exercises.exercises().get(name)
+    if any(name == step.entry for step in STEPS) or practice and practice.language == "cu":
+        return f"{name} is not defined yet. Run the cell that begins with %%cuda {name} first."
+    if practice:
+        return f"{name} is not defined yet. Run the cell that defines it first."
+    return ""
+
+
+def _show_name_error(shell, kind, error, traceback, tb_offset=None):
+    """A cell run out of order is told what to run; any other NameError is shown as ever."""
+    hint = missing_name_hint(error.name or "")
+    lines = [f"NameError: {hint}"] if hint else shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
+    shell._showtraceback(kind, error, lines)
+    return lines
+
+
+def _show_interrupt(shell, kind, error, traceback, tb_offset=None):
+    """Ctrl-C inside the course's own work needs no traceback: nothing was left half done."""
+    frames = traceback
+    while frames is not None:
+        if Path(frames.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+            lines = ["KeyboardInterrupt: stopped. A launch that was under way has changed no array."]
+            break
+        frames = frames.tb_next
+    else:
+        lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
+    shell._showtraceback(kind, error, lines)
+    return lines
+
+
+def _show(shell, kind, error, traceback, tb_offset=None):
+    """IPython takes one handler for all exceptions that are not shown its own way."""
+    show = _show_interrupt if issubclass(kind, KeyboardInterrupt) else _show_name_error
+    return show(shell, kind, error, traceback, tb_offset)
+
+
+def load_ipython_extension(ipython) -> None:
+    """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
+    ipython.register_magics(CudaMagics)
+    ipython.set_custom_exc((NameError, KeyboardInterrupt), _show)

@@ -1,0 +1,143 @@
+"""Notebooks in one canonical form, with the reference kernels in them: what `course sync` writes and tests hold.
+
+Canonical means: no outputs, no execution counts, cell ids that exist and differ, the same metadata everywhere, and
+JSON as nbformat writes it. A notebook that was opened and run changes in its text only where somebody changed it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from helpers.course.steps import ROOT, STEPS, Step
+from helpers.errors import CourseError
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
+EXERCISE = "exercise:"  # tag of a cell that holds a starter, before the exercise's slug
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def source(cell: dict) -> str:
+    """A cell's text, which nbformat stores as one string or as a list of lines."""
+    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+
+
+def canonical(notebook: dict) -> dict:
+    """The canonical form of `notebook` (parsed JSON, nbformat 4). Raises CourseError for other formats."""
+    if notebook.get("nbformat") != 4:
+        raise CourseError(f"This is not a notebook of format 4 (nbformat is {notebook.get('nbformat')!r}).")
+    seen: set[str] = set()
+    cells = []
+    for index, cell in enumerate(notebook["cells"]):
+        text = source(cell)
+        name = cell.get("id", "")
+        if not _ID.fullmatch(name) or name in seen:
+            name = hashlib.sha256(f"{index}:{text}".encode()).hexdigest()[:8]
+        seen.add(name)
+        metadata = {key: cell["metadata"][key] for key in KEPT_CELL_METADATA if cell.get("metadata", {}).get(key)}
+        clean = {"cell_type": cell["cell_type"], "id": name, "metadata": metadata}
+        clean["source"] = text.splitlines(keepends=True)
+        if cell["cell_type"] == "code":
+            clean |= {"execution_count": None, "outputs": []}
+        elif cell.get("attachments"):
+            clean["attachments"] = cell["attachments"]
+        cells.append(clean)
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def dumps(notebook: dict) -> str:
+    """The text of a notebook file, as nbformat writes it."""
+    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def kernel_cell(notebook: dict, step: Step) -> dict:
+    """The code cell that holds the step's kernel: tagged `kernel`, else the first that begins `%%cuda <slug>`.
+
+    Raises CourseError if there is none.
+    """
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and source(cell).startswith("%%cuda")]
+    tagged = [cell for cell in code if "kernel" in cell.get("metadata", {}).get("tags", ())]
+    named = [cell for cell in code if source(cell).split("\n", 1)[0].split()[1:2] == [step.slug]]
+    for cell in tagged + named:
+        return cell
+    raise CourseError(f"{step.notebook_path.name} has no cell for its kernel: one code cell must begin with `%%cuda {step.slug}`.")
+
+
+def with_kernel(notebook: dict, step: Step, kernel: str) -> dict:
+    """`notebook` with the text of the reference kernel in its kernel cell, below the cell's own `%%cuda` line."""
+    target = kernel_cell(notebook, step)
+    magic = source(target).split("\n", 1)[0]
+    new = target | {"source": f"{magic}\n{kernel.rstrip()}"}
+    return notebook | {"cells": [new if cell is target else cell for cell in notebook["cells"]]}
+
+
+def with_starters(notebook: dict) -> dict:
+    """`notebook` with the starter of its exercise in every cell tagged `exercise:<slug>`, below a `%%cuda` line if any.
+
+    Raises CourseError for an exercise that does not exist.
+    """
+    cells = []
+    for cell in notebook["cells"]:
+        slugs = [tag.removeprefix(EXERCISE) for tag in cell.get("metadata", {}).get("tags", ()) if tag.startswith(EXERCISE)]
+        if cell["cell_type"] == "code" and slugs:
+            from helpers.course.exercises import exercise  # here: it brings the whole machine with it
+
+            first = source(cell).split("\n", 1)[0]
+            magic = f"{first}\n" if first.startswith("%%cuda") else ""
+            cell = cell | {"source": magic + exercise(slugs[0]).starter}
+        cells.append(cell)
+    return notebook | {"cells": cells}
+
+
+def wanted_text(path: Path) -> str:
+    """What the notebook at `path` should contain: canonical, with its step's reference kernel and its exercises' starters.
+
+    Raises CourseError if the file is no notebook.
+    """
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CourseError(f"{path} is not a notebook: {error}.") from error
+    for step in STEPS:
+        if step.notebook_path.name == path.name and step.kernel_path is not None:
+            notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
+    notebook = with_starters(notebook)
+    return dumps(canonical(notebook))
+
+
+def paths(root: Path = ROOT) -> list[Path]:
+    """All lessons, in order. Raises CourseError if there are none."""
+    found = sorted((root / "notebooks").glob("*.ipynb"))
+    if not found:
+        raise CourseError(f"There are no notebooks in {root / 'notebooks'}.")
+    return found
+
+
+def sync(check: bool = False) -> int:
+    """Bring every notebook to its wanted text, or with `check` print what would change. Returns the exit code."""
+    changed = 0
+    for path in paths():
+        old, new = path.read_text(encoding="utf-8"), wanted_text(path)
+        if old == new:
+            continue
+        changed += 1
+        name = path.relative_to(ROOT).as_posix()
+        if check:
+            lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, f"{name} (synced)", lineterm="")
+            print("\n".join(lines))
+        else:
+            path.write_text(new, encoding="utf-8", newline="\n")
+            print(f"wrote {name}")
+    if check and changed:
+        print(f"{changed} notebook(s) differ from their canonical form or their kernel: run `course sync`.")
+        return 1
+    if not changed:
+        print("All notebooks are in sync.")
+    return 0

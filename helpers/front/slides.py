@@ -1,0 +1,153 @@
+"""Lessons as reveal.js pages: run the notebook, turn it into one HTML file that needs no network and no other file.
+
+reveal.js is in lab/slides/reveal/. Formulas become MathML, which browsers draw themselves, so that no MathJax has to be
+fetched or shipped. A widget becomes the picture that it first shows: a page has no kernel behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from jinja2 import pass_context
+from latex2mathml.converter import convert as mathml
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbconvert.exporters import SlidesExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+from helpers.errors import CourseError
+
+from .notebooks import paths
+
+FOLDER = Path(__file__).resolve().parent / "lab" / "slides"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+
+class _Renderer(IPythonRenderer):
+    """Markdown to HTML with formulas as MathML."""
+
+    def block_math(self, body: str) -> str:
+        return mathml(body.strip(), display="block")
+
+    def inline_math(self, body: str) -> str:
+        return mathml(body.strip())
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", display="block")
+
+
+def markdown(source: str) -> str:
+    """HTML of one Markdown cell."""
+    return MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+
+
+@pass_context
+def _markdown_filter(context, source: str) -> str:
+    return markdown(source)
+
+
+def _still(state: dict, model: str) -> Iterator[NotebookNode]:
+    """The outputs that the widget `model` shows: its own, or those of its children in order; of tabs, the one in front."""
+    widget = state[model]
+    values, kind = widget["state"], widget["model_name"]
+    if kind == "OutputModel":
+        yield from (nbformat.from_dict(output) for output in values["outputs"])
+    elif kind == "ImageModel":
+        for buffer in widget.get("buffers", []):
+            yield nbformat.v4.new_output("display_data", {f"image/{values['format']}": buffer["data"]})
+    elif kind in ("HTMLModel", "HTMLMathModel") and values["value"]:
+        yield nbformat.v4.new_output("display_data", {"text/html": values["value"]})
+    children = values.get("children", ())
+    if "selected_index" in values and children:
+        children = children[values["selected_index"] or 0 :][:1]
+    for child in children:
+        yield from _still(state, child.removeprefix("IPY_MODEL_"))
+
+
+def freeze_widgets(notebook: NotebookNode) -> None:
+    """Put what each widget shows in the place of the widget."""
+    state = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    for cell in notebook.cells:
+        outputs = []
+        for output in cell.get("outputs", ()):
+            model = output.get("data", {}).get(WIDGET_VIEW, {}).get("model_id")
+            outputs += [output] if model is None else _still(state, model) if model in state else []
+        if cell.cell_type == "code":
+            cell.outputs = outputs
+
+
+def run(notebook: NotebookNode, folder: Path, name: str) -> None:
+    """Execute `notebook` in place, in `folder`. Raises CourseError with the cell that failed."""
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of every TCP connection, on a machine's own as well
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise CourseError(f"{name} did not run, so it has no slides: {error.ename}: {error.evalue}") from error
+
+
+def page(notebook: NotebookNode, title: str) -> str:
+    """The HTML page of an executed notebook."""
+    config = Config()
+    config.HighlightMagicsPreprocessor.languages = {"%%cuda": "cuda"}
+    exporter = SlidesExporter(
+        config=config,
+        template_name="gemm-ladder",
+        extra_template_basedirs=[str(FOLDER / "templates")],
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        filters={"markdown2html": _markdown_filter},
+    )
+    parts = {
+        "title": title,
+        "reveal_css": (FOLDER / "reveal" / "reveal.css").read_text(encoding="utf-8"),
+        "course_css": (FOLDER / "course.css").read_text(encoding="utf-8"),
+        "reveal_js": (FOLDER / "reveal" / "reveal.js").read_text(encoding="utf-8"),
+        "notes_js": (FOLDER / "reveal" / "notes.js").read_text(encoding="utf-8"),
+    }
+    html, _ = exporter.from_notebook_node(notebook, resources={"slides": parts})
+    return re.sub(r'href="(\w+)\.ipynb', r'href="\1.slides.html', html)  # from lesson to lesson, from page to page
+
+
+def _title(notebook: NotebookNode, path: Path) -> str:
+    """The notebook's first heading, or its file name."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (heading := re.match(r"#+\s*(.+)", cell.source)):
+            return heading[1].strip()
+    return path.stem
+
+
+def build(notebooks: list[str], output: str, execute: bool = True) -> int:
+    """Write one page per notebook into the folder `output`. Returns the exit code.
+
+    Raises CourseError if a notebook is missing or does not run, or the folder cannot be written.
+    """
+    sources = [Path(name) for name in notebooks] or paths()
+    folder = Path(output)
+    for path in sources:
+        try:
+            notebook = nbformat.read(path, as_version=4)
+        except (OSError, ValueError) as error:
+            raise CourseError(f"{path} is not a notebook that can be read: {error}") from error
+        if execute:
+            run(notebook, path.resolve().parent, path.name)
+        freeze_widgets(notebook)
+        target = folder / f"{path.stem}.slides.html"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            target.write_text(page(notebook, _title(notebook, path)), encoding="utf-8")
+        except OSError as error:
+            raise CourseError(f"The slides cannot be written to {folder}: {error.strerror}.") from error
+        print(f"wrote {target}", flush=True)
+    return 0

@@ -1,0 +1,1 @@
+"""The one launch call, the one problem (a matrix product), and the GPU."""

@@ -1,0 +1,420 @@
+"""The one problem every kernel of the course solves: C = alpha · A · B + beta · C, row-major, any leading dimension.
+
+Here are the data, the specification in float64, the launch with the kernel's own geometry, and the check.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from helpers.errors import CourseError, Finding, LaunchError
+
+from .kernel import Kernel, Run
+
+PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
+COUNTED_SIZE = 64  # at least this, see counted_size
+SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
+_SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
+
+    fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
+    batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
+    """
+
+    m: int
+    n: int
+    k: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    pad_a: int = 0
+    pad_b: int = 0
+    pad_c: int = 0
+    dtype: str = "float32"
+    seed: int = 0
+    fused: bool = False
+    batch: int = 1
+
+    def __post_init__(self):
+        for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 0:
+                raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
+        if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
+            raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
+
+    @property
+    def lda(self) -> int:
+        return max(1, self.k) + self.pad_a
+
+    @property
+    def ldb(self) -> int:
+        return max(1, self.n) + self.pad_b
+
+    @property
+    def ldc(self) -> int:
+        return max(1, self.n) + self.pad_c
+
+    @property
+    def flops(self) -> int:
+        """2·m·n·k for each product: one multiplication and one addition per term."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Each input read once and C written once (and read once if beta is not 0), without any reuse missed."""
+        elements = self.m * self.k + self.k * self.n + self.m * self.n * (2 if self.beta else 1)
+        return elements * self.batch * np.dtype(self.dtype).itemsize
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
+
+        The padding of A and B is NaN, so reading it spoils the result; C is NaN where beta = 0, so reading it or
+        leaving an element out shows; the padding of C holds a sentinel that must survive.
+        """
+        random = np.random.default_rng(self.seed + 1)
+        rows, depth = self.batch * self.m, self.batch * self.k
+        a = np.full((rows, self.lda), np.nan, np.float32)
+        b = np.full((depth, self.ldb), np.nan, np.float32)
+        c = np.full((rows, self.ldc), _SENTINEL, np.float32)
+        a[:, : self.k] = random.uniform(-1, 1, (rows, self.k))
+        b[:, : self.n] = random.uniform(-1, 1, (depth, self.n))
+        c[:, : self.n] = random.uniform(-1, 1, (rows, self.n)) if self.beta else np.nan
+        dtype = np.dtype(self.dtype)
+        return a.astype(dtype), b.astype(dtype), c.astype(dtype)
+
+    def bias(self) -> np.ndarray:
+        """The bias of a fused problem: [n], random in [-1, 1)."""
+        return np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(self.dtype)
+
+    def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The specification in float64, and how far a correct kernel may be from it, element by element.
+
+        The bound is Higham's for inner products in any order, (k + 4) · eps · (|alpha| |A||B| + |beta||C|),
+        Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1; eps is the result type's.
+        """
+        left = a[:, : self.k].astype(np.float64).reshape(self.batch, len(a) // self.batch, self.k)
+        right = b[:, : self.n].astype(np.float64).reshape(self.batch, self.k, self.n)
+        rows = left.shape[0] * left.shape[1]
+        old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((rows, self.n))
+        product, magnitude = ((x @ y).reshape(rows, self.n) for x, y in ((left, right), (np.abs(left), np.abs(right))))
+        value = self.alpha * product + self.beta * old
+        scale = abs(self.alpha) * magnitude + abs(self.beta) * np.abs(old)
+        if self.fused:
+            bias = self.bias().astype(np.float64)
+            value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
+        eps = 2.0**-24
+        storage = 0.0 if self.dtype == "float32" else 2.0**-8 if "bfloat" in self.dtype else 2.0**-11
+        return value, (self.k + 4) * eps * scale + storage * np.abs(value) + 1e-37
+
+    def __str__(self) -> str:
+        text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
+        if (self.alpha, self.beta) != (1.0, 0.0):
+            text += f", alpha {self.alpha:g}, beta {self.beta:g}"
+        if self.pad_a or self.pad_b or self.pad_c:
+            text += f", leading dimensions +{self.pad_a} +{self.pad_b} +{self.pad_c}"
+        if self.fused:
+            text += ", bias and ReLU"
+        return text
+
+
+# ------------------------------------------------------------------------------------------------- geometry
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What a kernel says of its launch: threads per block, the tile of C per block, dynamic shared bytes.
+
+    depth: blocks along z for each product, or None if the kernel does not look at z: then it cannot compute a batch.
+    """
+
+    block: tuple[int, int, int]
+    tile: tuple[int, int]
+    shared: int = 0
+    depth: int | None = None
+
+    def grid(self, m: int, n: int, batch: int = 1) -> tuple[int, int, int]:
+        """Blocks along N on x and along M on y; along z the depth, for each product of a batch."""
+        return math.ceil(n / self.tile[1]), math.ceil(m / self.tile[0]), (self.depth or 1) * batch
+
+
+def geometry(kernel: Kernel) -> Geometry:
+    """Read back the constants the compiler evaluated. Raises LaunchError with what to write if they are missing."""
+    constants = kernel.compiled.constants
+    block, tile = constants.get("block_shape"), constants.get("tile_shape")
+    if block is None or tile is None:
+        missing = "block_shape" if block is None else "tile_shape"
+        raise LaunchError(
+            f"{kernel.name} does not say its {missing}, so the course cannot launch it by itself. Add at file level:\n"
+            '    extern "C" __device__ constexpr int block_shape[] = {BLOCK_X, BLOCK_Y, 1};  // threads per block\n'
+            '    extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};        // rows, columns of C per block'
+        )
+    if len(block) not in (1, 2, 3) or len(tile) != 2 or min(block) < 1 or min(tile) < 1:
+        raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers.")
+    x, y, z = (*block, 1, 1)[:3]
+    depth = constants.get("grid_depth", (None,))[0]
+    return Geometry((x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth)
+
+
+def counted_size(kernel: Kernel) -> int:
+    """M = N = K of a quick run whose counters can be judged: no block hangs over an edge (tiles are powers of two)."""
+    return max(COUNTED_SIZE, *geometry(kernel).tile)
+
+
+def is_fused(kernel: Kernel) -> bool:
+    """Whether the kernel takes a bias after the arguments that all have. Raises LaunchError for any other signature."""
+    kinds = [("pointer" if p.pointer_to is not None else p.ptx_type.lstrip("usbf")) for p in kernel.compiled.parameters]
+    plain = ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"]
+    if kinds not in (plain, [*plain, "pointer"]):
+        raise LaunchError(
+            f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
+            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU). "
+            "Change its parameters, or launch it yourself with .launch(grid, block, args)."
+        )
+    return len(kinds) == 12
+
+
+def arguments(problem: Problem, a, b, c, bias=None) -> list:
+    """The arguments of a GEMM kernel, in the order of PARAMETERS, and the bias (by default the problem's) if it is fused."""
+    plain = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
+    return [*plain, problem.bias() if bias is None else bias] if problem.fused else plain
+
+
+def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **options) -> Run:
+    """Launch `kernel` on `problem` with its own geometry. Options are those of `Kernel.launch`.
+
+    The Run carries the problem as `run.problem`. arrays: (A, B, C) to use instead of `problem.arrays()`.
+    Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
+    """
+    shape = geometry(kernel)
+    problem = replace(problem, fused=is_fused(kernel))
+    if not problem.m or not problem.n:
+        raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
+    if problem.batch > 1 and shape.depth is None:
+        raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 11 takes a batch.)")
+    a, b, c = arrays or problem.arrays()
+    grid = shape.grid(problem.m, problem.n, problem.batch)
+    if not problem.beta:  # then C is only a place for the result
+        options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
+    done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
+    return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
+
+
+def block_classes(grid: tuple[int, int, int], overhang: tuple[bool, bool] = (True, True)) -> list[tuple[int, int]]:
+    """(a block, how many blocks behave like it): interior, right edge, bottom edge, corner.
+
+    In a GEMM what a block does depends only on whether it hangs over the right or the bottom edge of C, so one
+    block of each class counts for all. overhang: whether the last column and the last row of blocks do hang over.
+    """
+    columns, rows, _ = grid
+    classes = []
+    for row, tall in ((0, rows - 1), (rows - 1, 1)) if overhang[1] else ((0, rows),):
+        for column, wide in ((0, columns - 1), (columns - 1, 1)) if overhang[0] else ((0, columns),):
+            if tall * wide:
+                classes.append((row * columns + column, tall * wide))
+    return classes
+
+
+def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:
+    """Counters of a whole launch, large ones from one block of each class (then `run.sampled` is true).
+
+    A block of a class stands for all of it, so for kernels whose blocks differ only by the edges they touch the
+    result equals a full simulation; small launches are simulated whole. (Step 11 numbers its blocks anew, so that a
+    block at the edge of the grid need not be one at the edge of C: where tiles divide C, that makes no difference.)
+    """
+    shape, problem = geometry(kernel), replace(problem, fused=is_fused(kernel))
+    grid = shape.grid(problem.m, problem.n, problem.batch)
+    classes = block_classes(grid, (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
+    if grid[0] * grid[1] <= 2 * len(classes):
+        return run(kernel, problem, on="cpu", findings=False, progress=progress)
+    a, b, c = (
+        np.zeros(extents, problem.dtype)
+        for extents in (
+            (problem.batch * problem.m, problem.lda),
+            (problem.batch * problem.k, problem.ldb),
+            (problem.batch * problem.m, problem.ldc),
+        )
+    )
+    parts = []
+    for index, (block, weight) in enumerate(classes):
+        part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block])
+        parts.append((replace(part, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c}), weight))
+        if progress:
+            progress(index + 1, len(classes))
+    blocks = grid[0] * grid[1]
+    first = parts[0][0]
+    counters = _weighted([(part.outcome.counters, weight) for part, weight in parts], blocks)
+    lines = sorted({line for part, _ in parts for line in part.outcome.by_line})
+    by_line = {line: _weighted([(part.outcome.by_line.get(line, {}), weight) for part, weight in parts], blocks) for line in lines}
+    outcome = replace(first.outcome, counters=counters, by_line=by_line, sampled=True)
+    return replace(first, outcome_or_simulate=outcome)
+
+
+def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[str, int]:
+    """Each part was scaled to the whole grid as if all blocks were like its own: weigh it down to its class."""
+    names = dict.fromkeys(name for counters, _ in parts for name in counters)
+    return {name: round(sum(counters.get(name, 0) * weight for counters, weight in parts) / blocks) for name in names}
+
+
+# ---------------------------------------------------------------------------------------------------- check
+
+
+def adversarial(tile: tuple[int, int], dtype: str = "float32") -> list[Problem]:
+    """Small shapes that break kernels: 1, primes, a tile and one more or less, thin, empty K, padding, alpha, beta."""
+    rows, columns = tile
+    one = functools.partial(Problem, dtype=dtype)
+    return [
+        one(1, 1, 1),
+        one(rows, columns, 32),
+        one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
+        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, seed=2),
+        one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
+        one(1, 2 * columns + 3, 5, seed=4),
+        one(67, 1, 13, pad_a=1, seed=5),
+        one(5, 7, 0, seed=6),
+        one(5, 7, 0, beta=3.0, seed=7),
+        one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
+    ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem checked. `message` is empty when it passed."""
+
+    problem: Problem
+    message: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found. Truth value: everything passed and no finding."""
+
+    kernel: str
+    cases: tuple[Case, ...]
+    findings: tuple[Finding, ...]
+    expectations: tuple[tuple[str, bool], ...] = ()
+    on: str = "cpu"
+    source: str = field(default="", repr=False)
+
+    @property
+    def correct(self) -> bool:
+        """Right results and no finding, whatever the counters."""
+        return not self.findings and all(not case.message for case in self.cases)
+
+    @property
+    def passed(self) -> bool:
+        return self.correct and all(ok for _, ok in self.expectations)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def lines(self) -> list[tuple[bool, str]]:
+        """(good, sentence) in the order to show them."""
+        failed = [case for case in self.cases if case.message]
+        good = len(self.cases) - len(failed)
+        result = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
+        result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
+        if len(failed) > SHAPES_SHOWN:
+            result.append((False, f"… and {len(failed) - SHAPES_SHOWN} more shapes."))
+        if self.findings:
+            result += [(False, str(finding)) for finding in self.findings]
+        else:
+            result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
+        return result + [(ok, text) for text, ok in self.expectations]
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {'✓' if ok else '✗'} {text}" for ok, text in self.lines())])
+
+    @property
+    def headline(self) -> str:
+        where = "on the GPU, findings from the SIMT machine" if self.on == "gpu" else "in the SIMT machine"
+        return f"{self.kernel}: {'passed' if self.passed else 'not yet'} ({where})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<li style='list-style:none;margin:.2em 0'><span style='color:{'#007a5a' if ok else '#c44601'};font-weight:bold'>"
+            f"{'✓' if ok else '✗'}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
+            for ok, text in self.lines()
+        )
+        return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"
+
+
+def check(
+    kernel: Kernel,
+    problems: Iterable[Problem] | None = None,
+    on: str | None = None,
+    seconds: float = 30.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> CheckReport:
+    """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
+
+    With a GPU (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
+    """
+    problems = list(problems if problems is not None else adversarial(geometry(kernel).tile))
+    cases, findings = [], {}
+    used = "cpu"
+    for done, problem in enumerate(problems):
+        if progress:
+            progress(done, len(problems))
+        case, found = _check_one(kernel, problem, "cpu", seconds)
+        for finding in found:
+            findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
+        if not case.message and on != "cpu":
+            from . import gpu
+
+            if on == "gpu" or gpu.available():
+                case, _ = _check_one(kernel, problem, "gpu", seconds)
+                used = "gpu"
+        cases.append(case)
+    return CheckReport(kernel.name, tuple(cases), tuple(findings.values()), on=used, source=kernel.source)
+
+
+def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float) -> tuple[Case, list[Finding]]:
+    problem = replace(problem, fused=is_fused(kernel))
+    arrays = problem.arrays()
+    before = tuple(array.copy() for array in arrays)
+    try:
+        done = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds)
+    except LaunchError:
+        raise
+    except CourseError as error:
+        return Case(problem, error.message, error.line), list(getattr(error, "findings", []))
+    found = done.findings if on == "cpu" else []
+    return Case(problem, compare(problem, before, arrays)), found
+
+
+def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
+    """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
+    for name, old, new in zip("AB", before, after):
+        if old.tobytes() != new.tobytes():
+            return f"{name} is an input, and the kernel changed it."
+    old, new = before[2], after[2]
+    if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
+        row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
+        return f"element [{row}, {problem.n + column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
+    value, bound = problem.expected(*before)
+    got = new[:, : problem.n].astype(np.float64)
+    wrong = ~(np.abs(got - value) <= bound)
+    if not wrong.any():
+        return ""
+    row, column = map(int, np.argwhere(wrong)[0])
+    count_ = int(wrong.sum())
+    text = (
+        f"{count_} of {wrong.size} elements of C are wrong; the first is C[{row}, {column}]: "
+        f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
+    )
+    if np.isnan(got[row, column]):
+        text += " NaN means it was never written, or computed from an element outside the matrices" + (
+            "." if problem.beta else ", or from the old C, which beta = 0 must not read."
+        )
+    return text

@@ -1,0 +1,375 @@
+"""Kernel and Run: one launch call for the GPU and for the SIMT machine, one result for everything that looks at it.
+
+`compile(source)` gives a Kernel; `Kernel.launch(grid, block, args)` gives a Run. Arrays are changed in place.
+"""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from helpers.errors import CourseError, Finding, LaunchError
+from helpers.model import hardware
+from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
+from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
+from helpers.sim.machine import cluster as clusters
+from helpers.toolchain.compile import Compiled, compile_source
+
+from . import gpu
+
+# C's pointee types and the array element types that match them.
+_ELEMENT_TYPES = {
+    "float": (np.float32,), "double": (np.float64,),
+    "__half": (np.float16,), "half": (np.float16,), "__half2": (np.float16,), "half2": (np.float16,),
+    "__nv_bfloat16": (ml_dtypes.bfloat16,), "nv_bfloat16": (ml_dtypes.bfloat16,),
+    "__nv_bfloat162": (ml_dtypes.bfloat16,), "nv_bfloat162": (ml_dtypes.bfloat16,),
+    "float2": (np.float32,), "float4": (np.float32,), "double2": (np.float64,),
+    "int": (np.int32,), "unsigned": (np.uint32,), "unsigned int": (np.uint32,), "int4": (np.int32,), "int2": (np.int32,),
+    "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,),
+    "int8_t": (np.int8,), "uint8_t": (np.uint8,), "short": (np.int16,), "unsigned short": (np.uint16,),
+    "int16_t": (np.int16,), "uint16_t": (np.uint16,), "int32_t": (np.int32,), "uint32_t": (np.uint32,),
+    "int64_t": (np.int64,), "uint64_t": (np.uint64,), "long long": (np.int64,), "unsigned long long": (np.uint64,),
+    "bool": (np.bool_, np.uint8),
+}  # fmt: skip
+
+_SCALAR_TYPES = {
+    "u8": np.uint8, "s8": np.int8, "b8": np.uint8, "u16": np.uint16, "s16": np.int16, "b16": np.uint16,
+    "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u64": np.uint64, "s64": np.int64, "b64": np.uint64,
+    "f16": np.float16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+
+
+def compile(  # noqa: A001 - the public name fixed by the course; shadowing the builtin is confined to this module
+    source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()
+) -> Kernel:
+    """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
+    return Kernel(compile_source(source, entry, arch, tuple([options] if isinstance(options, str) else options)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one launch did.
+
+    on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
+    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    on: str
+    device: str
+    milliseconds: float | None
+    arguments: tuple[Any, ...] = field(repr=False)
+    outcome_or_simulate: Outcome | Callable[[], Outcome] = field(repr=False)
+    timing: Any = field(default=None, repr=False)
+    problem: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @functools.cached_property
+    def outcome(self) -> Outcome:
+        """The SIMT machine's account of this launch; a GPU run is simulated when somebody first asks for it."""
+        return self.outcome_or_simulate() if callable(self.outcome_or_simulate) else self.outcome_or_simulate
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Counters under Nsight Compute's metric names, summed over the launch."""
+        return MappingProxyType(self.outcome.counters)
+
+    @property
+    def by_line(self) -> Mapping[int, Mapping[str, int]]:
+        """The same counters per 1-based source line of the reader's cell."""
+        return MappingProxyType(self.outcome.by_line)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What a sanitizer would say; empty for a correct kernel."""
+        return list(self.outcome.findings)
+
+    @property
+    def trace(self) -> Trace:
+        """The recorded accesses. Raises CourseError if the launch was not asked to record any."""
+        if self.outcome.trace is None:
+            raise CourseError("This run recorded no trace: launch with trace=True (or a TraceFilter) to see accesses.")
+        return self.outcome.trace
+
+    @property
+    def sampled(self) -> bool:
+        return bool(self.outcome.sampled)
+
+    def predict(self, gpu: str = "H200 SXM"):
+        """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
+        from helpers.model.predict import predict  # here, because the model reads Runs: it sits above this module
+
+        return predict(self, gpu=gpu)
+
+    def __repr__(self) -> str:
+        time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
+        text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
+        # A GPU run is not simulated just to be printed.
+        findings = self.findings if self.on == "cpu" else []
+        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings)])
+
+
+class Kernel:
+    """A compiled kernel. `ptx`, `sass` (text), `registers` (per thread), `shared_bytes` (static, per block)."""
+
+    def __init__(self, compiled: Compiled):
+        self.compiled = compiled
+
+    @property
+    def name(self) -> str:
+        return self.compiled.entry
+
+    @property
+    def source(self) -> str:
+        return self.compiled.source
+
+    @property
+    def ptx(self) -> str:
+        return self.compiled.ptx
+
+    @property
+    def sass(self) -> str:
+        return self.compiled.sass
+
+    @property
+    def registers(self) -> int:
+        return self.compiled.registers
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.compiled.shared_bytes
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name} for {self.compiled.arch}: {self.registers} registers, {self.shared_bytes} bytes of shared memory>"
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any],
+        shared: int = 0,
+        on: str | None = None,
+        *,
+        trace: bool | TraceFilter | None = None,
+        counters: bool = True,
+        findings: bool = True,
+        blocks: Iterable[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
+        seconds: float = 60.0,
+        progress: Callable[[int, int], None] | None = None,
+        repeat: int | None = None,
+        uninitialized: Sequence[str] = (),
+    ) -> Run:
+        """Run the kernel and return a Run; arrays in `args` are changed in place.
+
+        grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
+        the kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
+        on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
+        counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
+        the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
+        count as never written, whatever they hold: reading them before the kernel has written is a finding. repeat: GPU timing repetitions (default: once,
+        untimed runs being cheaper than surprises: arrays are changed by every repetition).
+        cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
+
+        Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
+        """
+        grid, block = _extent("grid", grid), _extent("block", block)
+        on = place(on)
+        self._check_limits(grid, block, shared)
+        dims = self._cluster(grid, cluster)
+        arguments = self.checked(args)
+        filter_ = TraceFilter() if trace is True else trace or None
+        collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
+
+        def simulated(values: Sequence[Any]) -> Outcome:
+            return simulate(
+                self.compiled, grid, block, values, shared=shared, collect=collect,
+                budget=Budget(seconds=seconds), progress=progress, cluster=dims,
+            )  # fmt: skip
+
+        if on == "cpu":
+            host = [gpu.to_host(value) for value in arguments]
+            outcome = simulated(host)
+            for value, copy in zip(arguments, host):
+                gpu.copy_back(value, copy)
+            return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
+        kernel = self.for_arch(gpu.arch())
+        timing = gpu.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims)
+        # The copies keep a later look at counters from changing the reader's arrays a second time.
+        later = functools.partial(lambda: simulated([gpu.to_host(value, copy=True) for value in arguments]))
+        return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
+
+    def count(
+        self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0, *, blocks: Iterable[int],
+        seconds: float = 60.0,
+    ) -> Run:  # fmt: skip
+        """Counters of a launch from some of its blocks (linear indices), scaled to all; there are no findings and no trace.
+
+        Arguments are those of `launch`. Where the counters follow from the machine code and the scalar arguments alone, nothing
+        is executed and the arrays are left as they were; otherwise the blocks run in the SIMT machine.
+        """
+        grid, block = _extent("grid", grid), _extent("block", block)
+        self._check_limits(grid, block, shared)
+        arguments, blocks = self.checked(args), list(blocks)
+        outcome = count(self.compiled, grid, block, arguments, blocks)
+        if outcome is None:
+            return self.launch(grid, block, args, shared, on="cpu", findings=False, blocks=blocks, seconds=seconds)
+        return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
+
+    def for_arch(self, arch: str) -> Kernel:
+        """This kernel compiled for another architecture (itself if it is the same)."""
+        base = self.compiled.arch.rstrip("af")
+        if arch.rstrip("af") == base:
+            return self
+        suffix = self.compiled.arch[len(base) :]
+        # A template's arguments are part of its mangled name, so the plain entry name is not enough to find it again.
+        entry = self.compiled.entry if "<" not in self.compiled.requested else self.compiled.requested
+        return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
+
+    # ------------------------------------------------------------------------------------ what a launch may be
+
+    def _cluster(self, grid, wanted) -> tuple[int, int, int] | None:
+        """Blocks per cluster as (x, y, z), None without clusters. Raises LaunchError for what the hardware refuses."""
+        extent = None if wanted is None else _extent("cluster", wanted)
+        return clusters.extent(self.ptx, self.compiled.symbol, self.compiled.arch, grid, extent)
+
+    def _check_limits(self, grid, block, shared) -> None:
+        threads = block[0] * block[1] * block[2]
+        if threads > 1024:
+            shape = " × ".join(str(n) for n in block)
+            raise LaunchError(f"A block of {shape} = {threads} threads is too large: the limit is 1024 threads per block.")
+        for axis, size, limit in zip("xyz", block, (1024, 1024, 64)):
+            if size > limit:
+                raise LaunchError(f"block.{axis} = {size} is too large: the limit is {limit}.")
+        for axis, size, limit in zip("xyz", grid, (2**31 - 1, 65535, 65535)):
+            if size > limit:
+                raise LaunchError(f"grid.{axis} = {size} is too large: the limit is {limit} blocks. Put the long side on x.")
+        if min(grid) < 1 or min(block) < 1:
+            raise LaunchError(
+                f"grid {grid} and block {block}: every extent must be at least 1. CUDA refuses an empty launch "
+                "(invalid configuration); for an empty matrix, do not launch."
+            )
+        limits = hardware.capability(self.compiled.arch)
+        if not isinstance(shared, numbers.Integral):
+            raise LaunchError(f"shared={shared!r} is not a whole number: it is the number of bytes of dynamic shared memory per block.")
+        if shared < 0:
+            raise LaunchError(f"shared={shared} is negative: it is the number of bytes of dynamic shared memory per block.")
+        total = shared + self.shared_bytes
+        if total > limits.shared_per_block:
+            raise LaunchError(
+                f"{total} bytes of shared memory per block ({self.shared_bytes} declared + {shared} dynamic) are too many: "
+                f"{self.compiled.arch} allows {limits.shared_per_block}. Use smaller tiles or fewer stages."
+            )
+        needed = self.registers * threads
+        if needed > hardware.REGISTERS_PER_BLOCK:
+            raise LaunchError(
+                f"{self.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} registers "
+                f"of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
+            )
+
+    def _pointers(self, names: Sequence[str]) -> frozenset[str]:
+        """`names` if all are pointer parameters. Raises LaunchError."""
+        names = frozenset([names] if isinstance(names, str) else names)
+        known = [parameter.name for parameter in self.compiled.parameters if parameter.pointer_to is not None]
+        for name in sorted(names, key=str):
+            if name not in known:
+                raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
+        return names
+
+    def checked(self, args: Sequence[Any]) -> list[Any]:
+        """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
+        parameters = self.compiled.parameters
+        if isinstance(args, np.ndarray) or not isinstance(args, Sequence):
+            raise LaunchError("args must be a list or tuple of the kernel's arguments, in order.")
+        if len(args) != len(parameters):
+            names = ", ".join(parameter.name for parameter in parameters) or "none"
+            raise LaunchError(f"{self.name} takes {len(parameters)} arguments ({names}), and {len(args)} were given.")
+        return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args)]
+
+
+def place(on: str | None) -> str:
+    if on not in (None, "cpu", "gpu"):
+        raise LaunchError(f"on={on!r} is neither 'cpu' nor 'gpu' (None takes the GPU if there is one).")
+    if on == "gpu" and not gpu.available():
+        raise LaunchError(f"There is no GPU to run on: {gpu.why_not()} Use on='cpu', or leave `on` out.")
+    return on or ("gpu" if gpu.available() else "cpu")
+
+
+def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
+    items = (value,) if isinstance(value, numbers.Integral) else tuple(value) if isinstance(value, Sequence) else None
+    if items is None or not 1 <= len(items) <= 3 or not all(isinstance(item, numbers.Integral) for item in items):
+        raise LaunchError(f"{name} must be one to three whole numbers, such as {name}=(16, 16); got {value!r}.")
+    x, y, z = (*map(int, items), 1, 1)[:3]
+    return x, y, z
+
+
+_MAPS = ("CUtensorMap", "CUtensorMap_st", "struct CUtensorMap_st")
+
+
+def _argument(kernel: str, parameter, value: Any) -> Any:
+    """`value` as the parameter wants it, or a LaunchError that says what is wrong."""
+    what = f"Argument {parameter.name} of {kernel}"
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0 or gpu.is_device_array(value)
+    if parameter.pointer_to is not None:
+        if value is None:
+            return None
+        if isinstance(value, TensorMap) and parameter.pointer_to in _MAPS:
+            return replace(value, by_pointer=True)
+        if not is_array:
+            raise LaunchError(
+                f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
+                "An address as a number cannot be checked; None is the null pointer."
+            )
+        expected = _ELEMENT_TYPES.get(parameter.pointer_to)
+        if expected and value.dtype not in [np.dtype(item) for item in expected]:
+            wanted = np.dtype(expected[0]).name
+            raise LaunchError(
+                f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')."
+            )
+        if not value.flags.c_contiguous:
+            raise LaunchError(
+                f"{what} is not contiguous (shape {value.shape}, strides {value.strides}): a kernel sees plain memory. "
+                "Pass numpy.ascontiguousarray(…), or the whole array with its leading dimension."
+            )
+        if isinstance(value, np.ndarray) and not value.flags.writeable and not parameter.const:
+            raise LaunchError(f"{what} is read-only, and the kernel may write to it. Pass a copy.")
+        return value
+    if isinstance(value, TensorMap):
+        if parameter.size != NBYTES:
+            raise LaunchError(f"{what} is no tensor map: declare the parameter `const __grid_constant__ CUtensorMap {parameter.name}`.")
+        return value
+    if is_array and parameter.size == NBYTES and parameter.ptx_type == "b8":
+        raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
+    if is_array:
+        raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
+    dtype = _SCALAR_TYPES.get(parameter.ptx_type)
+    if dtype is None or parameter.size != np.dtype(dtype).itemsize:
+        if isinstance(value, (bytes, np.void)) and len(bytes(value)) == parameter.size:
+            return np.frombuffer(bytes(value), np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
+        raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
+    return _scalar(what, dtype, value)
+
+
+def _scalar(what: str, dtype, value: Any):
+    if isinstance(value, np.ndarray):
+        value = value[()]
+    if not isinstance(value, (numbers.Number, np.generic)) or isinstance(value, complex):
+        raise LaunchError(f"{what} is a single number, and {type(value).__name__} was given.")
+    if np.issubdtype(dtype, np.floating):
+        return dtype(value)
+    if value != int(value):
+        raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
+    bits = np.dtype(dtype).itemsize * 8
+    # PTX parameters are untyped bits: a negative int arrives in a .u32, so both ranges are accepted.
+    if not -(2 ** (bits - 1)) <= int(value) < 2**bits:
+        raise LaunchError(f"{what} has {bits} bits, and {value} does not fit.")
+    return np.array(int(value) % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]

@@ -1,0 +1,172 @@
+"""Time a GEMM kernel on the GPU, interleaved with cuBLAS: the one measurement behind `climb()` and `course record`.
+
+A kernel is checked on the very problem it is timed on: C is NaN before, some rows are compared with the specification
+in float64, all of C with cuBLAS. Operands are random: zeros run faster than real data would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from helpers.errors import LaunchError, RunError
+
+from . import gemm, gpu
+from .gemm import Problem
+from .gpu import Timing
+from .kernel import Kernel
+
+_CUBLAS = "cuBLAS"
+_CHECKED_ROWS = 16
+_TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}  # of the norm: cuBLAS may add in another order
+
+
+@dataclass(frozen=True)
+class GemmTiming:
+    """A kernel's time and cuBLAS's, taken in turn in one run. `cublas` is None where cuBLAS is not installed.
+
+    difference: norm of (the kernel's C - cuBLAS's C) over the norm of cuBLAS's; None without cuBLAS.
+    """
+
+    problem: Problem
+    kernel: Timing
+    cublas: Timing | None
+    why_no_cublas: str = ""
+    difference: float | None = None
+
+    @property
+    def tflops(self) -> float:
+        """2·m·n·k over the time, in 10^12 operations per second."""
+        return self.problem.flops / self.kernel.milliseconds / 1e9
+
+    @property
+    def cublas_tflops(self) -> float | None:
+        return self.problem.flops / self.cublas.milliseconds / 1e9 if self.cublas else None
+
+    @property
+    def cublas_ratio(self) -> float | None:
+        """How fast the kernel is compared with cuBLAS: 1.05 is 5 % faster."""
+        return self.cublas.milliseconds / self.kernel.milliseconds if self.cublas else None
+
+
+def time_gemm(kernel: Kernel, problem: Problem, samples: int = 20, seconds: float = 3.0) -> GemmTiming:
+    """Check `kernel` on `problem` with random data on the GPU, then time it and cuBLAS in turn.
+
+    samples, seconds: at most so many rounds and so long. Raises LaunchError without a GPU or for an empty problem,
+    RunError if the result is wrong or the kernel goes wrong.
+    """
+    return time_gemms({kernel.name: kernel}, problem, samples, seconds)[kernel.name]
+
+
+def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, seconds: float = 3.0) -> dict[str, GemmTiming]:
+    """Check and time several kernels and cuBLAS on one problem, all in turn in one run: name -> GemmTiming.
+
+    A batch is one launch of a kernel that takes batches, and as many launches as products of any other; cuBLAS has a
+    function for it.
+    """
+    arch = gpu.arch()  # raises LaunchError if there is none
+    if not problem.m * problem.n:
+        raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
+    host = _operands(problem)
+    a, b = gpu.upload(host[0]), gpu.upload(host[1])
+    why = gpu.cublas_why_not()
+    work, differences, results, reference = {}, {}, {}, None
+    if not why:
+        c = gpu.upload(host[2])
+        work[_CUBLAS] = gpu.cublas(
+            problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
+            problem.ldc, problem.dtype, problem.batch,
+        )  # fmt: skip
+        gpu.run_once(work[_CUBLAS], _CUBLAS)
+        reference = gpu.download(c, host[2])
+        results[_CUBLAS] = c, reference
+    for name, kernel in kernels.items():
+        native, c = kernel.for_arch(arch), gpu.upload(host[2])
+        shape = gemm.geometry(native)
+        own = replace(problem, fused=gemm.is_fused(native))
+        bias = gpu.upload(own.bias()) if own.fused else None
+        work[name] = _launches(native, shape, own, (a, b, c), bias)
+        gpu.run_once(work[name], name)
+        got = gpu.download(c, host[2])
+        differences[name] = _checked(name, own, host, got, reference)
+        results[name] = c, got
+    times = gpu.interleave(work, samples=samples, seconds=seconds)
+    if not problem.beta:  # otherwise every launch adds to the one before
+        for name, (c, first) in results.items():
+            if gpu.download(c, first).tobytes() != first.tobytes():
+                raise RunError(
+                    f"{name} gave other bits at {problem} while it was timed than when it was checked, so its time "
+                    "means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
+                )
+    return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
+
+
+def _launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
+    """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch."""
+    together = problem.batch if shape.depth is not None else 1
+    grid = shape.grid(problem.m, problem.n, together)
+    steps = [array.nbytes // problem.batch for array in device_arrays]  # bytes from one product's matrix to the next's
+    launchers = []
+    for product in range(problem.batch // together):
+        own = [array[product * step :] for array, step in zip(device_arrays, steps, strict=True)]
+        values = zip(native.compiled.parameters, gemm.arguments(problem, *own, bias), strict=True)
+        arguments = [_scalar(parameter, value) for parameter, value in values]
+        launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared))
+
+    def once() -> None:
+        for launch in launchers:
+            launch()
+
+    return once if len(launchers) > 1 else launchers[0]
+
+
+def _scalar(parameter, value):
+    """`value` as the parameter wants it: a 32-bit integer or float; device arrays pass."""
+    if parameter.pointer_to is not None:
+        return value
+    return np.float32(value) if parameter.ptx_type.startswith("f") else np.int32(value)
+
+
+def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
+    random = np.random.default_rng(problem.seed)
+    dtype = np.dtype(problem.dtype)
+
+    def make(rows: int, columns: int) -> np.ndarray:
+        return (2 * random.random((rows, columns), dtype=np.float32) - 1).astype(dtype, copy=False)
+
+    a, b = make(problem.batch * problem.m, problem.lda), make(problem.batch * problem.k, problem.ldb)
+    if problem.beta:
+        return a, b, make(problem.batch * problem.m, problem.ldc)
+    return a, b, np.full((problem.batch * problem.m, problem.ldc), np.nan, dtype)
+
+
+def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None) -> float | None:
+    """The relative difference from cuBLAS's C (`reference`), if any. Raises RunError if the result is wrong."""
+    a, b, c = before
+    rows = np.unique(np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int))
+    products = np.unique(np.linspace(0, problem.batch - 1, min(problem.batch, _CHECKED_ROWS)).astype(int))
+    deep = (products[:, None] * problem.k + np.arange(problem.k)).ravel()  # their rows of B
+    looked = replace(problem, m=len(rows), batch=len(products))
+    rows = (products[:, None] * problem.m + rows).ravel()  # and of A and C
+    value, bound = looked.expected(a[rows], b[deep], c[rows])
+    wrong = ~(np.abs(got[rows, : problem.n].astype(np.float64) - value) <= bound)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise RunError(
+            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: C[{rows[row]}, {column}] is "
+            f"{float(got[rows[row], column]):.7g}, expected {value[row, column]:.7g}. Use check() to see more."
+        )
+    if reference is None:
+        return None
+    if problem.fused:  # cuBLAS's own C has no epilogue
+        reference = np.maximum(reference[:, : problem.n] + problem.bias(), 0)
+    mine, theirs = (array[:, : problem.n].astype(np.float32) for array in (got, reference))
+    difference = float(np.linalg.norm(mine - theirs)) / max(float(np.linalg.norm(theirs)), 1e-30)
+    if not difference <= _TOLERANCE[problem.dtype]:
+        raise RunError(
+            f"{name} computes wrong results at {problem} on the GPU, so it is not timed: it differs from cuBLAS by "
+            f"{difference:.2g} of the result's norm. Use check() to see where."
+        )
+    return difference

@@ -1,0 +1,1 @@
+"""Observers of memory and barriers: each kind of finding in one file."""

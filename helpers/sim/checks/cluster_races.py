@@ -1,0 +1,228 @@
+"""Races between the blocks of a cluster: which accesses to shared memory are ordered across blocks.
+
+Every block has a clock, and knows of every other block of its cluster up to which time what that one did is ordered
+before what it does next itself (a vector clock per block). A release (arriving at a cluster barrier or at an mbarrier of
+another block, a fence) publishes what a block knows; waiting there takes it over. Each granule of shared memory remembers
+who touched it last and when. An access that meets another block's, one of them a write, is a race if the block does not
+know of it. The beginning of a block is time 0, its end is like a write to all its shared memory: so an access before the
+other block has begun, or after it may have ended, is seen as well.
+
+Threads of one block count as one here (the shadow state of `memory.py` tells them apart), so an order that only some of
+them have is taken for an order of all. That can miss a race, never invent one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+READ, WRITE, UPDATE = "reads", "writes", "updates"
+NEVER = -1  # known of a block that one has not synchronised with yet
+ADVICE = "Put cluster.sync(), or a wait for an mbarrier that the other block arrives at, between the two accesses."
+ADVICE_FIRST = "Call cluster.sync() before the first access to another block's shared memory."
+ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends while others use its shared memory."
+
+
+class Order:
+    """What the blocks of a chunk know of each other. known: [blocks, ranks], time up to which the rank's past is ordered."""
+
+    def __init__(self, m):
+        self.rank, self.rows = m.clusters.rank, m.clusters.rows
+        self.clock = np.ones(m.blocks, np.int64)
+        self.known = np.full((m.blocks, m.clusters.size), NEVER, np.int64)
+        self.published = self.known.copy()  # by the latest fence: what a relaxed arrival gives away
+        self.published[np.arange(m.blocks), self.rank] = 0
+
+    def release(self, rows: np.ndarray) -> np.ndarray:
+        """What the blocks `rows` publish, [len(rows), ranks]; what they do from now on comes later."""
+        given = self.known[rows].copy()
+        given[np.arange(len(rows)), self.rank[rows]] = self.clock[rows]
+        self.clock[rows] += 1
+        return given
+
+    def acquire(self, rows: np.ndarray, given: np.ndarray) -> None:
+        """The blocks `rows` learn what was given, [len(rows), ranks]."""
+        self.known[rows] = np.maximum(self.known[rows], given)
+
+    def fence(self, rows: np.ndarray, acquires: bool = True) -> None:
+        """A fence of some thread of each block. What it has seen before is not tracked: it may be all that was released."""
+        if acquires:
+            clock = self.clock[self.rows[rows]]
+            self.acquire(rows, np.where(clock > 1, clock - 1, NEVER))
+        self.published[rows] = np.maximum(self.published[rows], self.release(rows))
+
+
+class ClusterShadow:
+    """Who of a cluster touched each granule last: its last writer, its block's own last read, and the last read by another.
+
+    Flat arrays over [blocks, granules]; a rank is kept plus one, 0 for nobody; a time of 0 means never.
+    """
+
+    def __init__(self, m, shadow):
+        self.order = Order(m)
+        self.granule, self.count = shadow.granule, shadow.count
+        self.sites = shadow.sites
+        self.atomic = np.array([site.op in ("atom", "red", "mbarrier") or site.strong for site in self.sites] or [False])
+        cells = m.blocks * self.count
+        self.writer, self.reader = np.zeros(cells, np.int8), np.zeros(cells, np.int8)
+        for name in ("writer_time", "writer_site", "reader_time", "reader_site", "own_time", "own_site"):
+            setattr(self, name, np.zeros(cells, np.int32))
+        self.barrier = np.full((m.blocks, m.clusters.size), NEVER, np.int64)  # given to the cluster barrier, by block
+        self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
+
+    # ---------------------------------------------------------------------------------------------- what orders blocks
+
+    def arrive(self, m, release: bool) -> None:
+        """The active threads arrive at the cluster barrier."""
+        rows = _active_rows(m)
+        self._give_all(m, rows, self.order.release(rows) if release else self.order.published[rows])
+
+    def leave(self, m, rows: np.ndarray) -> None:
+        """Threads of the blocks `rows` have ended. The cluster barrier has waited for that, so it orders what they did."""
+        self._give_all(m, rows, self.order.release(rows))
+
+    def _give_all(self, m, rows, given) -> None:
+        others = m.clusters.rows[rows]
+        np.maximum.at(self.barrier, others.reshape(-1), np.repeat(given, others.shape[1], axis=0))
+
+    def pass_barrier(self, rows: np.ndarray) -> None:
+        """Threads of the blocks `rows` have waited for the cluster barrier."""
+        self.order.acquire(rows, self.barrier[rows])
+
+    def fence(self, m, acquires: bool = True) -> None:
+        """The active threads execute a fence, or an acquire whose source is not tracked."""
+        self.order.fence(_active_rows(m), acquires)
+
+    def give(self, m, barrier, lanes, targets) -> None:
+        """Lanes (flat positions) arrive at an mbarrier in shared memory of the blocks `targets` (rows)."""
+        given = self.given.setdefault(id(barrier), np.full((m.blocks, m.clusters.size), NEVER, np.int64))
+        rows, who = np.unique(lanes // m.threads, return_inverse=True)
+        np.maximum.at(given, targets, self.order.release(rows)[who])
+
+    def take(self, barrier, rows: np.ndarray) -> None:
+        """The blocks `rows` have waited for their mbarrier."""
+        given = self.given.get(id(barrier))
+        if given is not None:
+            self.order.acquire(rows, given[rows])
+
+    # ----------------------------------------------------------------------------------------------------- accesses
+
+    def own(self, m, site, offsets, mask, width, verb) -> None:
+        """An access of the threads' own block."""
+        if mask is None and offsets.size == 1:
+            rows = np.arange(m.blocks)
+            self.touch(m, site, rows, rows, np.full(m.blocks, offsets.item()), np.zeros(m.blocks, np.int64), width, verb)
+            return
+        self.access(m, site, m.block_index, offsets, mask, width, verb)
+
+    def access(self, m, site, targets, offsets, mask, width, verb) -> None:
+        """An access to shared memory of the blocks `targets` (rows), at offsets there; all broadcast to the lanes."""
+        places, where = m.rows_of(offsets), m.rows_of(targets)
+        actors = np.broadcast_to(np.arange(m.blocks)[:, None], places.shape)
+        threads = np.broadcast_to(np.arange(m.threads), places.shape)
+        if mask is not None:
+            chosen = m.rows_of(mask)
+            places, where, actors, threads = places[chosen], where[chosen], actors[chosen], threads[chosen]
+        self.touch(m, site, actors.reshape(-1), where.reshape(-1), places.reshape(-1), threads.reshape(-1), width, verb)
+
+    def touch(self, m, site, actors, targets, offsets, threads, width, verb) -> None:
+        """Note and check accesses, one per element of flat arrays: threads of the blocks `actors` (rows) touch `width` bytes
+        at offsets in shared memory of the blocks `targets`."""
+        order = self.order
+        foreign = actors != targets
+        unmet = foreign & (order.known[actors, order.rank[targets]] == NEVER)
+        span = max(1, width // self.granule)
+        cells = targets * self.count + offsets // self.granule
+        if span > 1:
+            cells = (cells[:, None] + np.arange(span)).reshape(-1)
+            actors, targets, threads, foreign, unmet = (np.repeat(a, span) for a in (actors, targets, threads, foreign, unmet))
+        mine = order.rank[actors] + 1
+        now = order.clock[actors]
+        who = cells, actors, targets, threads, mine, verb
+        met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, *who, WRITE)
+        if verb != READ:
+            met |= self._meet(m, site, self.reader[cells], self.reader_time, self.reader_site, *who, READ)
+            owner = np.where(self.own_time[cells] > 0, order.rank[targets] + 1, 0)
+            met |= self._meet(m, site, owner, self.own_time, self.own_site, *who, READ)
+        if unmet.any():
+            if not met:
+                i = int(np.flatnonzero(unmet)[0])
+                offset = int(cells[i]) % self.count * self.granule
+                message = f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which may not have begun to run."
+                self._add(m, site, message, None, actors[i], threads[i], unmet, ADVICE_FIRST)
+            order.acquire(actors[unmet], np.zeros((1, order.known.shape[1]), np.int64))  # say it once
+        if verb == READ:
+            self.own_time[cells[~foreign]], self.own_site[cells[~foreign]] = now[~foreign], site.index
+            there = cells[foreign]
+            self.reader[there], self.reader_time[there], self.reader_site[there] = mine[foreign], now[foreign], site.index
+            return
+        self.writer[cells], self.writer_time[cells], self.writer_site[cells] = mine, now, site.index
+
+    def _meet(self, m, site, last, times, sites, cells, actors, targets, threads, mine, verb, other_verb) -> bool:
+        """Report accesses that meet one of another block that theirs does not know of. last: its rank plus one."""
+        conflict = (last != 0) & (last != mine)
+        if not conflict.any():
+            return False
+        conflict &= times[cells] > self.order.known[actors, np.maximum(last - 1, 0)]
+        if verb == UPDATE or site.strong:
+            conflict &= ~self.atomic[sites[cells]]
+        if not conflict.any():
+            return False
+        i = int(np.flatnonzero(conflict)[0])
+        other = self.sites[int(sites[cells[i]])]
+        rival = int(self.order.rows[actors[i], last[i] - 1])
+        rival = "that block" if rival == targets[i] else f"block {m.block_position(rival)}"
+        where = "the same line" if other.line == site.line else f"line {other.line}"
+        offset = int(cells[i]) % self.count * self.granule
+        verb_there = UPDATE if self.atomic[other.index] else other_verb
+        message = (
+            f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {rival} {verb_there} at {where}; "
+            "nothing orders the two blocks."
+        )
+        self._add(m, site, message, other.line, actors[i], threads[i], conflict, ADVICE)
+        return True
+
+    def landed(self, targets, offsets, width) -> None:
+        """Data of an asynchronous operation has been waited for by the block it came to (flat arrays, one element per place)."""
+        cells = (targets * self.count + offsets // self.granule)[:, None] + np.arange(max(1, width // self.granule))
+        self.writer[cells] = 0
+
+    def finish(self, m) -> None:
+        """All blocks have ended: was every access to another block's shared memory ordered before that block's end?"""
+        order = self.order
+        own = np.repeat(order.rank + 1, self.count)
+        block = np.repeat(np.arange(m.blocks), self.count)
+        for last, times, sites, verb in (
+            (self.reader, self.reader_time, self.reader_site, READ), (self.writer, self.writer_time, self.writer_site, WRITE),
+        ):  # fmt: skip
+            cells = np.flatnonzero((last != 0) & (last != own))
+            cells = cells[times[cells] > order.known[block[cells], last[cells] - 1]]
+            for index in np.unique(sites[cells]).tolist():
+                here = cells[sites[cells] == index]
+                site, cell = self.sites[index], int(here[0])
+                actor, target = int(order.rows[block[cell], last[cell] - 1]), int(block[cell])
+                what = UPDATE if self.atomic[index] else verb
+                message = (
+                    f"Block {m.block_position(actor)} {what} shared memory of block {m.block_position(target)} at offset "
+                    f"{cell % self.count * self.granule}, and nothing keeps that block from ending before."
+                )
+                m.findings.add("race", site.line, message, block=m.block_position(actor), advice=ADVICE_LAST, count=len(here))
+
+    def _who(self, m, actor, thread, target, offset, verb) -> str:
+        whose = "its own block" if actor == target else f"block {m.block_position(int(target))}"
+        name = m.shared.shadow._name(m, int(offset))
+        return (
+            f"Thread {m.thread_position(int(thread))} of block {m.block_position(int(actor))} {verb} shared memory of {whose} "
+            f"at offset {int(offset)}{name}"
+        )
+
+    @staticmethod
+    def _add(m, site, message, other_line, actor, thread, bad, advice) -> None:
+        m.findings.add(
+            "race", site.line, message, other_line=other_line, block=m.block_position(int(actor)),
+            thread=m.thread_position(int(thread)), advice=advice, count=int(np.count_nonzero(bad)),
+        )  # fmt: skip
+
+
+def _active_rows(m) -> np.ndarray:
+    """The chunk's rows of the blocks with active threads."""
+    return np.arange(m.blocks) if m.mask is None else np.flatnonzero(m.rows_of(m.mask).any(axis=1))

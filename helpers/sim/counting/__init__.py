@@ -1,0 +1,1 @@
+"""What a launch costs, under Nsight Compute's names."""

@@ -1,0 +1,153 @@
+"""Thread block clusters: the cluster's barrier, addresses in other blocks' shared memory, asynchronous remote stores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.machine.addresses import SHARED_WINDOW
+from helpers.sim.machine.cluster import RANK_SHIFT
+from helpers.sim.machine.copies import MBarrier
+from helpers.sim.machine.memory import RAW
+
+from .atomic import _new_value, _turns
+from .base import DTYPES, instruction
+from .loads_stores import address_of, vector_count
+
+I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
+
+
+@instruction("barrier.cluster.arrive")
+def barrier_cluster_arrive(op):
+    """Say that this thread has come, and go on: cluster.barrier_arrive()."""
+    op.loader.uses.add("cluster")
+    op.opclass = "BAR"
+    line, releases = op.line, not op.has("relaxed")
+    return lambda m: m.cluster_arrive(line, releases)
+
+
+@instruction("barrier.cluster.wait")
+def barrier_cluster_wait(op):
+    """Wait until all threads of the cluster that still run have arrived."""
+    op.loader.uses.add("cluster")
+    op.opclass = "BAR"
+    line = op.line
+    op.terminator = lambda place, following: lambda m: m.cluster_wait(following, line)
+
+
+@instruction("mapa")
+def mapa(op):
+    """d = the address in the shared memory of the cluster's block b that corresponds to address a in one's own."""
+    op.loader.uses.add("cluster")
+    # operands
+    t, shared = op.type, any(part.startswith("shared") for part in op.parts)
+    a, b = op.source(1, t), op.source(2, "u32")
+    d = op.result(0, t)
+    dtype, line = DTYPES[t], op.line
+
+    # meaning
+    def run(m):
+        addresses, rank = m.regs[a].astype(I64), m.regs[b].view(U32).astype(I64)
+        bad = rank >= m.clusters.size
+        if m.mask is not None:
+            bad = bad & m.mask
+        if bad.any():
+            block, thread, value, count = m.example(bad, rank)
+            finding = m.findings.add(
+                "out-of-bounds", line, f"A thread asks for block {value} of its cluster, which has {m.clusters.size}.",
+                block=block, thread=thread, count=count,
+                advice="Take the rank modulo cluster.num_blocks(); without a cluster launch every block is alone.",
+            )  # fmt: skip
+            m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
+        base = 0 if shared else SHARED_WINDOW
+        # result
+        m.regs[d] = (m.clusters.address(rank, addresses - base) + base).astype(dtype)
+
+    return run
+
+
+@instruction("getctarank")
+def getctarank(op):
+    """d = the rank in the cluster of the block in whose shared memory address a lies."""
+    op.loader.uses.add("cluster")
+    a, d = op.source(1, op.type), op.result(0, "u32")
+
+    def run(m):
+        rank = ((m.regs[a].astype(I64) & ((1 << RANK_SHIFT + 8) - 1)) >> RANK_SHIFT) - 1
+        m.regs[d] = np.where(rank < 0, m.clusters.rank[m.block_index], rank).astype(U32)
+
+    return run
+
+
+# --- asynchronous stores ---------------------------------------------------------------------------------------------
+
+
+def mbarriers_at(m, rows, offsets, mask):
+    """Yield (mbarrier, rows [n], lanes [n]) for mbarriers in shared memory of any block of the cluster.
+
+    rows: the chunk's row of the block that each lane addresses; mask: lanes that take part (None: all). Per mbarrier offset, what
+    is yielded are the rows addressed and the lanes that do so, as positions in the flattened [blocks, threads].
+    """
+    barriers = m.asynchronous.setdefault("barriers", {})
+    where, places = m.rows_of(rows).reshape(-1), m.rows_of(offsets).reshape(-1)
+    lanes = np.arange(m.lanes) if mask is None else np.flatnonzero(m.rows_of(mask).reshape(-1))
+    for offset in np.unique(places[lanes]).tolist():
+        mine = lanes[places[lanes] == offset]
+        if offset not in barriers:
+            barriers[offset] = MBarrier.new(m.blocks)
+        yield barriers[offset], where[mine], mine
+
+
+def _remote_store(op, update):
+    """Operands [a], b, [mbarrier]: like a store to the block that a points into, which counts the bytes at its mbarrier."""
+    op.loader.uses |= {"cluster", "cp.async"}
+    op.lands = True
+    t, count = op.type, vector_count(op)
+    dtype = DTYPES[t]
+    size = dtype.itemsize
+    address, barrier_at = address_of(op, 0), address_of(op, 2)
+    sources = [op.bind(item, t) for item in op.vector(1)]
+    site = op.site("cluster", "red" if update else "st", size * count)
+    line, raw, shift = op.line, RAW[size], size.bit_length() - 1
+
+    def run(m):
+        shared = m.shared
+        rows, offsets = m.clusters.resolve(m, address(m))
+        its_rows, its_offsets = m.clusters.resolve(m, barrier_at(m))
+        offsets, mask = shared.locate(m, site, offsets, size * count)
+        if shared.shadow is not None:
+            shared.shadow.remote(m, site, rows, offsets, mask, size * count, UPDATE if update else WRITE)
+        flat_rows, flat_offsets = m.rows_of(rows).reshape(-1), m.rows_of(offsets).reshape(-1)
+        values = [m.rows_of(m.regs[source].view(raw)).reshape(-1) for source in sources]
+        for barrier, targets, lanes in mbarriers_at(m, its_rows, its_offsets, mask):
+            if (barrier.expected[targets] <= 0).any():
+                m.fail("a store announces itself at an mbarrier that nobody has initialised.", line)
+
+            def arrive(m, barrier=barrier, targets=targets, lanes=lanes):
+                index = (flat_offsets[lanes] >> shift) + flat_rows[lanes] * (m.shared.stride // size)
+                for k, value in enumerate(values):
+                    flat = m.shared.views[raw]
+                    if update is None:
+                        flat[index + k] = value[lanes]
+                    else:
+                        _turns(flat.view(dtype), index + k, [value[lanes].view(dtype)], update, False)
+                np.subtract.at(barrier.bytes, targets, size * count)
+                if m.shared.shadow is not None and m.shared.shadow.cluster is not None:
+                    m.shared.shadow.cluster.landed(flat_rows[lanes], flat_offsets[lanes], size * count)
+
+            barrier.attached.append(arrive)
+
+    return run
+
+
+@instruction("st.async")
+def st_async(op):
+    """[a] = b in another block's shared memory, announced there at an mbarrier when it has come."""
+    return _remote_store(op, None)
+
+
+@instruction("red.async")
+def red_async(op):
+    """[a] = the operation's result in another block's shared memory, announced there at an mbarrier."""
+    name = op.one_of("add", "min", "max", "and", "or", "xor", "inc", "dec")
+    return _remote_store(op, _new_value(name, op.type, "shared")[0])

@@ -1,0 +1,581 @@
+"""Tensor-core instructions: wmma, mma.sync, and the ldmatrix family that feeds them.
+
+A matrix is spread over the registers of a warp as `fragments` tabulates. An instruction collects it into an ordinary array
+[warps, rows, columns], computes there, and spreads the result over the registers again.
+
+How exact. Products of f16, bf16, tf32 and 8-bit floats are exact in float64, in which they are summed; C is added and the
+total rounded once, to nearest even, to the type of D. Integer results are exact. A GPU sums in another way (it aligns the
+products of a few elements of K to the largest of them and C, and cuts off what lies below), so that the two agree within
+
+    |D(machine) - D(GPU)| <= (K + 2) * 2^-23 * (|C| + sum |A| |B|)          for an f32 accumulator,
+
+and within one more rounding, 2^-10 of the same sum, for an f16 accumulator; f64 within (K + 2) * 2^-53 of it. For 8-bit
+floats read 2^-13 instead of 2^-23: some GPUs keep no more bits of their sums. A chain of such instructions is bounded by
+the sum of the links' bounds. Nothing is claimed about single bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
+
+from .base import instruction
+from .loads_stores import _generic_reader, _generic_writer, address_of, generic_parts, reader, space_of, writer
+from .numerics import canonical, canonical16
+
+U8, U16, U32, U64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
+I32, I64, F16, F32, F64 = (np.dtype(t) for t in (np.int32, np.int64, np.float16, np.float32, np.float64))
+TILES = 32  # matrices that are remembered while their registers do not change
+LANE = np.arange(WARP)
+ROW, WORD = LANE // 4, LANE % 4  # a lane's row and 32-bit word of an 8 x 16-byte matrix
+
+# --- warps as matrices -----------------------------------------------------------------------------------------------
+
+_BYTE = np.arange(256, dtype=np.uint8)
+_FLOAT8 = {"e4m3": _BYTE.view(ml_dtypes.float8_e4m3fn).astype(F64), "e5m2": _BYTE.view(ml_dtypes.float8_e5m2).astype(F64)}
+
+
+def _tf32(bits):
+    """The hardware ignores the low 13 bits of a register that holds a tf32."""
+    return (bits & np.uint32(0xFFFFE000)).view(F32).astype(F64)
+
+
+# element type -> (how its bits are stored, a function from those bits to exact float64)
+_NUMBERS = {
+    "f16": (U16, lambda bits: bits.view(F16).astype(F64)),
+    "bf16": (U16, lambda bits: (bits.astype(U32) << np.uint32(16)).view(F32).astype(F64)),
+    "tf32": (U32, _tf32),
+    "f32": (U32, lambda bits: bits.view(F32).astype(F64)),
+    "f64": (U64, lambda bits: bits.view(F64)),
+    "s32": (U32, lambda bits: bits.view(I32).astype(F64)),
+    "s8": (U8, lambda bits: bits.view(np.int8).astype(F64)),
+    "u8": (U8, lambda bits: bits.astype(F64)),
+    "e4m3": (U8, lambda bits: _FLOAT8["e4m3"].take(bits)),
+    "e5m2": (U8, lambda bits: _FLOAT8["e5m2"].take(bits)),
+    "s4": (U8, lambda bits: ((bits ^ np.uint8(8)).astype(F64) - 8)),
+    "u4": (U8, lambda bits: bits.astype(F64)),
+    "b1": (U8, lambda bits: bits.astype(F64)),
+}  # fmt: skip
+
+
+def numbers_of(kind: str, stored: np.ndarray) -> np.ndarray:
+    """The float64 numbers of elements as memory holds them: unsigned integers of their size, or bytes of bits (b1)."""
+    if kind == "b1":
+        stored = np.unpackbits(stored, axis=-1, bitorder="little")
+    return _NUMBERS[kind][1](np.ascontiguousarray(stored))
+
+
+_RESULTS = {
+    "f16": lambda d: canonical16(d.astype(F16)).view(U16),
+    "f32": lambda d: canonical(d.astype(F32)).view(U32),
+    "f64": lambda d: np.ascontiguousarray(d).view(U64),
+    "s32": lambda d: (d.astype(I64) & 0xFFFFFFFF).astype(U32),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix in registers: which registers of the machine, in the fragment's order, and what they hold."""
+
+    fragment: Fragment
+    kind: str
+    registers: tuple[int, ...]
+
+    @property
+    def word(self) -> np.dtype:
+        return U64 if self.kind == "f64" else U32
+
+    def collect(self, m) -> np.ndarray:
+        """The matrix of every warp: float64 [warps, height, width]; those of a warp that has several follow each other."""
+        arrays = [m.regs[r] for r in self.registers]
+        found = m.__dict__.setdefault("tiles", {}).get(self.registers)
+        if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
+            return found[2]  # one A tile meets several B tiles
+        f, (stored, number) = self.fragment, _NUMBERS[self.kind]
+        words = np.stack([m.warps(a.view(self.word), 0) for a in arrays], axis=-1)
+        bits = BITS[self.kind]
+        if bits < 8:
+            shifts = np.arange(0, 32, bits, dtype=U32)
+            elements = (words[..., None] >> shifts & np.uint32((1 << bits) - 1)).astype(U8)
+        else:
+            elements = words.view(stored)
+        rows = elements.reshape(m.blocks * m.warp_count, -1)
+        matrix = number(rows.take(f.gather, axis=1)).reshape(-1, f.height, f.width)
+        self._remember(m, arrays, matrix)
+        return matrix
+
+    def _remember(self, m, arrays, matrix) -> None:
+        known = m.__dict__.setdefault("tiles", {})
+        if len(known) >= TILES:
+            known.clear()
+        known[self.registers] = (self.kind, arrays, matrix)
+
+    def spread(self, m, matrix: np.ndarray) -> None:
+        """Put float64 [warps, height, width] into the registers, rounded to their type."""
+        f = self.fragment
+        bits = _RESULTS[self.kind](matrix.reshape(-1, f.count * f.height * f.width).take(f.scatter, axis=1))
+        words = bits.view(self.word).reshape(m.blocks, m.warp_count, WARP, len(self.registers))
+        for i, register in enumerate(self.registers):
+            m.regs[register] = m.from_warps(words[..., i])
+        if self.kind == "f32":  # the next product of a chain goes on with them
+            self._remember(m, [m.regs[r] for r in self.registers], matrix.astype(F32).astype(F64))
+
+
+def _whole_warps(m, op) -> None:
+    """All 32 threads of a warp execute a matrix instruction together, or none: anything else is undefined."""
+    if m.mask is None and not m.threads % WARP:
+        return
+    lanes = np.count_nonzero(m.warps_active(), axis=2)
+    part = (lanes > 0) & (lanes < WARP)
+    if part.any():
+        block, warp = (int(i) for i in np.argwhere(part)[0])
+        message = (
+            f"Only {lanes[block, warp]} of the 32 threads of a warp execute `{op.parts[0]}`, which the whole warp has to execute together."
+        )
+        m.findings.add(
+            "divergent-barrier",
+            op.line,
+            message,
+            block=m.block_position(block),
+            thread=m.thread_position(warp * WARP),
+            advice="Make the condition the same for all threads of a warp, and the block a multiple of 32 threads.",
+        )
+        m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
+
+
+def _operand(op, i: int, part: Fragment, kind: str, result: bool = False) -> Operand:
+    """Operand i of a matrix instruction. Registers beyond the fragment's repeat it (wmma's f16)."""
+    bind = op.target if result else op.bind
+    registers = tuple(bind(item, "b64" if kind == "f64" else "b32") for item in op.vector(i))
+    if len(registers) % part.registers or len(registers) < part.registers:
+        op.fail(f"has {len(registers)} registers where {part.registers} hold the matrix")
+    return Operand(part, kind, registers[: part.registers])
+
+
+def _product(op, shape: Shape, tables):
+    """D = A x B + C: operands 1, 2, 3, and 0 for D; shared by mma and wmma.mma."""
+    op.rendezvous = True
+    op.opclass = "IMMA" if BITS[shape.a_type] < 8 or shape.a_type in ("s8", "u8") else "MMA" if shape.a_type == "f64" else "HMMA"
+    d_type, c_type = shape.c_type, op.c_type
+    part = tables(shape, "c")
+    a, b = _operand(op, 1, tables(shape, "a"), shape.a_type), _operand(op, 2, tables(shape, "b"), shape.b_type)
+    other = replace(shape, c_type=c_type)
+    c, d = _operand(op, 3, tables(other, "c"), c_type), _operand(op, 0, part, d_type, result=True)
+    named, spread_out = sparse_rows(op, 4, shape) if shape.sparse else (None, None)
+    saturate, bitwise = op.has("satfinite"), next((way for way in ("xor", "and") if op.has(way)), None)
+
+    def run(m):
+        _whole_warps(m, op)
+        left, right = a.collect(m), b.collect(m)
+        if spread_out is not None:
+            left = spread_out(m.warps(m.regs[named].view(U32), 0).reshape(-1, WARP), left)
+        total = np.matmul(left, right)
+        if bitwise == "xor":  # bits that differ = bits of both - twice the common ones
+            total = left.sum(axis=2, keepdims=True) + right.sum(axis=1, keepdims=True) - 2 * total
+        total += c.collect(m)
+        if saturate:
+            total = np.clip(total, -(2.0**31), 2.0**31 - 1)
+        d.spread(m, total)
+
+    return run
+
+
+def sparse_rows(op, i: int, shape: Shape):
+    """Operands i (metadata) and i + 1 (selector): the metadata's register, and a function of its values, [warps, 32], and A's
+    stored elements, [warps, 16, k / 2], that gives all of A.
+    """
+    register, selector = op.source(i, "b32"), op.immediate(i + 1)
+    try:
+        lanes, shifts = metadata(shape.a_type, shape.k, selector)
+    except ValueError:
+        op.unknown()
+    if not 0 <= lanes.min() <= lanes.max() < WARP or selector < 0:
+        op.fail(f"has the selector {selector}, which names threads that do not exist")
+    step = np.arange(lanes.shape[1])[:, None]
+
+    def spread_out(words, stored):
+        named = (words[:, lanes] >> shifts.astype(U32) & np.uint32(15)).astype(I64)[..., None]
+        if shape.a_type == "tf32":
+            columns = 2 * step + (named & 2) // 2
+        else:
+            columns = 4 * step + np.concatenate([named & 3, named >> 2], axis=-1)
+            if BITS[shape.a_type] == 4:  # pairs of elements
+                columns = 2 * columns[..., None] + np.arange(2)
+        whole = np.zeros((*stored.shape[:2], shape.k))
+        np.put_along_axis(whole, columns.reshape(len(columns), *stored.shape[1:]), stored, axis=2)
+        return whole
+
+    return register, spread_out
+
+
+def _shape_of(op, d_type: str, a_type: str, b_type: str) -> Shape:
+    for part in op.parts:
+        if part[:1] == "m" and part[1:2].isdigit() and "n" in part and "k" in part:
+            m, _, rest = part[1:].partition("n")
+            n, _, k = rest.partition("k")
+            return Shape(part, int(m), int(n), int(k), a_type, b_type, d_type)
+    op.unknown()
+
+
+@instruction("mma")
+def mma(op):
+    """d = a x b + c for one warp; a is m x k in row order, b is k x n in column order, c and d are m x n.
+
+    With .sp, two of four neighbours along K in each row of a are zero and not stored, and metadata says which are.
+    """
+    sparse = op.parts[1].partition("::")[0] == "sp"
+    if op.parts[2 if sparse else 1] != "sync" or op.has("block_scale"):
+        op.unknown()
+    types = [part for part in op.parts if part in BITS]
+    if len(types) != 4:
+        op.unknown()
+    d_type, a_type, b_type, op.c_type = types
+    orders = [part for part in op.parts if part in ("row", "col")]
+    shape = replace(_shape_of(op, d_type, a_type, b_type), sparse=sparse, turned="a" * (orders[0] == "col") + "b" * (orders[-1] == "row"))
+    try:
+        return _product(op, shape, fragment)
+    except ValueError:
+        op.unknown()
+
+
+# --- wmma ------------------------------------------------------------------------------------------------------------
+
+
+def _wmma_shape(op, operand: str, kind: str) -> Shape:
+    """The shape as far as one operand tells it."""
+    others = {"a": ("f32", kind, kind), "b": ("f32", kind, kind)}.get(operand)
+    if others is None:
+        others = (kind, *(("f64", "f64") if kind == "f64" else ("f16", "f16")))
+    return _shape_of(op, *others)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One access of a wmma load or store: `count` elements of each lane beside each other in memory.
+
+    rows, columns: [32], the first element's place. first: its number in the fragment. turned: 16-bit elements that are not
+    neighbours in memory; an 8 x 8 matrix of them is read by its lines in memory, and transposed between the lanes.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    count: int
+    first: int
+    turned: bool = False
+
+
+def _units(part: Fragment, bits: int, by_row: bool) -> list[_Unit]:
+    """How a fragment of elements of `bits` is read from memory that holds it by rows or by columns."""
+    along, across = (part.columns, part.rows) if by_row else (part.rows, part.columns)
+    elements = part.rows.shape[1]
+    neighbours = 1
+    while (
+        elements > neighbours
+        and (np.diff(along[:, : neighbours + 1], axis=1) == 1).all()
+        and (across[:, : neighbours + 1] == across[:, :1]).all()
+    ):
+        neighbours += 1
+    if neighbours > 1:
+        return [_Unit(part.rows[:, i], part.columns[:, i], neighbours, i) for i in range(0, elements, neighbours)]
+    if bits != 16:
+        return [_Unit(part.rows[:, i], part.columns[:, i], 1, i) for i in range(elements)]
+    units = []
+    for i in range(0, elements, 2):
+        low_row, low_column = part.rows[:, i : i + 2].min(), part.columns[:, i : i + 2].min()
+        line, word = LANE // 4, 2 * (LANE % 4)
+        rows, columns = (low_row + line, low_column + word) if by_row else (low_row + word, low_column + line)
+        units.append(_Unit(rows, columns, 2, i, turned=True))
+    return units
+
+
+def transposed(words: np.ndarray) -> np.ndarray:
+    """8 x 8 matrices of 16-bit elements, [..., 32] words by rows, transposed (movmatrix)."""
+    matrix = np.ascontiguousarray(words).view(U16).reshape(*words.shape[:-1], 8, 8)
+    return np.ascontiguousarray(np.swapaxes(matrix, -1, -2)).reshape(*words.shape[:-1], 64).view(U32)
+
+
+def _wmma_access(op, what: str, address_at: int, vector_at: int):
+    """What wmma.load and wmma.store have in common: (operand, fragment, units, addresses, sites, space, element bits)."""
+    op.rendezvous = True
+    operand = "c" if op.parts[1] in ("store",) else op.parts[2]
+    kind = next(part for part in reversed(op.parts) if part in BITS)
+    try:
+        part = wmma_fragment(_wmma_shape(op, operand, kind), operand)
+    except ValueError:
+        op.unknown()
+    by_row = op.has("row")
+    bits = BITS[kind]
+    units = _units(part, bits, by_row)
+    if any(unit.count * bits % 8 for unit in units):
+        op.unknown()  # PTX has sub-byte matrices in one order only
+    space = space_of(op)
+    address = address_of(op, address_at)
+    stride_at = max(address_at, vector_at) + 1
+    stride = op.source(stride_at, "b32") if len(op.operands) > stride_at else None
+    packed = part.width if by_row else part.height
+    sites = [op.site(space, what, unit.count * bits // 8) for unit in units]
+
+    def places(m):
+        """The address of each unit's first element."""
+        base = address(m)
+        pitch = np.int64(packed) if stride is None else m.regs[stride].view(I32).astype(I64)
+        lane = m.thread_index % WARP
+        for unit in units:
+            lines, steps = (unit.rows, unit.columns) if by_row else (unit.columns, unit.rows)
+            yield base + ((lines[lane] * pitch + steps[lane]) * bits >> 3)
+
+    return part, kind, units, sites, space, places
+
+
+def _charge_as_made(sites) -> None:
+    """Each access at its own width, unless ptxas removed the whole: the widths of its parts are known here, and not in the PTX."""
+    for site in sites:
+        site.charged = site.charged and site.width
+
+
+def _count_matrices(m, site, addressed) -> None:
+    """A wmma load that ptxas made an LDSM counts like ldmatrix: up to four 8 x 8 matrices at a time."""
+    while addressed:
+        count = 4 if len(addressed) >= 4 else 2 if len(addressed) >= 2 else 1
+        rows = np.concatenate([_by_warp(m, a)[..., ::4] for a in addressed[:count]], axis=-1)
+        every = np.concatenate([rows] * (4 // count), axis=-1)
+        m.counting.matrix(m, site, m.from_rows(every.reshape(every.shape[0], -1)[:, : m.threads]), count)
+        addressed = addressed[count:]
+
+
+_WORDS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
+
+
+def _vector(width: int) -> tuple[str, int]:
+    """(type, count) of an access of `width` bytes."""
+    return ("b64", width // 8) if width > 8 else (_WORDS[width], 1)
+
+
+@instruction("wmma.load")
+def wmma_load(op):
+    """r = the matrix at [p], whose rows (.row) or columns (.col) are `stride` elements apart.
+
+    ptxas makes ldmatrix of some of these loads (LDSM) and ordinary loads of the others. Here every register is a load of
+    its own, and the counters are those of the machine code wherever its addresses can be told.
+    """
+    # operands
+    part, kind, units, sites, space, places = _wmma_access(op, "ld", 1, 0)
+    word, bits = ("b64", 64) if kind == "f64" else ("b32", 32)
+    targets = [op.target(item, word) for item in op.vector(0)]
+    if len(targets) % part.registers:
+        op.fail(f"loads into {len(targets)} registers where {part.registers} hold the matrix")
+    loads = []
+    for unit, site in zip(units, sites, strict=True):
+        t, count = _vector(unit.count * BITS[kind] // 8)
+        loads.append((_generic_reader(site, t, count) if space == "generic" else reader(space, site, t, count), unit))
+
+    # meaning
+    def run(m):
+        _whole_warps(m, op)
+        _charge_as_made(sites)
+        columns, addressed, counting = [], [], m.counting
+        if sites[0].sass.startswith("LDSM"):
+            m.counting = None
+        for (load, unit), addresses in zip(loads, places(m), strict=True):
+            for value in load(m, addresses):
+                rows = m.warps(value, 0)
+                columns.append(transposed(rows) if unit.turned else rows)
+            addressed.append(addresses)
+        if m.counting is not counting:
+            m.counting = counting
+            if sites[0].charged:
+                _count_matrices(m, sites[0], addressed)
+        raw = np.ascontiguousarray(np.stack(columns, axis=-1))
+        words = raw.view(np.dtype(f"u{bits // 8}"))
+        # result
+        for i, target in enumerate(targets):
+            m.regs[target] = m.from_warps(words[..., i % part.registers])
+
+    return run
+
+
+@instruction("wmma.store")
+def wmma_store(op):
+    """[p] = the matrix r, its rows (.row) or columns (.col) `stride` elements apart."""
+    # operands
+    part, kind, units, sites, space, places = _wmma_access(op, "st", 0, 1)
+    word = "b64" if kind == "f64" else "b32"
+    sources = [op.bind(item, word) for item in op.vector(1)]
+    if len(sources) != part.registers:
+        op.fail(f"stores {len(sources)} registers where {part.registers} hold the matrix")
+    stores = []
+    for unit, site in zip(units, sites, strict=True):
+        t, count = _vector(unit.count * BITS[kind] // 8)
+        stores.append((_generic_writer(site, t, count) if space == "generic" else writer(space, site, t, count), unit))
+    words_of = U64 if kind == "f64" else U32
+
+    # meaning
+    def run(m):
+        _whole_warps(m, op)
+        _charge_as_made(sites)
+        words = np.stack([m.warps(m.regs[s].view(words_of), 0) for s in sources], axis=-1)
+        for (store, unit), addresses in zip(stores, places(m), strict=True):
+            width = unit.count * BITS[kind] // 8
+            t = np.dtype(f"u{min(width, 8)}")
+            first = unit.first * BITS[kind] // 8 // t.itemsize
+            values = words.view(t)[..., first : first + max(1, width // 8)]
+            if unit.turned:
+                values = transposed(values[..., 0])[..., None]
+            # result
+            store(m, addresses, [m.from_warps(values[..., k]) for k in range(values.shape[-1])])
+
+    return run
+
+
+@instruction("wmma.mma")
+def wmma_mma(op):
+    """d = a x b + c for one warp, in wmma's shapes. The layouts in the opcode are those that a and b were loaded with."""
+    types = [part for part in op.parts if part in BITS]
+    if len(types) == 2:
+        types = [types[0], "f16", "f16", types[1]]
+    d_type, a_type, b_type, op.c_type = types
+    shape = _shape_of(op, d_type, a_type, b_type)
+    try:
+        return _product(op, shape, wmma_fragment)
+    except ValueError:
+        op.unknown()
+
+
+# --- ldmatrix and its family -----------------------------------------------------------------------------------------
+
+
+def _matrices(op) -> int:
+    if not op.has("m8n8") or op.type != "b16":
+        op.unknown()
+    return int(op.one_of("x1", "x2", "x4")[1:])
+
+
+def _row_addresses(op, i: int):
+    """A function of the machine giving operand i as offsets in shared memory, from a shared or generic address."""
+    address = address_of(op, i)
+    if space_of(op) == "shared":
+        return address
+
+    def from_generic(m):
+        parts = generic_parts(m, address(m))
+        if len(parts) != 1 or parts[0][0] != "shared":
+            m.fail(f"`{op.name}` works on shared memory, and this address points elsewhere.", op.line)
+        return parts[0][1]
+
+    return from_generic
+
+
+def _rows(m, site, offsets, count: int):
+    """Check, count and trace the rows of `count` matrices: lane 8 i + r has the address of row r of matrix i.
+
+    Gives, per matrix, the offset of each lane's word and the mask of lanes whose row may be used (None: all).
+    """
+    whole = m.mask
+    if count < 4:
+        first = m.thread_index % WARP < 8 * count
+        m.mask = first if whole is None else first & whole
+    try:
+        wanted = m.mask
+        safe, mask = m.shared.locate(m, site, offsets, 16)
+        if m.recorder is not None:
+            m.recorder.access(m, site, offsets)
+    finally:
+        m.mask = whole
+    if m.counting is not None and site.charged:
+        m.counting.matrix(m, site, offsets, count)
+    rows = _by_warp(m, safe)
+    good = None if mask is wanted else _by_warp(m, mask)
+    for i in range(count):
+        words = m.from_rows((rows[..., 8 * i + ROW] + 4 * WORD).reshape(rows.shape[0], -1)[:, : m.threads])
+        if good is None:
+            yield words, whole
+            continue
+        usable = m.from_rows(good[..., 8 * i + ROW].reshape(good.shape[0], -1)[:, : m.threads])
+        yield words, usable if whole is None else usable & whole
+
+
+def _by_warp(m, array):
+    """[blocks or 1, warps, 32]: one row stands for all blocks if they are alike."""
+    if m.varies_by_block(array):
+        return m.warps(array, 0)
+    row = np.zeros(m.warp_count * WARP, array.dtype)
+    row[: m.threads] = m.thread_row(array)
+    return row.reshape(1, m.warp_count, WARP)
+
+
+@instruction("ldmatrix")
+def ldmatrix(op):
+    """r[i] = a word of row (lane / 4) of the i-th 8 x 8 matrix of 16-bit elements; of its column with .trans.
+
+    Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i.
+    """
+    op.rendezvous = True
+    # operands
+    count, turned = _matrices(op), op.has("trans")
+    address = _row_addresses(op, 1)
+    targets = [op.target(item, "b32") for item in op.vector(0)]
+    if len(targets) != count:
+        op.fail(f"loads {count} matrices into {len(targets)} registers")
+    site = op.site("shared", "ldmatrix", 16)
+
+    # meaning
+    def run(m):
+        _whole_warps(m, op)
+        shared = m.shared
+        for d, (offsets, mask) in zip(targets, _rows(m, site, address(m), count), strict=True):
+            if shared.shadow is not None:
+                shared.shadow.load(m, site, offsets, mask, 4)
+            words = shared.views[U32].take((offsets >> 2) + shared.bases[4], mode="wrap")
+            if mask is not m.mask:
+                words = np.where(mask, words, np.uint32(0))
+            # result
+            m.regs[d] = m.from_warps(transposed(m.warps(words, 0))) if turned else words
+
+    return run
+
+
+@instruction("stmatrix")
+def stmatrix(op):
+    """The opposite of ldmatrix: row (lane / 4) of matrix i gets the word r[i]; its column with .trans."""
+    op.rendezvous = True
+    # operands
+    count, turned = _matrices(op), op.has("trans")
+    address = _row_addresses(op, 0)
+    sources = [op.bind(item, "b32") for item in op.vector(1)]
+    if len(sources) != count:
+        op.fail(f"stores {count} matrices from {len(sources)} registers")
+    site = op.site("shared", "stmatrix", 16)
+
+    # meaning
+    def run(m):
+        _whole_warps(m, op)
+        shared = m.shared
+        for s, (offsets, mask) in zip(sources, _rows(m, site, address(m), count), strict=True):
+            words = m.regs[s].view(U32)
+            if turned:
+                words = m.from_warps(transposed(m.warps(words, 0)))
+            # result
+            index = np.broadcast_to((offsets >> 2) + shared.bases[4], m.shape)
+            chosen = slice(None) if mask is None else np.broadcast_to(mask, m.shape)
+            shared.views[U32][index[chosen]] = np.broadcast_to(words, m.shape)[chosen]
+            if shared.shadow is not None:
+                shared.shadow.store(m, site, offsets, mask, 4)
+
+    return run
+
+
+@instruction("movmatrix")
+def movmatrix(op):
+    """d = a, transposed: an 8 x 8 matrix of 16-bit elements whose row (lane / 4) is in the words of four lanes."""
+    op.rendezvous = True
+    a, d = op.source(1, "b32"), op.result(0, "b32")
+
+    def run(m):
+        _whole_warps(m, op)
+        m.regs[d] = m.from_warps(transposed(m.warps(m.regs[a].view(U32), 0)))
+
+    return run

@@ -1,0 +1,1 @@
+"""How tiles, boxes and fragments lie in memory and in registers."""

@@ -1,0 +1,1 @@
+"""Everything that runs: lanes, memory, barriers, copies under way."""

@@ -1,0 +1,280 @@
+"""Copies that are under way, and the barriers in shared memory that announce their end.
+
+A cp.async reads its source at once, and its data lands in shared memory only when its thread waits for it (or somebody
+waits on the mbarrier that tracks it), never earlier: a kernel that forgets to wait reads the old contents, as it may on
+the hardware, and the shadow state says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .lanes import WARP
+
+
+@dataclass(eq=False)
+class Copy:
+    """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast)."""
+
+    site: object
+    offsets: np.ndarray
+    values: list[np.ndarray]
+    width: int
+    mask: np.ndarray | None
+    group: np.ndarray
+    landed: bool = False
+
+
+class CopyQueue:
+    """The copies of a chunk that have not landed."""
+
+    def __init__(self, m):
+        self.copies: list[Copy] = []
+        self.commits = m.uniform(0, np.int64)
+
+    def issue(self, m, site, offsets, values, width, mask) -> Copy:
+        copy = Copy(site, offsets, values, width, mask, self.commits)
+        self.copies.append(copy)
+        if m.shared.shadow is not None:
+            m.shared.shadow.start_copy(m, site, offsets, mask, width)
+        return copy
+
+    def commit(self, m) -> None:
+        """Close the active threads' current group."""
+        self.commits = self.commits + 1 if m.mask is None else self.commits + m.mask
+
+    def wait(self, m, pending: int | None) -> None:
+        """Land the copies of all but the active threads' last `pending` groups; None: every copy, committed or not."""
+        for copy in list(self.copies):
+            ready = None if pending is None else copy.group < self.commits - pending
+            if ready is not None and ready.size == 1:
+                if not ready.item():
+                    continue
+                ready = None
+            self.land_where(m, copy, ready)
+
+    def land_where(self, m, copy: Copy, ready) -> None:
+        """Land a copy for the active lanes that are ready (None: all)."""
+        lanes = m.mask
+        if ready is not None:
+            lanes = ready if lanes is None else lanes & ready
+        if copy.mask is not None:
+            now = copy.mask if lanes is None else copy.mask & lanes
+        else:
+            now = lanes
+        if now is not None and not now.any():
+            return
+        rest = None if now is None else ~now if copy.mask is None else copy.mask & ~now
+        self.land(m, copy, now)
+        if rest is not None and rest.any():
+            copy.mask = rest
+        else:
+            self.copies.remove(copy)
+            copy.landed = True
+
+    def land(self, m, copy: Copy, mask) -> None:
+        """Write a copy's data to shared memory for the lanes in `mask` (None: all)."""
+        from helpers.sim.isa.loads_stores import scatter  # here, because instructions import this module
+
+        raw = copy.values[0].dtype
+        index = (copy.offsets >> (raw.itemsize.bit_length() - 1)) + m.shared.bases[raw.itemsize]
+        scatter(m, m.shared.views[raw], index, copy.values, mask)
+        if m.shared.shadow is not None:
+            m.shared.shadow.land(m, copy.site, copy.offsets, mask, copy.width)
+
+
+@dataclass(eq=False)
+class BulkStore:
+    """One executed bulk store. lanes: [n] threads (positions in [blocks, threads]). group: [n], how many groups each had
+    committed before. release(m, chosen): the source of the copies `chosen` is no longer read; None if nobody keeps track."""
+
+    lanes: np.ndarray
+    site: object
+    group: np.ndarray
+    release: Callable | None
+
+
+class BulkGroups:
+    """The bulk stores of a chunk that have not been waited for. Their data is where it belongs; what is left is to say so."""
+
+    def __init__(self, m):
+        self.stores: list[BulkStore] = []
+        self.commits = np.zeros(m.lanes, np.int64)
+
+    def issue(self, lanes, site, release) -> None:
+        self.stores.append(BulkStore(lanes, site, self.commits[lanes], release))
+
+    def commit(self, lanes) -> None:
+        """Close the current group of these threads."""
+        self.commits[lanes] += 1
+
+    def wait(self, m, lanes, pending: int) -> None:
+        """These threads have waited for all but their last `pending` groups."""
+        waits = np.zeros(m.lanes, bool)
+        waits[lanes] = True
+        for store in list(self.stores):
+            done = waits[store.lanes] & (store.group < self.commits[store.lanes] - pending)
+            if not done.any():
+                continue
+            if store.release is not None:
+                store.release(m, np.flatnonzero(done))
+            if done.all():
+                self.stores.remove(store)
+            else:
+                # The part that goes on is a store of its own: `release` counts from the beginning of the whole.
+                self.stores[self.stores.index(store)] = _rest(store, ~done)
+
+    def finish(self, m) -> None:
+        """All threads have ended: note the stores that nobody has waited for."""
+        for store in self.stores:
+            block, thread = divmod(int(store.lanes[0]), m.threads)
+            m.findings.add(
+                "missing-wait", store.site.line,
+                "A block ends while this bulk copy may still be reading its shared memory.",
+                block=m.block_position(block), thread=m.thread_position(thread), count=len(store.lanes),
+                advice="Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends.",
+            )  # fmt: skip
+
+
+def _rest(store: BulkStore, left: np.ndarray) -> BulkStore:
+    places, release = np.flatnonzero(left), store.release
+    return BulkStore(
+        store.lanes[left], store.site, store.group[left],
+        None if release is None else lambda m, chosen: release(m, places[chosen]),
+    )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Arrival:
+    """Something that will arrive at an mbarrier when somebody looks at it, for several blocks' barriers at once.
+
+    targets: [n] rows of the chunk, whose barriers it goes to. act(m, chosen): let the parts `chosen` (indices) arrive.
+    """
+
+    targets: np.ndarray
+    act: Callable
+    left: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        self.left = np.ones(len(self.targets), bool)
+
+    def look(self, m, rows: np.ndarray) -> bool:
+        """Barriers of the blocks `rows` (boolean [blocks]) are looked at. True if nothing is left to arrive."""
+        chosen = self.left & rows[self.targets]
+        if chosen.any():
+            self.left &= ~chosen
+            self.act(m, np.flatnonzero(chosen))
+        return not self.left.any()
+
+
+@dataclass(eq=False)
+class MBarrier:
+    """An mbarrier object at one offset, one per block: arrays of length `blocks`.
+
+    expected: arrivals per phase. pending: arrivals still missing in this phase. bytes: announced bytes that have not
+    come, negative if more came than were announced. announced: bytes announced in this phase. phase: phases completed.
+    attached: what will arrive when somebody looks: `Arrival`s, or functions of the machine that bring everything at once.
+    line, expect_line: where it was initialised, and where bytes were last announced.
+    """
+
+    expected: np.ndarray
+    pending: np.ndarray
+    bytes: np.ndarray
+    announced: np.ndarray
+    phase: np.ndarray
+    attached: list = field(default_factory=list)
+    line: int | None = None
+    expect_line: int | None = None
+    # Who arrived, as (rows of barriers, lanes of the chunk): in this phase, and in the last one that is complete.
+    arrived: list = field(default_factory=list)
+    ordered: list = field(default_factory=list)
+
+    @classmethod
+    def new(cls, blocks: int) -> MBarrier:
+        return cls(*(np.zeros(blocks, np.int64) for _ in range(5)))
+
+    def init(self, rows: np.ndarray, expected: np.ndarray, line: int | None) -> None:
+        """Begin anew in the blocks `rows`."""
+        self.expected[rows] = self.pending[rows] = expected
+        self.bytes[rows] = self.announced[rows] = self.phase[rows] = 0
+        self.line = line
+
+    def tokens(self, rows: np.ndarray) -> np.ndarray:
+        """The state that an arrival returns: the phase, and in the upper half the arrivals missing before it."""
+        return (self.pending[rows].clip(0).astype(np.uint64) << np.uint64(32)) | self.phase[rows].astype(np.uint64)
+
+    def announce(self, rows: np.ndarray, count, line: int | None) -> None:
+        """Bytes that will come in this phase."""
+        np.add.at(self.bytes, rows, count)
+        np.add.at(self.announced, rows, count)
+        self.expect_line = line
+
+    def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1) -> None:
+        """The lanes arrive at the barriers of the blocks `rows`, each `count` times."""
+        np.subtract.at(self.pending, rows, count)
+        self.arrived.append((rows, lanes))
+        self.settle(m)
+
+    def settle(self, m) -> None:
+        """Complete the phases that have everything they wait for."""
+        while True:
+            done = (self.pending <= 0) & (self.bytes == 0) & (self.expected > 0)
+            if not done.any():
+                return
+            self.phase[done] += 1
+            self.pending[done] += self.expected[done]
+            self.announced[done] = 0
+            self.ordered = _join(_of(self.ordered, ~done), _of(self.arrived, done))
+            self.arrived = _of(self.arrived, ~done)
+            m.wake()
+
+    def look(self, m, rows: np.ndarray | None = None) -> None:
+        """Let everything arrive that is on its way to the barriers of the blocks `rows` (boolean; None: all)."""
+        if not self.attached:
+            return
+        rows = np.ones(m.blocks, bool) if rows is None else rows
+        attached, self.attached = self.attached, []
+        for item in attached:
+            if not isinstance(item, Arrival):
+                item(m)
+            elif not item.look(m, rows):
+                self.attached.append(item)
+        self.settle(m)
+
+    def arrivers(self, m, rows: np.ndarray) -> np.ndarray:
+        """[blocks, threads]: the warps of those who completed the last phase of the barriers of `rows` (boolean [blocks])."""
+        warps = np.zeros((m.blocks, m.warp_count), bool)
+        for targets, lanes in self.ordered:
+            lanes = lanes[rows[targets]]
+            warps[lanes // m.threads, lanes % m.threads // WARP] = True
+        return np.repeat(warps, WARP, axis=1)[:, : m.threads]
+
+    def missing(self, offset: int, row: int) -> tuple[str, int | None]:
+        """What the current phase of the block `row` lacks: (the end of a sentence, the line that announced bytes or None)."""
+        pending, outstanding, announced = int(self.pending[row]), int(self.bytes[row]), int(self.announced[row])
+        parts = []
+        if outstanding:
+            said = f"{announced} bytes were announced" + ("" if self.expect_line is None else f" at line {self.expect_line}")
+            come = f"{announced - outstanding} have arrived" + (f", {-outstanding} too many" if outstanding < 0 else "")
+            parts.append(f"{said} and {come}")
+        if pending > 0:
+            parts.append(f"{pending} of its {int(self.expected[row])} arrivals are missing")
+        made = "" if self.line is None else f", initialised at line {self.line}"
+        return f" (at offset {offset} of shared memory{made}): {', and '.join(parts)}", self.expect_line if outstanding else None
+
+
+def _of(entries: list, rows: np.ndarray) -> list:
+    """The entries of (rows, lanes) that belong to the blocks `rows` (boolean)."""
+    kept = [(targets[rows[targets]], lanes[rows[targets]]) for targets, lanes in entries]
+    return [(targets, lanes) for targets, lanes in kept if len(targets)]
+
+
+def _join(first: list, second: list) -> list:
+    """Both lists as one entry, so that entries stay few."""
+    both = [*first, *second]
+    if len(both) < 2:
+        return both
+    return [(np.concatenate([targets for targets, _ in both]), np.concatenate([lanes for _, lanes in both]))]

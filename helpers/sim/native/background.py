@@ -1,0 +1,73 @@
+"""The two engines at once, for kernels that take long to compile.
+
+A small run is over in the NumPy machine before LLVM has read a large kernel; a long one is worth any compilation. Which
+it is shows only while it runs. So the NumPy machine begins, and when it has worked for a while, compilation begins beside
+it. The compiled code then runs the launch from the start on a copy of the arrays, and the first of the two to finish
+has done it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from helpers.sim.checks.findings import Findings
+from helpers.sim.counting.counters import Counting
+from helpers.sim.machine.chunk import Clock
+from helpers.sim.machine.memory import DeviceMemory
+
+
+class Overtaken(Exception):
+    """The compiled code has finished the launch first."""
+
+
+class Rival:
+    """Runs a launch natively in the background, later. `run`: function of (launch, cancelled) that raises if it cannot."""
+
+    def __init__(self, launch, run, patience: float, failures: tuple[type[Exception], ...]):
+        self.launch, self.run, self.patience, self.failures = launch, run, patience, failures
+        self.cancelled = threading.Event()
+        self.finished = False
+        self.own = None
+        launch.clock = _Clock(launch.clock, self)
+        self.thread = threading.Thread(target=self._work)
+        self.thread.start()
+
+    def _work(self) -> None:
+        if self.cancelled.wait(self.patience):
+            return
+        launch = self.launch
+        arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
+        findings = Findings(False)
+        self.own = dataclasses.replace(
+            launch,
+            memory=DeviceMemory(launch.program, arrays, findings),
+            findings=findings,
+            counting=None if launch.counting is None else Counting(launch.program),
+        )
+        try:
+            self.run(self.own, self.cancelled)
+        except self.failures:
+            return
+        self.finished = True
+
+    def cancel(self) -> None:
+        """The NumPy machine is done, or the run is over. What is being compiled is still kept for the next run."""
+        self.cancelled.set()
+
+    def adopt(self) -> None:
+        """Make the rival's results those of the launch."""
+        self.launch.memory, self.launch.counting = self.own.memory, self.own.counting
+
+
+class _Clock(Clock):
+    """Ends the NumPy machine's run when the rival has finished."""
+
+    def __init__(self, clock: Clock, rival: Rival):
+        super().__init__(clock.steps, float("inf") if clock.seconds is None else clock.seconds)
+        self.start, self.used, self.rival = clock.start, clock.used, rival
+
+    def elapsed(self) -> float:
+        if self.rival.finished:
+            raise Overtaken
+        return super().elapsed()

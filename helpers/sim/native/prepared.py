@@ -1,0 +1,502 @@
+"""Run a launch in native code: prepare the kernel, lay out what it needs, hand blocks to worker threads, add up.
+
+Anything out of the ordinary (an address outside of every array, a possible race, threads that end before a barrier, an
+instruction that is not known here) ends in `Declined`, and the caller runs the launch in the NumPy machine, whose
+findings and messages are the only ones there are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from helpers.sim.code import ptx
+from helpers.sim.counting import rules
+from helpers.sim.machine.addresses import DEVICE_BASE
+
+from . import access, engine, operations  # noqa: F401 - importing registers the handlers
+from . import exchange as _warp  # noqa: F401 - as above
+from . import products as _matrix  # noqa: F401 - as above
+from .deferred import Asked
+from .lower import Lowered, Options, Record, lower
+from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
+from .runtime import runtime_ir
+from .uniformity import Unsupported, instructions_met
+
+WARP = 32
+TURN_SECONDS = 0.05  # how long one call into native code should last
+WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
+MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
+
+
+class Declined(Exception):
+    """The NumPy machine has to run this launch. The message says why."""
+
+
+class OutOfTime(Exception):
+    """The time budget is used up. `position` is an instruction that was about to run."""
+
+    def __init__(self, position: int):
+        super().__init__(position)
+        self.position = position
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What was counted. Per instruction: warps and threads that executed it. Per counted access: requests, sectors or
+    wavefronts, ideal; keyed by the instruction's position and the access's number among its own."""
+
+    warps: np.ndarray
+    threads: np.ndarray
+    accesses: dict[tuple[int, int], tuple[int, int, int]]
+
+
+class Prepared:
+    """Machine code ready to run. `code` is quickly made code first, and good code once a run is worth it."""
+
+    def __init__(self, program, options: Options, identity: str, lowered: Lowered, code: bytes, good: bool):
+        self.program, self.options, self.identity, self.lowered, self.good = program, options, identity, lowered, good
+        self.lock = threading.Lock()
+        self.code = engine.Code([_runtime(), code])
+
+    def improve(self) -> None:
+        """Replace quickly made code; runs that are under way go over to it with their next blocks."""
+        with self.lock:
+            if self.good:
+                return
+            lowered = self.lowered if self.lowered.ir else _lower(self.program, self.options)
+            code = engine.machine_code(lowered.ir, engine.GOOD)
+            engine.store(self.identity, engine.GOOD, _facts(lowered), code)
+            self.code = engine.Code([_runtime(), code])
+            self.good = True
+
+
+def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
+    """(tid.x runs along the warp, tid.y is the same within a warp, tid.z is)."""
+    x, y, z = block
+    rows = x % WARP == 0 or y * z == 1
+    return rows, rows, rows or (x * y) % WARP == 0 or z == 1
+
+
+def options_for(
+    program,
+    block: Sequence[int],
+    charges: dict[tuple[int, int], tuple[int, int]] | None,
+    findings: bool,
+    races=None,
+    decided: tuple[tuple[int, bool], ...] = (),
+) -> Options:
+    """What code a launch needs. charges: as in Options, a dict.
+    races: the DeviceShadow, None for no such findings.
+
+    Raises Declined.
+    """
+    if len(program.code) > MAX_INSTRUCTIONS:
+        raise Declined("the kernel is very large")
+    watching = None
+    if findings and program.shared:
+        may_race = frozenset(site.pc for site in program.sites if site.may_race)
+        watching = (min(4, program.shared_granule), may_race)
+    owning = None
+    if races is not None:
+        watched = frozenset(site.pc for site, wanted in zip(program.sites, races.watches, strict=True) if wanted)
+        owning = (races.granule, watched)
+    return Options(
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, decided, engine.wide_vectors()
+    )
+
+
+def remembered(program, options: Options) -> Prepared | None:
+    """Code that was made before, by this process or kept on disk. Raises Declined if it is known to be impossible."""
+    memory = program.__dict__.setdefault("_native", {})
+    found = memory.get(options)
+    if isinstance(found, str):
+        raise Declined(found)
+    if found is not None or options in memory:
+        return found
+    memory[options] = None  # looked for once: reading it as text takes a while
+    identity = _identity(program, options)
+    for level in (engine.GOOD, engine.QUICK):
+        kept = engine.stored(identity, level)
+        if kept is not None:
+            facts, code = kept
+            memory[options] = Prepared(program, options, identity, _lowered(facts), code, level == engine.GOOD)
+            return memory[options]
+    return None
+
+
+def prepare(program, options: Options) -> Prepared:
+    """Machine code of a loaded program, made if need be. Raises Declined."""
+    found = remembered(program, options)
+    if found is not None:
+        return found
+    memory = program.__dict__["_native"]
+    try:
+        lowered = _lower(program, options)
+    except Unsupported as reason:
+        memory[options] = str(reason)
+        raise Declined(str(reason)) from None
+    identity = _identity(program, options)
+    code = engine.machine_code(lowered.ir, engine.QUICK)
+    engine.store(identity, engine.QUICK, _facts(lowered), code)
+    memory[options] = Prepared(program, options, identity, lowered, code, False)
+    return memory[options]
+
+
+def seconds_to_make(program, options: Options) -> float:
+    """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700)."""
+    try:
+        return 0.02 + 0.00025 * instructions_met(program.code, program.labels, options.decided)
+    except Unsupported as reason:
+        raise Declined(str(reason)) from None
+
+
+def _lower(program, options: Options) -> Lowered:
+    function = ptx.Function(program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels)
+    entry_bytes = max((at + variable.nbytes for variable, at in program.parameters), default=0)
+    return lower(function, entry_bytes, options)
+
+
+def _identity(program, options: Options) -> str:
+    """Everything that the code depends on, as text."""
+    code = [(i.opcode, i.guard, repr(i.operands)) for i in program.code]
+    races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
+    owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
+    wanted = (options.flags, options.charges, races, owned, options.decided, options.wide)
+    return repr((code, program.labels, program.register_types, [at for _, at in program.parameters], wanted))
+
+
+def _facts(lowered: Lowered) -> dict:
+    facts = asdict(lowered)
+    del facts["ir"]
+    return facts
+
+
+def _lowered(facts: dict) -> Lowered:
+    return Lowered(
+        "",
+        facts["state_bytes"],
+        tuple(Record(**record) for record in facts["records"]),
+        tuple(map(tuple, facts["memos"])),
+        tuple(facts["count_of"]),
+        facts["counts"],
+        tuple(facts["products"]),
+        tuple((position, tuple(names), tuple(results)) for position, names, results in facts["asked"]),
+    )
+
+
+@functools.cache
+def _runtime() -> bytes:
+    ir = runtime_ir()
+    kept = engine.stored(ir, engine.GOOD)
+    if kept is not None:
+        return kept[1]
+    code = engine.machine_code(ir, engine.GOOD)
+    engine.store(ir, engine.GOOD, {}, code)
+    return code
+
+
+# --- memory of a worker ------------------------------------------------------------------------------------------------
+
+
+def _aligned(nbytes: int) -> np.ndarray:
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+_ACCOUNT = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+_FAR = 1 << 40  # patterns have negative distances; addresses must not
+
+
+@functools.lru_cache(maxsize=65536)
+def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int, int]:
+    """(requests, sectors or wavefronts, ideal) of one warp's access, from rules.py."""
+    question, _, op = access.ACCOUNTS[code >> 8].partition(" ")
+    patterns = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, WARP)
+    addresses = patterns[:1] + (_FAR + (shift & 0xFFFF))
+    lanes = (active >> np.arange(WARP) & 1).astype(bool)[None]
+    if question == "copy":
+        wavefronts, ideal = rules.copy_access(addresses, patterns[1:2] + (_FAR + (shift >> 16)), lanes, code & 255)
+        return 1, int(wavefronts[0]), int(ideal[0])
+    if question == "ldmatrix":
+        wavefronts, ideal = rules.ldmatrix_access(addresses, lanes, code & 255)
+        return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+    if question == "local":
+        return tuple(int(value[0]) for value in rules.local_access(addresses, lanes, code & 255))
+    if question == "global":
+        return tuple(int(value[0]) for value in rules.global_access(addresses, lanes, code & 255))
+    wavefronts, ideal = rules.shared_access(addresses, lanes, code & 255, op)
+    return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+
+
+_failures: list[Exception] = []  # ctypes would only print what goes wrong in a callback
+
+
+def _answer(code: int, active: int, shift: int, pattern: int, out: int) -> None:
+    try:
+        sides = 2 if access.ACCOUNTS[code >> 8] == "copy" else 1
+        cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP * sides))
+    except Exception as error:  # passed on by `run`
+        _failures.append(error)
+        cost = 0, 0, 0
+    (ctypes.c_int32 * 3).from_address(out)[:] = cost
+
+
+_ask_account = _ACCOUNT(_answer)
+
+
+class _Worker:
+    """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
+
+    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, races=None):
+        lowered, self.program = prepared.lowered, prepared.program
+        threads = block[0] * block[1] * block[2]
+        warps = -(-threads // WARP)
+        self.context = _aligned(CONTEXT_BYTES)
+        self.words = self.context.view(np.int64)
+        self.halves = self.context.view(np.int32)
+        self.states = _aligned(lowered.state_bytes * warps)
+        self.shared = _aligned(max(64, shared_bytes))
+        self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
+        self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
+        shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
+        turning = bool({"bar.warp", "barrier.warp"} & prepared.program.uses)
+        self.shadow = [_aligned(shadow_bytes * (1 + turning)) for _ in range(2)]
+        self.params, self.arenas = params, arenas
+        self.products = np.array([*lowered.products, 0], np.int32)
+        self.records = self._records(lowered, shared_bytes)
+        for name, array in (
+            ("shared", self.shared), ("params", params), ("records", self.records), ("block_counts", self.counts),
+            ("memos", self.memos), ("states", self.states), ("arenas", arenas),
+            ("products", self.products), ("shadow_writer", self.shadow[0]), ("shadow_reader", self.shadow[1]),
+        ):  # fmt: skip
+            self.words[CONTEXT[name] // 8] = array.ctypes.data
+        for name, value in (
+            ("shared_size", shared_bytes), ("stride", lowered.state_bytes), ("arena_count", len(arenas)),
+            ("shadow_bytes", shadow_bytes),
+        ):  # fmt: skip
+            self.words[CONTEXT[name] // 8] = value
+        self.owners = np.zeros(0 if races is None else races.reach, np.uint32)  # pages never touched cost nothing
+        if races is not None:
+            self.words[CONTEXT["owners"] // 8] = self.owners.ctypes.data
+            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(races.starts[0])
+            self.words[CONTEXT["owned_count"] // 8] = races.reach
+            self.halves[CONTEXT["must_be_written"] // 4] = bool(races.marked)
+        self.halves[CONTEXT["turning"] // 4] = turning
+        self.asked = Asked(prepared.program, lowered.asked) if lowered.asked else None
+        if self.asked is not None:
+            self.words[CONTEXT["ask"] // 8] = ctypes.cast(self.asked.callback, ctypes.c_void_p).value
+        self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
+        for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
+            at = CONTEXT[name] // 4
+            self.halves[at : at + len(values)] = values
+        copies = any(name.startswith("cp.async") for name in prepared.program.uses)
+        self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
+        local_bytes = -(-prepared.program.local_bytes // 4) * 4
+        self.local = _aligned(WARP * local_bytes * warps)
+        self.words[CONTEXT["local_bytes"] // 8] = local_bytes
+        linear = np.arange(warps * WARP, dtype=np.int32)
+        tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
+        states = self.states.view(np.int32).reshape(warps, -1)
+        for warp in range(warps):
+            lanes = min(WARP, threads - WARP * warp)
+            state = states[warp]
+            state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
+            state[WARP_STATE["warp"] // 4] = warp
+            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + WARP * local_bytes * warp
+            if copies:
+                state.view(np.int64)[WARP_STATE["copies"] // 8] = self.queues.ctypes.data + QUEUE_BYTES * warp
+            for axis in range(3):
+                mine = tid[axis][WARP * warp : WARP * (warp + 1)]
+                state[WARP_STATE["tid_first"] // 4 + axis] = mine[0]
+                at = WARP_STATE["tid"] // 4 + WARP * axis
+                state[at : at + WARP] = mine
+        self.failed = False
+
+    def _records(self, lowered: Lowered, shared_bytes: int) -> np.ndarray:
+        records = np.zeros((max(1, len(lowered.records)), RECORD_BYTES // 4), np.int32)
+        wide = records.view(np.int64)
+        for i, record in enumerate(lowered.records):
+            if record.local:
+                wide[i, RECORD["high"] // 8] = -(-self.program.local_bytes // 4) * 4
+            elif record.shared:
+                wide[i, RECORD["high"] // 8] = shared_bytes
+                wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
+            else:
+                wide[i, RECORD["low"] // 8] = 1 << 62  # nothing lies above this and below 0: the first access searches
+            if record.memo >= 0:
+                wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo
+                wide[i, RECORD["shift"] // 8] = record.shift
+            for name, value in (
+                ("code", record.question << 8 | record.width), ("mask", record.mask), ("position", record.position),
+                ("granules", record.granules), ("log", max(0, record.log)), ("race", record.race), ("shared", record.shared),
+            ):  # fmt: skip
+                records[i, RECORD[name] // 4] = value
+        return records
+
+    def stop(self) -> None:
+        """Make native code return at the next backward branch or barrier."""
+        self.halves[CONTEXT["stop"] // 4] = 1
+
+    def run(self, code: engine.Code, blocks: np.ndarray) -> bool:
+        """Run blocks (linear indices); False if one failed or was stopped."""
+        return code.run_blocks(self.context.ctypes.data, blocks.ctypes.data, len(blocks)) == 0
+
+    @property
+    def position(self) -> int:
+        return int(self.halves[CONTEXT["fail"] // 4])
+
+
+def workers_wanted() -> int:
+    """Threads to use: one per available core, not more than eight."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, available))
+
+
+# --- the launch --------------------------------------------------------------------------------------------------------
+
+
+def run(
+    prepared: Prepared,
+    memory,
+    params: np.ndarray,
+    grid: Sequence[int],
+    block: Sequence[int],
+    blocks: np.ndarray,
+    shared_bytes: int,
+    deadline: float | None,
+    progress: Callable[[int, int], None] | None = None,
+    threads: int | None = None,
+    cancelled: threading.Event | None = None,
+    races=None,
+) -> Totals:
+    """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
+
+    params: the parameter block, uint8. deadline: a time.monotonic() value. The calling thread only waits, so that an
+    interrupt from the keyboard ends the run within milliseconds. cancelled: ends it, too. After any exception `memory` is
+    spoilt.
+    """
+    base = memory.bytes.ctypes.data - DEVICE_BASE
+    arenas = np.array(
+        [(DEVICE_BASE + start, DEVICE_BASE + end, base) for start, end in zip(memory.starts, memory.ends, strict=True)],
+        np.int64,
+    ).reshape(-1, 3)
+    count = min(threads or workers_wanted(), max(1, len(blocks)))
+    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, races) for _ in range(count)]
+    queue = _Queue(blocks, count)
+    changed = threading.Condition()
+    running = count
+
+    def work(worker: _Worker) -> None:
+        nonlocal running
+        try:
+            while (batch := queue.take()) is not None:
+                start = time.perf_counter()
+                if not worker.run(prepared.code, batch):
+                    worker.failed = True
+                    for other in workers:
+                        other.stop()
+                    return
+                queue.finished(len(batch), time.perf_counter() - start)
+                with changed:
+                    changed.notify()
+        finally:
+            with changed:
+                running -= 1
+                changed.notify()
+
+    pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
+    for thread in pool:
+        thread.start()
+    late, shown, better = False, 0, prepared.good
+    try:
+        while running:
+            with changed:
+                if running:
+                    changed.wait(TURN_SECONDS)
+            if deadline is not None and time.monotonic() > deadline and not late:
+                late = True
+                for worker in workers:
+                    worker.stop()
+            if cancelled is not None and cancelled.is_set():
+                for worker in workers:
+                    worker.stop()
+            if not better and queue.seconds_left() > WORTH_SECONDS:
+                better = True
+                threading.Thread(target=prepared.improve).start()
+            if progress is not None and queue.done != shown:
+                shown = queue.done
+                progress(shown, len(blocks))
+    finally:
+        # Also on an interrupt: nobody may write to the arrays once this function has ended.
+        for worker in workers if running else ():
+            worker.stop()
+        for thread in pool:
+            thread.join()
+    if late and any(worker.failed for worker in workers):
+        raise OutOfTime(next(worker.position for worker in workers if worker.failed))
+    if any(worker.failed for worker in workers):
+        raise Declined("something happened that the NumPy machine must explain")
+    if _failures:
+        raise _failures.pop()
+    for worker in workers:
+        if worker.asked is not None and worker.asked.failure is not None:
+            raise worker.asked.failure
+    if races is not None and races.meet([worker.owners for worker in workers]):
+        raise Declined("blocks meet in device memory")
+    return _totals(prepared.lowered, workers)
+
+
+class _Queue:
+    """Hands out blocks in batches that take about TURN_SECONDS, smaller towards the end so that no thread waits."""
+
+    def __init__(self, blocks: np.ndarray, workers: int):
+        self.blocks = np.ascontiguousarray(blocks, np.int64)
+        self.workers = workers
+        self.next = 0
+        self.done = 0
+        self.seconds = 0.0
+        self.start = time.perf_counter()
+        self.lock = threading.Lock()
+
+    def take(self) -> np.ndarray | None:
+        with self.lock:
+            left = len(self.blocks) - self.next
+            if left <= 0:
+                return None
+            size = 1
+            if self.done:
+                size = int(TURN_SECONDS * self.done / max(self.seconds, 1e-9))
+            size = max(1, min(size, -(-left // (2 * self.workers))))
+            batch = self.blocks[self.next : self.next + size]
+            self.next += size
+            return batch
+
+    def seconds_left(self) -> float:
+        with self.lock:
+            if not self.done:
+                return time.perf_counter() - self.start  # the first block takes long: the others will, too
+            return (len(self.blocks) - self.done) * self.seconds / self.done / self.workers
+
+    def finished(self, count: int, seconds: float) -> None:
+        with self.lock:
+            self.done += count
+            self.seconds += seconds
+
+
+def _totals(lowered: Lowered, workers) -> Totals:
+    counts = sum(worker.counts for worker in workers)
+    memos = sum(worker.memos.view(np.int64).reshape(-1, MEMO_BYTES // 8)[:, :3] for worker in workers)
+    of = np.array(lowered.count_of, np.int64)
+    return Totals(counts[of, 0], counts[of, 1], {access: tuple(map(int, memos[i])) for i, access in enumerate(lowered.memos)})
+
+
+__all__ = ["Declined", "OutOfTime", "Prepared", "Totals", "prepare", "run"]

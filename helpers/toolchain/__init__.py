@@ -1,0 +1,1 @@
+"""Source to machine code: NVIDIA's compiler, its cache and what it says."""

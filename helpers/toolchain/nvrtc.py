@@ -1,0 +1,145 @@
+"""NVIDIA's compiler, in a process of its own.
+
+NVRTC can crash on source it does not expect (inline assembly, mostly), and no signal stops it while it compiles. In a child
+process a crash is a sentence, Ctrl-C ends it at once, and the notebook's kernel lives on. The child stays for the next cell.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.errors import CompileError
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program to compile: source and its file's name, headers by name, compiler flags, names of template instances."""
+
+    source: str
+    filename: str
+    headers: dict[str, str]
+    flags: tuple[str, ...]
+    expressions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of it. refused: the compiler's own short message if it refused the source, else ''. The log is there always."""
+
+    log: str
+    refused: str = ""
+    ptx: str = ""
+    cubin: bytes = b""
+    lowered: tuple[str, ...] = ()
+
+
+def compile_program(request: Request) -> Answer:
+    """Compile in the child process. Raises CompileError if the compiler crashes; an interrupt ends it and is passed on."""
+    with _lock:
+        child = _started()
+        try:
+            pickle.dump(request, child.stdin)
+            child.stdin.flush()
+            answer = pickle.load(child.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            _stop()
+            raise CompileError(
+                "NVIDIA's compiler (NVRTC) crashed on this cell. It usually does so on inline assembly it cannot make sense of: "
+                "look at the asm statements, and take out what was added last."
+            ) from None
+        except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
+            _stop()
+            raise
+    return answer
+
+
+_lock = threading.Lock()
+_child: subprocess.Popen | None = None
+_owner = 0  # the process that started it: a fork must not share the pipes
+
+
+def _started() -> subprocess.Popen:
+    global _child, _owner
+    if _child is None or _owner != os.getpid() or _child.poll() is not None:
+        root = Path(__file__).resolve().parents[2]
+        paths = [str(root), os.environ.get("PYTHONPATH", "")]
+        _child = subprocess.Popen(
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            start_new_session=True,  # Ctrl-C is for the notebook's kernel, which then decides
+        )  # fmt: skip
+        _owner = os.getpid()
+    return _child
+
+
+def _stop() -> None:
+    global _child
+    if _child is not None and _owner == os.getpid():
+        _child.kill()
+        for pipe in (_child.stdin, _child.stdout):
+            with contextlib.suppress(OSError):  # what was being written has nowhere to go
+                pipe.close()
+        _child.wait()
+    _child = None
+
+
+atexit.register(_stop)
+
+
+# ---------------------------------------------------------------------------------------------------------- the child
+
+
+def _compile(nvrtc, request: Request) -> Answer:
+    headers = tuple(text.encode() for text in request.headers.values()), tuple(name.encode() for name in request.headers)
+    program = nvrtc.createProgram(request.source, request.filename, *headers)
+    try:
+        for expression in request.expressions:
+            nvrtc.addNameExpression(program, expression)
+        try:
+            nvrtc.compileProgram(program, request.flags)
+        except nvrtc.NVRTCError as error:
+            return Answer(_text(nvrtc.getProgramLog(program)), refused=str(error) or "refused")
+        real = not any(flag.startswith("-arch=compute") for flag in request.flags)
+        return Answer(
+            log=_text(nvrtc.getProgramLog(program)),
+            ptx=_text(nvrtc.getPTX(program)),
+            # CuPy's getCUBIN returns one byte too few for nvdisasm.
+            cubin=bytes(nvrtc.getCUBIN(program)) + b"\0" if real else b"",
+            lowered=tuple(nvrtc.getLoweredName(program, expression) for expression in request.expressions),
+        )
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _text(data) -> str:
+    return (data.decode() if isinstance(data, bytes) else data).rstrip("\0").replace("\0", "\n")
+
+
+def _serve() -> None:
+    """Answer requests until the other side closes the pipe."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing else may write between the answers
+    from cupy.cuda import nvrtc
+
+    while True:
+        try:
+            request = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(_compile(nvrtc, request), answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    # The classes that are pickled belong to the module's real name, not to __main__.
+    from .nvrtc import _serve as serve
+
+    serve()

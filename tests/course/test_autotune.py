@@ -1,0 +1,386 @@
+"""The search over a kernel's constants: every refusal for its reason, the ranking, and going on after an interrupt."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from helpers.course import autotune
+from helpers.course.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, loop_cycles, search, vet
+from helpers.course.steps import get
+from helpers.errors import CourseError, RunError
+from helpers.run.gemm import Problem
+from helpers.run.gpu import Timing
+from helpers.run.timing import GemmTiming
+from helpers.toolchain import compile as compiler
+from helpers.toolchain.compile import compile_source
+
+GPU = "H200 SXM"
+SHARED_TILE = get("shared_tile").kernel_path.read_text(encoding="utf-8")
+
+# Quick to compile: every thread adds up TM x TN sums, straight from global memory.
+SOURCE = """constexpr int TM = 2, TN = 2;   // tile per thread
+constexpr int THREADS = 64;
+constexpr int HOLD = 0;         // floats of shared memory to waste
+static_assert(TM % 2 == 0, "TM must be even");
+
+extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
+extern "C" __device__ constexpr int tile_shape[] = {TM * THREADS, TN};
+extern "C" __device__ constexpr int dynamic_shared[] = {HOLD * 4};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+tiny(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
+     int ldc) {
+    const int row = (blockIdx.y * THREADS + threadIdx.x) * TM, col = blockIdx.x * TN;
+    float sum[TM][TN] = {};
+    for (int k = 0; k < K; k++)
+        for (int i = 0; i < TM; i++)
+            for (int j = 0; j < TN; j++)
+                sum[i][j] += (row + i < M ? A[size_t(row + i) * lda + k] : 0) *
+                             (col + j < N ? B[size_t(k) * ldb + col + j] : 0);
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++)
+            if (row + i < M && col + j < N) {
+                float& c = C[size_t(row + i) * ldc + col + j];
+                c = beta == 0 ? alpha * sum[i][j] : alpha * sum[i][j] + beta * c;
+            }
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "searches.journal"
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr("helpers.run.gpu.available", lambda: False)
+
+
+def found_for(space, file, size=1024, **options):
+    return search(SOURCE, space, size, GPU, file=file, **options)
+
+
+# ---------------------------------------------------------------------------------------- what the source says itself
+
+
+def test_the_sources_own_asserts_refuse_in_their_words_and_with_their_line():
+    points = [{"BM": bm, "BN": bn, "BK": bk} for bm in (16, 32, 64) for bn in (16, 32, 64) for bk in (16, 32, 64)]
+    vetted = vet(SHARED_TILE, points)
+    assert [item.constants for item in vetted] == points
+    good = [item.constants for item in vetted if not item.refused]
+    assert good == [{"BM": 16, "BN": 16, "BK": 16}, {"BM": 32, "BN": 32, "BK": 32}]
+    line = next(n for n, text in enumerate(SHARED_TILE.split("\n"), 1) if "BK == BN" in text)
+    said = {item.refused for item in vetted if item.constants == {"BM": 16, "BN": 32, "BK": 32}}
+    assert said == {f"line {line}: Each thread fetches one element of each tile, so all three must be BM x BN."}
+
+
+def test_it_agrees_with_compiling_one_by_one():
+    points = [{"TM": tm, "THREADS": threads} for tm in (1, 2, 3, 4) for threads in (32, 64)]
+    for item in vet(SOURCE, points):
+        if item.refused:
+            with pytest.raises(CourseError, match=re.escape(item.refused.split(": ")[1])):
+                compile_source(autotune.variant(SOURCE, **item.constants))
+        else:
+            constants = compile_source(autotune.variant(SOURCE, **item.constants)).constants
+            assert math.prod(constants["block_shape"]) == item.threads
+            assert constants["tile_shape"] == item.tile
+
+
+def test_more_errors_than_the_compiler_reports_lose_nobody():
+    source = SOURCE.replace("static_assert", "static_assert(TM != 3);\n" * 9 + "static_assert")
+    vetted = vet(source, [{"TM": 3 if i % 2 else 2, "HOLD": i} for i in range(60)])
+    assert [bool(item.refused) for item in vetted] == [i % 2 == 1 for i in range(60)]
+    assert [item.shared for item in vetted if not item.refused] == [4 * i for i in range(0, 60, 2)]
+
+
+def test_a_constant_that_cannot_be_evaluated_is_refused_and_not_fatal():
+    source = SOURCE.replace("static_assert", "constexpr int EACH = 64 / HOLD;\nstatic_assert")
+    zero, one = vet(source, [{"HOLD": 0}, {"HOLD": 1}])
+    assert zero.refused.startswith("line 4:")
+    assert not one.refused
+
+
+def test_includes_and_comments_above_the_declarations_do_no_harm():
+    vetted = vet("#include <cuda_fp16.h>\n// __device__ void f() {\n" + SOURCE, [{"TM": 2}, {"TM": 3}])
+    assert [item.refused for item in vetted] == ["", "line 6: TM must be even"]
+
+
+def test_a_kernel_without_geometry_is_told_what_is_missing():
+    with pytest.raises(CourseError, match="must state block_shape"):
+        vet("constexpr int TM = 2;\n__global__ void f() {}", [{"TM": 2}])
+
+
+# ------------------------------------------------------------------------------------------------- refusals, cheap ones
+
+
+def test_what_an_sm_cannot_hold_is_refused_before_it_is_compiled(file, monkeypatch):
+    monkeypatch.setattr(autotune, "compile_source", None)  # calling it would fail
+    found = found_for({"HOLD": (58113,), "TM": (2, 16), "TN": (2, 16), "THREADS": (64, 2048)}, file)
+    assert {item.rule for item in found.candidates} == {LAUNCH}
+    found = found_for({"TM": (16,), "TN": (16,), "THREADS": (64,)}, file)
+    assert found.candidates[0].rule == REGISTERS
+    assert found.candidates[0].refused == "Each thread must keep 256 sums, and 64 threads leave it 255 registers."
+    found = found_for({"TM": (8,), "TN": (16,), "THREADS": (1024,)}, file)
+    assert found.candidates[0].refused == "Each thread must keep 128 sums, and 1024 threads leave it 64 registers."
+
+
+def test_shared_memory_is_refused_from_the_first_byte_too_many(file):
+    words = 227 * 1024 // 4
+    fits, not_any_more = found_for({"HOLD": (words, words + 1)}, file, trials=0).candidates
+    assert (fits.rule, not_any_more.rule) == ("", LAUNCH)
+    assert "at most 232,448 bytes of shared memory, this one uses 232,452" in not_any_more.refused
+
+
+def test_spills_are_refused_with_their_bytes(file):
+    tight = SOURCE.replace("__launch_bounds__(THREADS)", "__launch_bounds__(THREADS, 16)")  # 64 registers each
+    for source, tile in ((SOURCE, {"TM": 14, "TN": 16}), (tight, {"TM": 8, "TN": 8})):
+        _spilled(source, tile, file)
+
+
+def _spilled(source, tile, file):
+    item = search(source, {name: (value,) for name, value in tile.items()}, 1024, GPU, file=file).candidates[0]
+    assert item.rule == SPILLS
+    assert item.refused == f"{item.code.spilled} bytes of each thread find no register and go to memory and back."
+    assert item.code.spilled == compile_source(autotune.variant(source, **item.constants)).local_bytes > 0
+
+
+# -------------------------------------------------------------------------------------------------------------- ranking
+
+
+@pytest.mark.parametrize(("tile", "shape", "sms", "fill"), [
+    ((256, 128), (4096, 4096), 132, 512 / (4 * 132)),   # 3.88 of 4 waves
+    ((128, 128), (256, 256), 132, 4 / 132),             # four SMs work
+    ((100, 100), (50, 100), 1, 0.5),                    # half the only tile sticks out
+    ((1, 1), (132, 10), 132, 1.0),
+])  # fmt: skip
+def test_fill_counts_idle_sms_and_work_outside_the_matrix(tile, shape, sms, fill):
+    assert autotune.busy_part(tile, Problem(*shape, 7), sms) == pytest.approx(fill)
+
+
+def test_the_score_of_the_code_is_the_sum_of_its_stall_counts():
+    compiled = compile_source(SOURCE)
+    cycles = loop_cycles(compiled)
+    assert 1 < cycles < 100
+    # Setting every stall field to 15 in the machine code must make it 15 cycles for each instruction.
+    patched = bytearray(compiled.cubin)
+    function = autotune.sass.parse(compiled.sass)[compiled.symbol]
+    start = compiled.cubin.index(autotune._section(compiled.cubin, f".text.{compiled.symbol}"))
+    for one in function.instructions:
+        at = start + one.address + 8
+        upper = int.from_bytes(patched[at : at + 8], "little") | 15 << 41
+        patched[at : at + 8] = upper.to_bytes(8, "little")
+    branches = [one for one in function.instructions if one.name == "BRA" and one.target is not None and one.target <= one.index]
+    loops = [function.instructions[one.target : one.index + 1] for one in branches]
+    counts = [(sum(i.name == "FFMA" for i in loop), -len(loop)) for loop in loops]
+    ffma, instructions = max(counts)
+
+    class Patched:
+        sass, symbol, cubin = compiled.sass, compiled.symbol, bytes(patched)
+
+    assert loop_cycles(Patched) == pytest.approx(-15 * instructions / ffma)
+
+
+def test_a_kernel_without_multiply_adds_has_no_score():
+    assert loop_cycles(compile_source("__global__ void f(float* x) { x[threadIdx.x] = 1; }")) is None
+
+
+def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(file):
+    space = {"TM": (2, 4, 8), "TN": (1, 2, 8), "THREADS": (32, 64)}
+    found = found_for(space, file)
+    scores = [item.score for item in found.ranked]
+    assert scores == sorted(scores, reverse=True) and found.best.score == scores[0]
+    everything = {}
+    for item in found.candidates:
+        if item.rule == BOUND:
+            assert item.bound < 0.9 * found.best.score and item.code is None
+            text = autotune.variant(SOURCE, **item.constants)
+            everything[str(item)] = item.fill / loop_cycles(compile_source(text))
+    assert all(score < found.best.score for score in everything.values())  # it refused nothing that would have won
+
+
+def test_another_size_is_ranked_with_the_same_code(file):
+    found = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, file, size=4096)
+    small = found.at(256)
+    assert small.problem == Problem(256, 256, 256)
+    fresh = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, file, size=256)
+    scores = {str(item): item.score for item in fresh.candidates}
+    for item in small.candidates:
+        if scores[str(item)] is not None:
+            assert item.score == pytest.approx(scores[str(item)])
+
+
+# ------------------------------------------------------------------------------------------------- keeping and going on
+
+
+def test_a_limited_search_says_what_waits_and_goes_on(file):
+    space = {"TM": (2, 4), "TN": (2, 4)}
+    first = found_for(space, file, trials=1)
+    assert len(first.ranked) == 1 and "3 configurations wait" in first.stopped
+    again = found_for(space, file, trials=1)
+    assert len(again.ranked) >= 2
+    assert not found_for(space, file).stopped
+
+
+def test_an_interrupted_search_returns_what_it_has_and_compiles_nothing_twice(file, monkeypatch):
+    compiled = []
+
+    def compile_two(text, **options):
+        if len(compiled) == 2:
+            raise KeyboardInterrupt
+        compiled.append(text)
+        return compile_source(text, **options)
+
+    monkeypatch.setattr(autotune, "compile_source", compile_two)
+    space = {"TM": (2, 4), "TN": (2, 4)}
+    found = found_for(space, file)
+    assert "Interrupted" in str(found) and len([c for c in found.candidates if c.code]) == 2
+    monkeypatch.setattr(autotune, "compile_source", lambda text, **options: compiled.append(text) or compile_source(text, **options))
+    done = found_for(space, file)
+    assert not done.stopped
+    assert len(compiled) == len(set(compiled)) <= 4
+
+
+def test_a_changed_source_is_searched_anew(file):
+    found_for({"TM": (2,)}, file)
+    with pytest.raises(TypeError), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(autotune, "compile_source", None)
+        search(SOURCE + "\n", {"TM": (2,)}, 1024, GPU, file=file)
+
+
+def test_without_a_place_to_write_the_search_still_works_and_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    found = found_for({"TM": (2,)}, tmp_path / "file" / "searches.journal")
+    assert found.ranked and "kept for this search only" in found.stopped
+
+
+@pytest.mark.parametrize("damage", [b"no journal" * 100, b"{}\n", b'{"op_code": 0}\n{"x'])
+def test_a_damaged_file_is_no_obstacle(file, damage):
+    file.write_bytes(damage)
+    found = found_for({"TM": (2,)}, file)
+    assert found.ranked and "kept for this search only" in found.stopped
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+@pytest.fixture
+def pretend_gpu(monkeypatch):
+    """A GPU on which a configuration takes 1/TM ms, and TM = 8 computes nonsense. Yields the batches it timed."""
+    batches = []
+
+    def time_gemms(kernels, problem, samples=20, seconds=3.0):
+        tiles = {name: kernel.compiled.constants["TM"][0] for name, kernel in kernels.items()}
+        batches.append(sorted(tiles.values()))
+        if 8 in tiles.values():
+            raise RunError("computes wrong results")
+        timing = {name: Timing(1 / tm, 0.01, 20, 1980.0, GPU) for name, tm in tiles.items()}
+        return {name: GemmTiming(problem, one, Timing(0.2, 0.01, 20, 1980.0, GPU)) for name, one in timing.items()}
+
+    class Device:
+        name, arch, sms = GPU, "sm_90", 132
+
+    monkeypatch.setattr(autotune, "time_gemms", time_gemms)
+    monkeypatch.setattr("helpers.run.gpu.available", lambda: True)
+    monkeypatch.setattr("helpers.run.gpu.device", lambda: Device)
+    monkeypatch.setattr(autotune, "_SLACK", 0.0)
+    return batches
+
+
+def test_measured_times_decide_and_wrong_results_are_refused(file, pretend_gpu):
+    found = search(SOURCE, {"TM": (2, 4, 6, 8)}, 512, file=file)
+    assert [item.constants["TM"] for item in found.ranked] == [6, 4, 2]
+    assert found.best.measured.cublas_ratio == pytest.approx(0.2 * 6)
+    wrong = next(item for item in found.candidates if item.constants["TM"] == 8)
+    assert (wrong.rule, wrong.refused) == (autotune.WRONG, "computes wrong results")
+    assert f"{2 * 512**3 / (1 / 6) / 1e9:.1f}" in str(found)
+
+
+def test_what_was_timed_is_not_timed_again(file, pretend_gpu):
+    once = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
+    assert pretend_gpu == [[2, 4]]
+    again = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
+    assert pretend_gpu == [[2, 4]] and again.candidates == once.candidates
+    search(SOURCE, {"TM": (2,)}, 1024, file=file)
+    assert pretend_gpu[1:] == [[2]]  # another size is another time
+
+
+def test_with_fewer_trials_than_configurations_optuna_chooses_and_none_is_tried_twice(file, pretend_gpu):
+    space = {"TM": (2, 4, 6, 10, 12), "TN": (1, 2), "THREADS": (32, 64)}
+    tried = []
+    for trials in (9, 9, 9):
+        found = search(SOURCE, space, 512, trials=trials, file=file)
+        tried.append(sum(item.measured is not None for item in found.candidates))
+    assert tried == [9, 18, 20]
+    assert found.best.constants["TM"] == 12 and not found.stopped
+
+
+def test_a_trial_that_was_killed_is_made_again(file):
+    import optuna
+
+    space = {"TM": (2, 4)}
+    found_for(space, file, trials=1)
+    study = optuna.load_study(
+        study_name=None,
+        storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file))),
+    )
+    left = {"TM": ({2, 4} - {study.trials[0].params["TM"]}).pop()}
+    study.enqueue_trial(left)
+    study.ask({"TM": optuna.distributions.CategoricalDistribution((2, 4))})  # and never told
+    assert len(found_for(space, file).ranked) == 2
+
+
+def test_an_interrupt_while_timing_keeps_the_batches_before(file, pretend_gpu, monkeypatch):
+    monkeypatch.setattr(autotune, "_TIMED_TOGETHER", 1)
+    honest = autotune.time_gemms
+    monkeypatch.setattr(autotune, "time_gemms", lambda *a, **k: honest(*a, **k) if len(pretend_gpu) < 1 else _interrupt())
+    found = search(SOURCE, {"TM": (2, 4)}, 512, file=file)
+    assert "Interrupted" in found.stopped and sum(item.measured is not None for item in found.candidates) == 1
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+# ---------------------------------------------------------------------------------------------------- asking and seeing
+
+
+@pytest.mark.parametrize(("space", "size", "message"), [
+    ({}, 64, "nothing to search"),
+    ({"TM": ()}, 64, "nothing to search"),
+    ({"TM": (2,)}, 0, "at least 1"),
+    ({"TM": (2,)}, (64, 64), "three for"),
+    ({"WM": (2,)}, 64, "sets WM to a number in 0 places"),
+])  # fmt: skip
+def test_bad_requests_are_refused_with_a_sentence(space, size, message, file):
+    with pytest.raises(CourseError, match=message):
+        search(SOURCE, space, size, GPU, file=file)
+
+
+def test_an_unknown_gpu_is_refused(file, no_gpu):
+    with pytest.raises(CourseError, match="no figures for a GPU"):
+        search(SOURCE, {"TM": (2,)}, 64, "Voodoo 2", file=file)
+
+
+def test_nothing_left_is_said_with_the_reasons(file):
+    found = found_for({"TM": (1, 3)}, file)
+    with pytest.raises(CourseError, match=r"No configuration is left. 2 configurations .* 2 refused \(static assert\)"):
+        _ = found.best
+
+
+def test_the_table_shows_the_best_first(file):
+    found = found_for({"TM": (2, 4)}, file)
+    assert str(found).split("\n")[1].split("  ")[0].strip() == str(found.best)
+    assert found._repr_html_().count("<tr>") == 1 + len(found.ranked)
+
+
+def test_the_front_end_gives_constants_or_what_it_says():
+    assert compiler.front_end('constexpr int a = 3; extern "C" __device__ constexpr int b[] = {a, 4};')[1]["b"] == (
+        3,
+        4,
+    )
+    messages, constants = compiler.front_end('\nstatic_assert(1 == 2, "so");')
+    assert constants == {} and [(m.line, m.message) for m in messages] == [(2, 'static assertion failed with "so"')]

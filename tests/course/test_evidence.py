@@ -1,0 +1,78 @@
+"""Times with their sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.course import evidence, ladder
+from helpers.errors import CourseError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+
+
+def row(kind, step, tflops, device="H200 SXM", size=4096):
+    milliseconds = 2 * size**3 / tflops / 1e9
+    ladder.climb(label=f"k{step}", kind=kind, device=device, step=step, m=size, n=size, k=size, milliseconds=milliseconds)
+
+
+def test_without_runs_of_its_own_it_names_whose_figures_they_are(monkeypatch):
+    monkeypatch.setattr(ladder, "recorded", lambda: [])
+    found = evidence.speedup("coalesced", "naive")
+    assert found.fast.kind == "published" and found.fast.device == "H200 SXM"
+    assert found.factor == found.fast.tflops / found.slow.tflops > 1
+    assert "published: H200 SXM" in str(found) and "siboehm" in str(found)
+
+
+def test_the_readers_own_times_come_first():
+    row("measured", 1, 1.0, device="RTX 4090")
+    row("measured", 2, 5.0, device="RTX 4090")
+    found = evidence.speedup(2, 1)
+    assert found.factor == pytest.approx(5)
+    assert found.source == "yours, measured: RTX 4090, 4096 × 4096 × 4096"
+
+
+def test_times_of_different_devices_are_not_compared():
+    row("measured", 1, 1.0, device="RTX 4090")
+    row("measured", 2, 5.0, device="T4")
+    assert evidence.speedup(2, 1).fast.kind != "measured"
+
+
+def test_nobody_has_timed_it():
+    with pytest.raises(CourseError, match="Nobody has timed both"):
+        evidence.speedup(2, 1, size=77)
+
+
+def test_elsewhere_has_a_row_per_source_with_all_steps():
+    found = evidence.elsewhere("naive", "coalesced", "shared_tile")
+    assert len(found.rows) >= 3
+    assert {rung.kind for line in found.rows for rung in line} == {"published"}
+    assert all([rung.step for rung in line] == [1, 2, 3] for line in found.rows)
+    assert "siboehm" in found._repr_html_() and "RTX 3090" in str(found)
+
+
+def test_steps_nobody_published_give_no_rows():
+    assert evidence.elsewhere("start_here").rows == ()
+
+
+def test_recorded_times_name_their_device_and_day():
+    found = evidence.recorded("naive", 4095, 4096)
+    assert [rung.m for rung in found.rows] == [4095, 4096]
+    assert "recorded, H200 SXM, 20" in str(found)
+    with pytest.raises(CourseError, match="not recorded at 77"):
+        evidence.recorded("naive", 77)
+
+
+def test_other_kinds_can_be_left_out():
+    row("measured", 1, 1.0)
+    row("measured", 2, 5.0)
+    assert evidence.speedup(2, 1).fast.kind == "measured"
+    assert evidence.speedup(2, 1, kinds=["recorded"]).fast.kind == "recorded"
+
+
+def test_where_a_source_has_several_kernels_of_one_idea_the_fastest_stands():
+    found = evidence.speedup("bank_conflicts", "thread_tile_2d", kinds=["published"], device="RTX A6000")
+    same = [rung for rung in ladder.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.m == 4096]
+    assert len(same) > 1 and found.fast.tflops == max(rung.tflops for rung in same)

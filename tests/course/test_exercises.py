@@ -1,0 +1,174 @@
+"""Every exercise as shipped (it must report, not crash), and solved."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.course import exercises as module
+from helpers.course.exercises import exercise, exercises, parse
+from helpers.course.ladder import Store
+from helpers.course.steps import ROOT, STEPS
+from helpers.errors import CompileError, CourseError
+from helpers.front import notebooks
+from helpers.front.magics import NotCompiled
+
+ALL = list(exercises().values())
+KERNELS = [item for item in ALL if item.language == "cu"]
+FUNCTIONS = [item for item in ALL if item.language == "py"]
+
+
+def by_slug(items):
+    return pytest.mark.parametrize("item", items, ids=lambda item: item.slug)
+
+
+def function(item, source):
+    namespace = {}
+    exec(source, namespace)
+    return namespace[item.slug]
+
+
+@by_slug(KERNELS)
+def test_the_solution_of_a_kernel_passes(item):
+    report = item.check(helpers.compile(item.solution))
+    assert report.passed, str(report)
+    assert "solved" in str(report) and item.after in str(report)
+
+
+@by_slug(KERNELS)
+def test_the_starter_of_a_kernel_compiles_and_is_reported(item):
+    report = item.check(helpers.compile(item.starter))
+    assert not report
+    assert "not yet" in str(report) and item.after not in str(report)
+    assert any(not ok for ok, _ in report.lines())
+
+
+@by_slug(FUNCTIONS)
+def test_functions(item):
+    assert item.check(function(item, item.solution)).passed
+    report = item.check(function(item, item.starter))
+    assert not report.passed
+    assert "expected" in str(report)
+
+
+@by_slug(ALL)
+def test_an_exercise_is_complete(item):
+    assert len(item.hints) >= 2
+    assert item.title and item.task and item.after
+    assert item.starter != item.solution
+    assert not re.search(r"//[\[\]|!]|#[\[\]|!]", item.starter + item.solution)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_lesson_has_at_least_two_and_shows_them_all(step):
+    mine = [item.slug for item in ALL if item.lesson == step.number]
+    assert len(mine) >= 2
+    text = step.notebook_path.read_text(encoding="utf-8")
+    tagged = re.findall(rf'"{notebooks.EXERCISE}(\w+)"', text)
+    assert sorted(tagged) == sorted(mine)
+    assert notebooks.wanted_text(step.notebook_path) == text
+
+
+@pytest.mark.parametrize(
+    ("slug", "kind"),
+    [
+        ("square_guard", "out-of-bounds"),
+        ("k_guard", "out-of-bounds"),
+        ("second_barrier", "race"),
+    ],
+)
+def test_a_broken_kernel_is_named_for_what_it_does(slug, kind):
+    report = exercise(slug).check(helpers.compile(exercise(slug).starter))
+    assert kind in {finding.kind for finding in report.findings}
+
+
+def test_the_race_names_both_lines():
+    item = exercise("second_barrier")
+    lines = item.starter.split("\n")
+    races = [f for f in item.check(helpers.compile(item.starter)).findings if f.kind == "race"]
+    named = {lines[line - 1].strip().split(" ")[0] for race in races for line in (race.line, race.other_line)}
+    assert any(line.startswith(("As[", "Bs[")) for line in named)
+    assert "const" in named or "sum" in named
+
+
+def test_a_wrong_result_says_yours_and_expected():
+    item = exercise("beta_zero")
+    text = str(item.check(helpers.compile(item.starter)))
+    assert "yours nan, expected" in text and "C[0, 0]" in text
+
+
+def test_a_slow_kernel_says_its_counter():
+    item = exercise("flat_block")
+    report = item.check(helpers.compile(item.starter))
+    assert "sectors per load of A: yours 32, expected at most 4" in str(report)
+    assert all(not case.message for case in report.cases)
+
+
+@pytest.mark.parametrize(("rows", "good"), [(32, False), (16, False), (8, True), (4, True), (2, False)])
+def test_the_narrow_block_has_two_answers(rows, good):
+    item = exercise("narrow_block")
+    source = item.solution.replace("BM = 8;", f"BM = {rows};")
+    assert item.check(helpers.compile(source)).passed is good
+
+
+def test_what_is_not_an_answer_is_refused_with_a_sentence():
+    with pytest.raises(CourseError, match="%%cuda"):
+        exercise("flat_block").check("coalesced")
+    with pytest.raises(CourseError, match="without brackets"):
+        exercise("intensity").check(3.0)
+    with pytest.raises(CourseError, match="flat_block"):
+        exercise("nonsense")
+
+
+def test_a_solved_exercise_is_remembered(tmp_path):
+    item = exercise("intensity")
+    item.check(function(item, item.starter), Store(tmp_path))
+    assert not item.solved(Store(tmp_path))
+    for _ in range(2):
+        item.check(function(item, item.solution), Store(tmp_path))
+    assert item.solved(Store(tmp_path))
+    assert len(Store(tmp_path).answers(step=0)) == 1
+
+
+def test_a_cell_that_did_not_compile_says_so():
+    with pytest.raises(CourseError, match="did not compile(.|\n)*expected a"):
+        exercise("flat_block").check(NotCompiled("flat_block", CompileError("line 3: error: expected a ;")))
+
+
+def test_numpy_numbers_are_numbers():
+    assert exercise("smallest_n").check(lambda peak, bandwidth: np.int64(np.ceil(6 * peak / bandwidth))).passed
+
+
+def test_a_function_that_raises_is_reported():
+    report = exercise("intensity").check(lambda m, n, k: 1 / 0)
+    assert not report.passed
+    assert "raised ZeroDivisionError" in str(report)
+
+
+def test_regions():
+    text = "//! title: T\n//! task: a\n//!     b\na\n  //[solution\n  b\n  //[starter\n  //|c\n  //]\nd"
+    item = parse("07_x.cu", text)
+    assert (item.lesson, item.slug, item.task) == (7, "x", "a b")
+    assert item.solution == "a\n  b\nd"
+    assert item.starter == "a\n  c\nd"
+
+
+@pytest.mark.parametrize("body", ["//[starter", "//[solution\n//[solution", "//[solution\na", "//[solution\n//[starter\nb\n//]", "a\n//]"])
+def test_regions_out_of_order_are_refused(body):
+    with pytest.raises(ValueError):
+        parse("07_x.cu", f"//! title: T\n{body}")
+
+
+def test_an_unknown_key_is_refused():
+    with pytest.raises(KeyError, match="tittle"):
+        parse("07_x.cu", "//! tittle: T\na")
+
+
+def test_every_source_belongs_to_a_step():
+    numbers = {step.number for step in STEPS}
+    assert {item.lesson for item in ALL} <= numbers
+    assert len(ALL) == len(list(module.FOLDER.iterdir()))
+    assert module.FOLDER.is_relative_to(ROOT)

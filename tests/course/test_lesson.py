@@ -1,0 +1,85 @@
+"""The four verbs of a lesson's kernel, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.course import ladder, lesson
+from helpers.course.lesson import LessonKernel, reference
+from helpers.errors import CourseError, LaunchError
+from helpers.toolchain.compile import compile_source
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+    monkeypatch.setenv("GEMM_LADDER_NO_GPU", "1")
+
+
+def edited(old: str, new: str, step: str = "coalesced") -> LessonKernel:
+    source = reference(step).source
+    assert source.count(old) == 1
+    return LessonKernel(compile_source(source.replace(old, new)), step)
+
+
+def test_check_judges_the_counters_of_the_step():
+    report = reference("coalesced").check()
+    assert report.passed and any("sectors per load of B" in text for text, _ in report.expectations)
+
+
+def test_a_right_kernel_that_is_not_the_step_is_correct_but_has_not_passed():
+    other = LessonKernel(compile_source(reference("naive").source, "naive"), "coalesced")
+    report = other.check()
+    assert report.correct and not report.passed
+    assert "yours" in str(report) or "expected" in str(report)
+
+
+def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
+    profile = reference("coalesced").profile()
+    assert profile.run.sampled and profile.run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 4096**3
+    assert profile.kind == "predicted"
+    text = str(profile)
+    assert "Predicted for H200 SXM" in text and "Measured" not in text
+    assert "What limits it" in text
+    assert "<table>" in profile._repr_html_()
+
+
+def test_predictions_follow_the_gpu():
+    kernel = reference("shared_tile")
+    slow, fast = (kernel.profile(1024, gpu_name=name) for name in ("T4", "H200 SXM"))
+    assert slow.milliseconds > 2 * fast.milliseconds
+
+
+def test_climbing_saves_a_rung():
+    climb = reference("coalesced").climb(512)
+    assert "coalesced is on your ladder" in str(climb) and "predicted for H200 SXM" in str(climb)
+    (saved,) = ladder.climbs()
+    assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "predicted", 2, 512)
+    assert saved.source == reference("coalesced").source
+
+
+def test_a_wrong_kernel_does_not_climb():
+    with pytest.raises(CourseError, match="not ready to climb"):
+        edited("k < K", "k < K - 1").climb(256)
+    assert ladder.climbs() == []
+
+
+def test_a_kernel_that_is_right_by_other_means_climbs():
+    other = LessonKernel(compile_source(reference("naive").source, "naive"), "coalesced")
+    other.climb(256)
+    assert [row.label for row in ladder.climbs()] == ["coalesced"]
+
+
+def test_what_cannot_be_launched_says_so():
+    kernel = LessonKernel(compile_source("__global__ void other(float* p) { p[0] = 1; }"))
+    for verb in (kernel.check, kernel.profile, kernel.climb, kernel.show):
+        with pytest.raises(LaunchError, match="block_shape"):
+            verb()
+    with pytest.raises(LaunchError, match="whole number"):
+        reference("naive").profile(-1)
+    with pytest.raises(LaunchError, match="nothing to launch"):
+        reference("naive").gemm(0)
+    with pytest.raises(CourseError, match="no step"):
+        lesson.reference("nonsense")
+    with pytest.raises(CourseError, match="no kernel"):
+        lesson.reference(0)

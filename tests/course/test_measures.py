@@ -1,0 +1,123 @@
+"""Expectations on counters, judged on real runs of the reference kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+import helpers
+from helpers.course import measures
+from helpers.course.steps import STEPS, get
+from helpers.errors import CourseError
+from helpers.run import gemm
+
+KERNELS = [step for step in STEPS if step.kernel_path]
+
+
+def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
+    kernel = helpers.compile(get(slug).kernel_path.read_text(encoding="utf-8"))
+    size = gemm.counted_size(kernel)
+    problem = helpers.Problem(*(size if extent is None else extent for extent in (m, n, k)))
+    return gemm.run(kernel, problem, on="cpu", trace=trace or None)
+
+
+@pytest.mark.parametrize("step", KERNELS, ids=lambda step: step.name)
+def test_the_reference_kernel_meets_its_steps_expectations(step):
+    assert step.expect
+    verdicts = [expectation.judge(run_of(step.slug)) for expectation in step.expect]
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+
+
+def meets(run, expectation) -> bool:
+    try:
+        return expectation.judge(run).ok
+    except helpers.CourseError:  # it asks for an array that this kernel does not have
+        return False
+
+
+def test_a_step_before_does_not_meet_them():
+    for before, step in zip(KERNELS, KERNELS[1:]):
+        assert not all(meets(run_of(before.slug), expectation) for expectation in step.expect), step.name
+
+
+def test_the_array_measures_add_up_to_the_counters():
+    run = run_of("coalesced", 64, 96, 32)
+    name = measures.GLOBAL_REQUESTS.format(op="ld")
+    both = [measures.sectors_per_request(run, array) for array in "AB"]
+    assert measures.sectors_per_request(run) == pytest.approx(sum(both) / 2)
+    assert run.counters[name] == 2 * 32 * 64 * 96 / 32
+
+
+def test_sectors_depend_on_the_length_of_a_row():
+    found = [measures.sectors_per_request(run_of("naive", 32, 32, k), "A") for k in (1, 2, 4, 8, 16)]
+    assert found == [4, 8, 16, 32, 32]
+
+
+def test_lines_are_coarser_than_sectors():
+    run = run_of("coalesced")
+    assert measures.pieces_per_request(run, "B", nbytes=128) == 1
+    assert measures.pieces_per_request(run, "B", nbytes=32) == 4
+    assert measures.pieces_per_request(run_of("naive"), "A", nbytes=128) == 32
+
+
+def test_loads_per_result():
+    run = run_of("shared_tile", 64, 64, 128)
+    assert measures.global_loads_per_result(run) == 128 / 16
+    # K loads of Bs; the loads of four neighbours in As were merged into one of 128 bits.
+    assert measures.shared_loads_per_result(run) == 128 + 128 / 4
+
+
+def test_passes_through_shared_memory():
+    # Per k: one pass for Bs, half a pass for As (two for four values). Per tile of 32: one store of each tile.
+    assert measures.shared_passes_per_multiply_add(run_of("shared_tile")) == 1 + 1 / 2 + 2 / 32
+    assert measures.shared_passes_per_multiply_add(run_of("naive")) == 0
+    with pytest.raises(CourseError, match="no float32 multiply-add"):
+        measures.shared_passes_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
+
+
+def test_barriers_stores_and_passes_for_each_load():
+    run = run_of("shared_tile")  # K = 64: two tiles, two barriers and two stores for each; 64 loads of b and 16 of four a
+    assert measures.barriers_per_warp(run) == 2 * 2
+    assert measures.shared_stores_per_result(run) == 2 * 2
+    assert measures.wavefronts_per_shared_load(run) == (64 + 32) / (64 + 16)
+    none = run_of("naive", 32, 32, 32, trace=False)
+    assert measures.barriers_per_warp(none) == measures.shared_stores_per_result(none) == 0
+    with pytest.raises(CourseError, match="no shared loads"):
+        measures.wavefronts_per_shared_load(none)
+
+
+def test_conflicts_of_stores():
+    source = (
+        get("shared_tile").kernel_path.read_text(encoding="utf-8").replace("As[ty][tx]", "As[tx][ty]").replace("As[ty][k]", "As[k][ty]")
+    )
+    run = gemm.run(helpers.compile(source), helpers.Problem(32, 32, 32), on="cpu")
+    assert measures.shared_store_conflicts(run) == 32 * 31  # each of 32 warps goes down a column: one bank, 32 rows
+    assert not measures.expect("bank conflicts of shared stores == 0").judge(run).ok
+
+
+def test_bytes_requested():
+    # 33 sectors for each k and warp, and 32 for its store.
+    assert measures.bytes_requested(run_of("naive", 32, 32, 16)) == 32 * 32 * (33 * 16 + 32)
+
+
+def test_a_question_needs_a_trace_and_an_array():
+    with pytest.raises(CourseError, match="trace"):
+        measures.sectors_per_request(run_of("naive", trace=False), "A")
+    with pytest.raises(CourseError, match="no array D"):
+        measures.sectors_per_request(run_of("naive"), "D")
+    with pytest.raises(CourseError, match="no global loads of C"):
+        measures.sectors_per_request(run_of("naive"), "C")
+
+
+def test_sentences():
+    run = run_of("naive")
+    assert not measures.expect("sectors per load of A <= 31").judge(run).ok
+    assert measures.expect("sectors per load of A <= 32").judge(run).ok
+    assert measures.expect("global loads per result == 2 K").judge(run).ok
+    verdict = measures.expect("global loads per result <= 3/2 K").judge(run)
+    assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
+
+
+@pytest.mark.parametrize("sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", ""])
+def test_a_sentence_it_does_not_know_is_refused(sentence):
+    with pytest.raises(ValueError, match="not an expectation"):
+        measures.expect(sentence)

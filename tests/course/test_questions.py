@@ -1,0 +1,143 @@
+"""Predictions: committed, kept, and shown beside the truth."""
+
+from __future__ import annotations
+
+import ipywidgets
+import pytest
+
+from helpers.course import questions
+from helpers.course.exercises import exercise
+from helpers.course.ladder import Store
+from helpers.course.questions import Question, commit, committed, exercise_card, judge, question_card, reveal
+from helpers.errors import CourseError
+
+NUMBER = Question("naive.number", "How many?", unit="sectors")
+CHOICE = Question("naive.choice", "Which?", choices=("fewer", "more"))
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(questions, "_asked", {NUMBER.id: NUMBER, CHOICE.id: CHOICE})
+    return Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("32", 32), (" 0.5 ", 0.5), ("1/8", 0.125), ("2.5e9", 2.5e9), ("1 000", 1000), ("12x", 12), ("50%", 50)],
+)
+def test_numbers_as_people_write_them(text, value):
+    assert NUMBER.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "many", "1/0", None])
+def test_what_is_no_number_is_refused(text):
+    with pytest.raises(CourseError, match="Write a number"):
+        NUMBER.parse(text)
+
+
+def test_one_is_singular():
+    assert [NUMBER.show(value) for value in (1, 4, 0.5)] == ["1 sector", "4 sectors", "0.5 sectors"]
+    assert Question("naive.plain", "?").show(3) == "3"
+
+
+def test_choices_are_held_to():
+    assert CHOICE.parse("more") == "more"
+    with pytest.raises(CourseError, match="fewer, more"):
+        CHOICE.parse(None)
+
+
+def test_an_answer_outlives_the_session(store, tmp_path):
+    commit(NUMBER, "4", store)
+    commit(NUMBER, "8", store)
+    assert committed(NUMBER.id, Store(tmp_path)) == 8
+    assert Store(tmp_path).answers(step=1)[-1].answer == 8
+    assert committed(CHOICE.id, store) is None
+
+
+def test_a_refused_answer_is_not_kept(store):
+    with pytest.raises(CourseError):
+        commit(NUMBER, "lots", store)
+    assert committed(NUMBER.id, store) is None
+
+
+def test_the_truth_stands_beside_the_answer(store):
+    commit(NUMBER, "4", store)
+    shown = reveal({NUMBER.id: 32, CHOICE.id: "more"}, store)
+    assert "you: 4 sectors   truth: 32 sectors   8 times too small" in str(shown)
+    assert "you: –   truth: more   no prediction" in str(shown)
+    assert "<b>32 sectors</b>" in shown._repr_html_()
+    assert store.answers(question=NUMBER.id)[-1].truth == 32
+
+
+def test_showing_the_truth_twice_keeps_one_row(store):
+    commit(NUMBER, "4", store)
+    for _ in range(3):
+        reveal({NUMBER.id: 32}, store)
+    assert len(store.answers(question=NUMBER.id)) == 2
+
+
+def test_the_truth_of_a_question_that_was_not_asked(store):
+    with pytest.raises(CourseError, match="Predict"):
+        reveal({"naive.other": 1}, store)
+
+
+@pytest.mark.parametrize(
+    ("yours", "truth", "words"),
+    [
+        (32, 32, "exactly"), (30, 32, "close"), (64, 32, "close"), (4, 32, "8 times too small"),
+        (96, 32, "3 times too large"), (0, 32, "think again"), (0, 0, "exactly"), ("more", "more", "right"),
+        ("fewer", "more", "think again"), (None, 3, "no prediction"),
+    ],
+)  # fmt: skip
+def test_judgements(yours, truth, words):
+    assert judge(yours, truth) == words
+
+
+def inside(widget, kind):
+    found = [widget] if isinstance(widget, kind) else []
+    return found + [item for child in getattr(widget, "children", ()) for item in inside(child, kind)]
+
+
+def test_the_card_commits_and_lets_you_change_your_mind(store):
+    card = question_card(NUMBER, store)
+    (field,), (button,) = inside(card, ipywidgets.Text), inside(card, ipywidgets.Button)
+    said = inside(card, ipywidgets.HTML)[-1]
+    field.value = "lots"
+    button.click()
+    assert "Write a number" in said.value and not field.disabled
+    field.value = "4"
+    button.click()
+    assert field.disabled and "4 sectors" in said.value and button.description == "Change"
+    button.click()
+    field.value = "8"
+    button.click()
+    assert committed(NUMBER.id, store) == 8
+
+
+def test_a_new_card_shows_the_old_answer(store):
+    commit(CHOICE, "more", store)
+    card = question_card(CHOICE, store)
+    assert inside(card, ipywidgets.RadioButtons)[0].value == "more"
+    assert inside(card, ipywidgets.RadioButtons)[0].disabled
+    assert inside(question_card(NUMBER, store), ipywidgets.Text)[0].value == ""
+
+
+def test_hints_come_one_at_a_time_and_the_solution_last():
+    item = exercise("two_columns")
+    card = exercise_card(item)
+    hint, solution = inside(card, ipywidgets.Button)
+    shown = inside(card, ipywidgets.HTML)[-1]
+    for given in range(len(item.hints)):
+        assert solution.disabled
+        assert shown.value.count("<li>") == given
+        hint.click()
+    assert hint.disabled and not solution.disabled
+    assert "col0 + BN" not in shown.value
+    solution.click()
+    assert "col0 + BN" in shown.value
+
+
+def test_a_question_belongs_to_a_step():
+    assert NUMBER.step == 1
+    with pytest.raises(KeyError):
+        Question("nowhere.x", "?").step  # noqa: B018 - the property raises

@@ -1,0 +1,35 @@
+"""The table of steps, and the files that go with each row."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from helpers.course.steps import ROOT, STEPS, get
+
+KERNELS = [step for step in STEPS if step.kernel_path]
+
+
+def test_numbers_ascend_and_names_differ():
+    assert [step.number for step in STEPS] == sorted({step.number for step in STEPS})
+    assert len({step.slug for step in STEPS}) == len(STEPS) > 3
+
+
+def test_kernels_notebooks_and_rows_are_the_same_set():
+    assert {path.stem for path in (ROOT / "kernels").glob("*.cu")} == {step.name for step in KERNELS} != set()
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == {step.name for step in STEPS}
+
+
+@pytest.mark.parametrize("step", KERNELS, ids=lambda step: step.name)
+def test_a_kernel_says_its_number_and_its_entry(step):
+    text = step.kernel_path.read_text(encoding="utf-8")
+    assert text.startswith(f"// {step.number:02} {step.slug}: ")
+    assert re.findall(r"__global__[^;{]*?\b(\w+)\(int M, int N, int K", text) == [step.entry]
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_step_is_found_by_number_and_by_slug():
+    assert get(3) is get("shared_tile") is STEPS[3]
+    with pytest.raises(KeyError, match="01_naive"):
+        get("nonsense")

@@ -1,0 +1,144 @@
+"""The `course` command: what it hands on, what it says, and how it exits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.course.steps import STEPS
+from helpers.errors import CourseError
+from helpers.front import cli, lab
+
+
+def course(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "helpers.front.cli", *args], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("args", [[], ["fly"], ["sync", "--faster"], ["check", "--on", "moon"]])
+def test_wrong_arguments_exit_with_2(args, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(args)
+    assert exit_.value.code == 2
+    assert "usage: course" in capsys.readouterr().err
+
+
+def test_unknown_steps_are_a_sentence(capsys):
+    assert cli.main(["check", "fast"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("course check: There is no step 'fast'")
+    assert STEPS[1].name in message
+
+
+def test_a_step_without_a_kernel_has_nothing_to_check(capsys):
+    assert cli.main(["check", "0"]) == 0
+    assert "no kernel to check" in capsys.readouterr().out
+
+
+def test_check_runs_the_reference_kernel(capsys):
+    assert cli.main(["check", "naive", "--on", "cpu"]) == 0
+    assert capsys.readouterr().out.startswith("01_naive: ")
+
+
+def test_a_failed_check_exits_with_1(monkeypatch, tmp_path, capsys):
+    step = cli_step("naive")
+    broken = step.kernel_path.read_text(encoding="utf-8").replace("sum += a * b", "sum -= a * b")
+    assert "sum -=" in broken
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / step.kernel_path.name).write_text(broken)
+    monkeypatch.setattr("helpers.course.steps.ROOT", tmp_path)
+    assert cli.main(["check", "naive", "--on", "cpu"]) == 1
+    assert "01_naive: " in capsys.readouterr().out
+
+
+def cli_step(slug: str):
+    return next(step for step in STEPS if step.slug == slug)
+
+
+def test_arguments_reach_pytest_and_its_exit_code_comes_back():
+    collected = course("test", "tests/front/test_cli.py", "--collect-only", "-q", "-k", "reach_pytest")
+    assert collected.returncode == 0
+    assert "test_arguments_reach_pytest" in collected.stdout
+    assert course("test", "tests/none.py").returncode == 4  # pytest: usage error
+
+
+def test_the_recorder_answers_for_its_own_arguments():
+    answer = course("record", "--help")
+    assert answer.returncode == 0
+    assert "--sizes" in answer.stdout
+
+
+def test_the_whole_suite_runs_on_workers(monkeypatch):
+    called = []
+
+    def run(command, **options):
+        called.append(command)
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert cli.main(["test"]) == 3
+    assert called[0][3:] == ["--numprocesses", str(min(2, os.cpu_count()))]
+
+
+def test_interrupting_is_not_a_traceback(monkeypatch):
+    def interrupted(**options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("helpers.front.notebooks.sync", interrupted)
+    assert cli.main(["sync"]) == 130
+
+
+# ------------------------------------------------------------------------------------------------------- course lab
+
+
+def test_lab_opens_the_first_lesson_and_the_readers_arguments_come_last(tmp_path):
+    args = lab.arguments(tmp_path, ["--port", "9999"])
+    assert f"--ServerApp.root_dir={tmp_path}" in args
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in args
+    assert args[-2:] == ["--port", "9999"]
+
+
+def test_lab_puts_the_extension_first_and_keeps_the_readers_paths():
+    environment = lab.environment({"JUPYTER_PATH": "/mine", "HOME": "/home"})
+    assert environment["JUPYTER_PATH"].split(os.pathsep) == [str(lab.FOLDER), "/mine"]
+    assert environment["JUPYTER_CONFIG_PATH"] == str(lab.FOLDER / "config")
+    assert environment["HOME"] == "/home"
+
+
+def test_the_notebooks_nearest_to_the_reader_are_opened(tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / lab.FIRST).write_text("{}")
+    deeper = tmp_path / "notebooks" / "mine"
+    deeper.mkdir()
+    assert lab.course_root(deeper) == tmp_path
+
+
+def test_without_notebooks_the_reader_is_told_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "FOLDER", tmp_path / "site-packages" / "helpers" / "front" / "lab")
+    with pytest.raises(CourseError, match="There is no notebooks/00_start_here.ipynb"):
+        lab.course_root(tmp_path)
+
+
+def test_macos_is_told_what_works_before_it_starts():
+    assert "NVRTC" in lab.compiler_notice("darwin")
+    assert lab.compiler_notice("linux") is None
+    assert lab.compiler_notice("win32") is None
+
+
+def test_jupyterlab_finds_the_extension_and_asks_no_questions():
+    """What JupyterLab itself makes of our search paths."""
+    code = (
+        "import os, json; from helpers.front import lab; os.environ.update(lab.environment(dict(os.environ)))\n"
+        "from jupyter_core.paths import jupyter_path\n"
+        "from jupyterlab_server.config import get_federated_extensions\n"
+        "from jupyterlab_server.settings_utils import _get_overrides\n"
+        "found = get_federated_extensions(jupyter_path('labextensions'))['gemm-ladder']\n"
+        "print(json.dumps([found['ext_dir'], _get_overrides('')[0]['@jupyterlab/apputils-extension:notification']]))\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert str(lab.FOLDER / "labextensions") in printed
+    assert '"fetchNews": "false"' in printed
+    assert '"checkForUpdates": false' in printed

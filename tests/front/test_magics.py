@@ -1,0 +1,112 @@
+"""The %%cuda cell: what a learner types, and what comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from helpers.course.lesson import LessonKernel
+from helpers.errors import CompileError, CourseError
+
+CELL = "__global__ void double_it(float* p) {\n    p[threadIdx.x] *= 2;\n}\n"
+
+
+@pytest.fixture
+def shell():
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "helpers")
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def test_the_cell_binds_a_kernel_and_says_what_it_needs(shell, capsys):
+    shell.run_cell_magic("cuda", "mine", CELL)
+    kernel = shell.user_ns["mine"]
+    assert isinstance(kernel, LessonKernel)
+    assert (kernel.name, kernel.lesson_name) == ("double_it", "mine")
+    shown = capsys.readouterr().out
+    assert "registers per thread" in shown and "shared memory" in shown
+
+
+def test_error_lines_are_the_cells_own(shell):
+    # In the notebook the magic is line 1, so the mistake on the second line of the source is on line 3 of the cell.
+    with pytest.raises(CompileError) as caught:
+        shell.run_cell_magic("cuda", "mine", CELL.replace("*= 2;", "*= two;"))
+    assert caught.value.line == 3
+
+
+def test_a_cell_that_fails_unbinds_the_older_kernel(shell):
+    shell.run_cell_magic("cuda", "mine", CELL)
+    with pytest.raises(CompileError):
+        shell.run_cell_magic("cuda", "mine", "nonsense")
+    with pytest.raises(CourseError, match="did not compile"):
+        shell.user_ns["mine"].check()
+    shell.run_cell_magic("cuda", "mine", CELL)
+    assert isinstance(shell.user_ns["mine"], LessonKernel)
+
+
+def test_options(shell):
+    shell.run_cell_magic("cuda", "mine --arch sm_80 -o=-DTWO=2 --entry 'double_it'", CELL.replace("2;", "TWO;") + "__global__ void g() {}")
+    assert shell.user_ns["mine"].compiled.arch == "sm_80"
+
+
+@pytest.mark.parametrize("line", ["2x", "a-b", "a.b"])
+def test_a_bad_name(shell, line):
+    with pytest.raises(CourseError, match="Python name"):
+        shell.run_cell_magic("cuda", line, CELL)
+
+
+def test_errors_are_shown_without_a_traceback(shell, capsys):
+    result = shell.run_cell("%%cuda mine\nnonsense")
+    assert isinstance(result.error_in_exec, CompileError)
+    shown = capsys.readouterr().out
+    assert "line 2" in shown and "Traceback" not in shown and "magics.py" not in shown
+
+
+def test_geometry_and_occupancy_are_reported(shell, capsys):
+    shell.run_cell_magic("cuda", "mine", (
+        'extern "C" __device__ constexpr int block_shape[] = {32, 8, 1};\n'
+        'extern "C" __device__ constexpr int tile_shape[] = {8, 32};\n') + CELL)  # fmt: skip
+    shown = capsys.readouterr().out
+    assert "32 × 8 × 1 threads compute 8 × 32 elements of C" in shown
+    assert "occupancy" in shown
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("naive.check()", "Run the cell that begins with %%cuda naive first"),
+        ("widgets.listing(1)", "Run the set-up cell"),
+        ("square_guard", "%%cuda square_guard"),
+        ("intensity(1, 2, 3)", "Run the cell that defines it"),
+    ],
+)
+def test_cells_run_out_of_order_are_told_what_to_run(shell, capsys, code, hint):
+    shell.run_cell(code)
+    shown = capsys.readouterr().out
+    assert hint in shown and "Traceback" not in shown
+
+
+def test_other_name_errors_keep_their_traceback(shell, capsys):
+    shell.run_cell("x = 1\nmisspelt + x")
+    shown = capsys.readouterr().out
+    assert "misspelt" in shown and "line 2" in shown
+
+
+def test_an_interrupted_launch_shows_one_sentence(shell, capsys):
+    shell.run_cell_magic("cuda", "mine", "__global__ void k(volatile int* p) { while (*p == 0) {} }")
+    capsys.readouterr()
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    shell.run_cell("import numpy\nmine.launch(1, 32, [numpy.zeros(1, numpy.int32)], on='cpu')")
+    shown = capsys.readouterr().out
+    assert "stopped" in shown and "Traceback" not in shown
+
+
+def test_an_interrupt_outside_the_course_is_shown_as_ever(shell, capsys):
+    shell.run_cell("raise KeyboardInterrupt")
+    assert "stopped" not in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""The canonical form of notebooks, and the reference kernels in them."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from helpers.course.steps import STEPS
+from helpers.errors import CourseError
+from helpers.front import notebooks
+
+NAIVE = next(step for step in STEPS if step.slug == "naive")
+
+
+def used_notebook() -> dict:
+    """A notebook as JupyterLab saves it after it was run."""
+    return {
+        "cells": [
+            {"cell_type": "markdown", "id": "title", "metadata": {"slideshow": {"slide_type": "slide"}}, "source": "# é"},
+            {
+                "cell_type": "code",
+                "id": "title",
+                "metadata": {"tags": [], "execution": {"iopub.status.idle": "now"}, "scrolled": True},
+                "source": ["%%cuda naive\n", "old"],
+                "execution_count": 7,
+                "outputs": [{"output_type": "stream", "name": "stdout", "text": "hello"}],
+            },
+            {"cell_type": "code", "metadata": {}, "source": "x", "execution_count": None, "outputs": []},
+        ],
+        "metadata": {"kernelspec": {"name": "other"}, "widgets": {}, "language_info": {"version": "3.99"}},
+        "nbformat": 4,
+        "nbformat_minor": 4,
+    }
+
+
+def test_what_running_leaves_is_removed():
+    clean = notebooks.canonical(used_notebook())
+    code = clean["cells"][1]
+    assert (code["outputs"], code["execution_count"], code["metadata"]) == ([], None, {})
+    assert clean["metadata"] == notebooks.METADATA
+    assert clean["cells"][0]["metadata"] == {"slideshow": {"slide_type": "slide"}}
+
+
+def test_ids_exist_differ_and_stay():
+    ids = [cell["id"] for cell in notebooks.canonical(used_notebook())["cells"]]
+    assert ids[0] == "title"
+    assert len(set(ids)) == 3
+    assert ids == [cell["id"] for cell in notebooks.canonical(used_notebook())["cells"]]
+
+
+def test_canonical_is_a_fixed_point_and_what_nbformat_writes():
+    text = notebooks.dumps(notebooks.canonical(used_notebook()))
+    assert notebooks.dumps(notebooks.canonical(json.loads(text))) == text
+    nbformat.validate(json.loads(text))
+    assert nbformat.writes(nbformat.reads(text, as_version=4)) + "\n" == text
+
+
+def test_other_formats_are_refused():
+    with pytest.raises(CourseError, match="format 4"):
+        notebooks.canonical({"nbformat": 3, "worksheets": []})
+
+
+def test_the_kernel_goes_below_the_cells_own_magic_line():
+    new = notebooks.with_kernel(used_notebook(), NAIVE, "// new\n\n")
+    assert notebooks.source(new["cells"][1]) == "%%cuda naive\n// new"
+    assert notebooks.source(new["cells"][2]) == "x"
+
+
+def test_a_tagged_cell_wins_over_a_named_one():
+    notebook = used_notebook()
+    notebook["cells"].append({"cell_type": "code", "id": "k", "metadata": {"tags": ["kernel"]}, "source": "%%cuda other", "outputs": []})
+    assert notebooks.kernel_cell(notebook, NAIVE)["id"] == "k"
+
+
+def test_a_notebook_without_its_kernel_cell_is_refused():
+    notebook = used_notebook()
+    del notebook["cells"][1]
+    with pytest.raises(CourseError, match="01_naive.ipynb has no cell for its kernel"):
+        notebooks.with_kernel(notebook, NAIVE, "")
+
+
+def test_what_is_no_notebook_is_a_sentence(tmp_path):
+    (tmp_path / "x.ipynb").write_text("{")
+    with pytest.raises(CourseError, match="is not a notebook"):
+        notebooks.wanted_text(tmp_path / "x.ipynb")
+
+
+def test_no_notebooks_is_an_error(tmp_path):
+    with pytest.raises(CourseError, match="no notebooks"):
+        notebooks.paths(tmp_path)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with one used notebook, 01_naive."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "01_naive.ipynb").write_text(json.dumps(used_notebook()), encoding="utf-8")
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks.paths, "__defaults__", (tmp_path,))
+    return tmp_path / "notebooks" / "01_naive.ipynb"
+
+
+def test_check_reports_writes_nothing_and_fails(checkout, capsys):
+    before = checkout.read_text(encoding="utf-8")
+    assert notebooks.sync(check=True) == 1
+    assert checkout.read_text(encoding="utf-8") == before
+    printed = capsys.readouterr().out
+    assert "notebooks/01_naive.ipynb (synced)" in printed
+    assert "course sync" in printed
+
+
+def test_sync_writes_the_kernel_once(checkout, capsys):
+    assert notebooks.sync() == 0
+    assert NAIVE.kernel_path.read_text(encoding="utf-8").splitlines()[0] in checkout.read_text(encoding="utf-8")
+    assert notebooks.sync(check=True) == 0
+    assert "in sync" in capsys.readouterr().out

@@ -1,0 +1,127 @@
+"""Slides are whole in one file: nothing in them asks for the network, and what a widget shows is in them."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+
+from helpers.errors import CourseError
+from helpers.front import slides
+
+WIDGET = """import ipywidgets
+@ipywidgets.interact(n=ipywidgets.IntSlider(3, 1, 9))
+def draw(n):
+    print("seen at", n)
+"""
+TABS = """from ipywidgets import HTML, Tab
+Tab([HTML("front tab"), HTML("hidden tab")], selected_index=0)
+"""
+MARKDOWN = "# One lesson\n\nIt costs $2MNK$ and\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$\n\nSee [a page](https://example.com) and [the next](02_two.ipynb)."
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    """A notebook with formulas, a CUDA cell, a widget and a second slide."""
+    slide = {"slideshow": {"slide_type": "slide"}}
+    cells = [
+        nbformat.v4.new_markdown_cell(MARKDOWN, metadata=slide),
+        nbformat.v4.new_code_cell(
+            "from IPython.core.magic import register_cell_magic\nregister_cell_magic('cuda')(lambda line, cell: None);"
+        ),
+        nbformat.v4.new_code_cell("%%cuda naive\n__global__ void naive(float* x) {}", metadata=slide),
+        nbformat.v4.new_code_cell(WIDGET),
+        nbformat.v4.new_code_cell(TABS),
+    ]
+    path = tmp_path_factory.mktemp("lesson") / "01_one.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def html(lesson):
+    assert slides.build([str(lesson)], str(lesson.parent / "pages")) == 0
+    return (lesson.parent / "pages" / "01_one.slides.html").read_text(encoding="utf-8")
+
+
+class References(HTMLParser):
+    """The addresses that a browser would load to show the page: everything but links to click."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("src", "href", "data", "poster") and tag != "a" and value and not value.startswith(("data:", "#")):
+                self.loaded.append(value)
+
+
+def test_the_page_loads_nothing(html):
+    assert References(html).loaded == []
+    styles = "".join(re.findall(r"<style.*?</style>", html, re.DOTALL))
+    assert re.findall(r"@import|url\(\s*['\"]?(?!data:)[a-z]", styles) == []
+
+
+def test_the_check_for_references_finds_one():
+    assert References('<script src="https://example.com/x.js"></script><a href="https://example.com">').loaded == [
+        "https://example.com/x.js"
+    ]
+
+
+def test_formulas_are_mathml(html):
+    assert html.count("<math ") == 2
+    assert "<mfrac>" in html
+    assert "It costs <math " in html
+
+
+def test_a_link_to_a_lesson_leads_to_its_page(html):
+    assert 'href="02_two.slides.html"' in html
+
+
+def test_the_title_is_the_first_heading(html):
+    assert "<title>One lesson</title>" in html
+
+
+def test_cuda_is_coloured_as_cuda(html):
+    assert re.search(r'<span class="k[a-z]*">__global__</span>', html)
+
+
+def test_a_widget_is_what_it_shows(html):
+    assert "seen at 3" in html
+    assert "widget-view" not in html
+
+
+def test_of_tabs_the_one_in_front_is_shown(html):
+    outputs = "".join(re.findall(r'<div class="jp-OutputArea-child.*?</div>', html, re.DOTALL))
+    assert "front tab" in outputs
+    assert "hidden tab" not in outputs
+
+
+def test_slides_follow_the_metadata(html):
+    assert len(re.findall(r"<section\s*>\s*<section", html)) == 2
+
+
+def test_a_cell_that_fails_is_named(tmp_path):
+    path = tmp_path / "broken.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    with pytest.raises(CourseError, match="broken.ipynb did not run.*ZeroDivisionError"):
+        slides.build([str(path)], str(tmp_path))
+    assert slides.build([str(path)], str(tmp_path), execute=False) == 0
+
+
+def test_what_is_no_notebook_is_refused(tmp_path):
+    with pytest.raises(CourseError, match="not a notebook"):
+        slides.build([str(tmp_path / "none.ipynb")], str(tmp_path))
+    (tmp_path / "text.ipynb").write_text("hello")
+    with pytest.raises(CourseError, match="not a notebook"):
+        slides.build([str(tmp_path / "text.ipynb")], str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(lesson, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CourseError, match="cannot be written"):
+        slides.build([str(lesson)], str(tmp_path / "file"), execute=False)

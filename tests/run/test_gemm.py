@@ -1,0 +1,219 @@
+"""The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.course import steps
+from helpers.errors import LaunchError
+from helpers.run import gemm
+from helpers.run.gemm import Problem
+
+GEOMETRY = """
+extern "C" __device__ constexpr int block_shape[] = {16, 8, 1};
+extern "C" __device__ constexpr int tile_shape[] = {8, 16};
+"""
+PLAIN = (
+    GEOMETRY
+    + """
+__global__ void plain(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    int row = blockIdx.y * 8 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[row * lda + k] * B[k * ldb + col];
+    C[row * ldc + col] = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];
+}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return helpers.compile(PLAIN)
+
+
+def broken(old: str, new: str):
+    assert PLAIN.count(old) == 1
+    return gemm.check(helpers.compile(PLAIN.replace(old, new)), on="cpu")
+
+
+def test_geometry(plain):
+    shape = gemm.geometry(plain)
+    assert (shape.block, shape.tile, shape.shared) == ((16, 8, 1), (8, 16), 0)
+    assert shape.grid(17, 17) == (2, 3, 1)
+
+
+def test_a_right_kernel_passes(plain):
+    report = gemm.check(plain, on="cpu")
+    assert report.passed and bool(report)
+    assert len(report.cases) == len(gemm.adversarial((8, 16))) > 6
+    assert "passed" in str(report) and "passed" in report._repr_html_()
+
+
+def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
+    report = broken("beta == 0 ?", "false ?")
+    (finding,) = report.findings
+    assert finding.kind == "uninitialized" and "C[0, 0]" in finding.message
+    assert "beta * C[row * ldc + col]" in report.source.split("\n")[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("A[row * lda + k]", "A[row * K + k]", "wrong"),
+        ("B[k * ldb + col]", "B[k * N + col]", "wrong"),
+        ("C[row * ldc + col] = beta", "C[row * N + col] = beta", "padding"),
+        ("beta == 0 ?", "false ?", "NaN"),
+        ("alpha * sum : alpha", "sum : alpha", "expected"),
+        ("k < K", "k < K - 1", "wrong"),
+        ("float sum = 0", "float sum = 1e-3f", "the first is C[0, 0]"),
+        ("row >= M || col >= N", "row >= M || col >= ldc", "padding"),
+        ("row >= M || col >= N", "row >= M", "column"),
+        ("if (row >= M || col >= N) return;", "", "outside"),
+        ("float sum = 0;", "float sum = 0; if (row + col == 0) ((float*)A)[0] = 1;", "A is an input"),
+        ("row * lda + k", "row * lda + k + 1", "wrong"),
+    ],
+)
+def test_wrong_kernels_are_told_what_is_wrong(old, new, expected):
+    report = broken(old, new)
+    assert not report.passed
+    if expected in ("column", "outside"):  # out of bounds or in the padding, depending on the shape: both are said
+        assert any(case.message for case in report.cases)
+    else:
+        assert expected in str(report)
+
+
+def test_findings_fail_the_check_even_if_results_are_right():
+    racy = helpers.compile(PLAIN.replace("float sum = 0;", "__shared__ float s[1]; s[0] = row; float sum = 0;"
+                                         " if (s[0] < -5) sum = s[0];"))  # fmt: skip
+    report = gemm.check(racy, on="cpu")
+    assert not report.passed
+    assert {finding.kind for finding in report.findings} == {"race"}
+    assert all(not case.message for case in report.cases)
+
+
+def test_the_bound_accepts_any_summation_order_and_rejects_a_lost_term():
+    problem = Problem(40, 30, 500, seed=3)
+    a, b, c = problem.arrays()
+    for order in (slice(None), slice(None, None, -1)):
+        total = np.zeros((40, 30), np.float32)
+        for k in range(500)[order]:
+            total += np.outer(a[:, k], b[k, :30])
+        after = c.copy()
+        after[:, :30] = total
+        assert gemm.compare(problem, (a, b, c), (a, b, after)) == ""
+    after[:, :30] -= np.outer(a[:, 7], b[7, :30])
+    assert "wrong" in gemm.compare(problem, (a, b, c), (a, b, after))
+
+
+def test_the_launch_needs_geometry_and_signature(plain):
+    nothing = helpers.compile(PLAIN.replace(GEOMETRY, ""))
+    with pytest.raises(LaunchError, match="block_shape"):
+        gemm.run(nothing, Problem(8, 8, 8), on="cpu")
+    other = helpers.compile(GEOMETRY + "__global__ void other(float* p) { p[0] = 1; }")
+    with pytest.raises(LaunchError, match="signature"):
+        gemm.run(other, Problem(8, 8, 8), on="cpu")
+    with pytest.raises(LaunchError, match="empty"):
+        gemm.run(plain, Problem(0, 8, 8), on="cpu")
+    with pytest.raises(LaunchError, match="whole number"):
+        Problem(-1, 8, 8)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 32), (65, 63, 33), (24, 100, 7)])
+def test_counting_by_block_class_equals_the_whole_launch(plain, shape):
+    problem = Problem(*shape)
+    whole = gemm.run(plain, problem, on="cpu", findings=False)
+    sampled = gemm.count(plain, problem)
+    assert sampled.sampled
+    assert dict(sampled.counters) == _machine(whole.counters)
+    assert {line: dict(c) for line, c in sampled.by_line.items()} == {line: _machine(c) for line, c in whole.by_line.items()}
+
+
+def _machine(counters):
+    """Without the one counter of the PTX, which a launch that is counted but not run does not have."""
+    return {name: value for name, value in counters.items() if name != "ptx_instructions"}
+
+
+@pytest.mark.parametrize("slug", ["shared_tile", "bank_conflicts", "vectorized", "double_buffer"])
+def test_counting_without_running_equals_running(slug):
+    step = steps.get(slug)
+    compiled = helpers.compile(step.kernel_path.read_text(), step.entry)
+    problem = Problem(150, 140, 37, beta=1.0, pad_a=3)
+    whole = gemm.run(compiled, problem, on="cpu", findings=False)
+    grid, shape = whole.grid, gemm.geometry(compiled)
+    counted = compiled.count(grid, shape.block, gemm.arguments(problem, *problem.arrays()), shape.shared, blocks=range(math.prod(grid)))
+    assert counted.outcome.engine == "slice" and not counted.sampled
+    assert dict(counted.counters) == _machine(whole.counters)
+    machine = {line: _machine(c) for line, c in whole.by_line.items()}
+    assert {line: dict(c) for line, c in counted.by_line.items()} == {line: c for line, c in machine.items() if c}
+
+
+def test_what_depends_on_data_is_run_to_be_counted():
+    gather = helpers.compile(
+        "__global__ void gather(const int* index, const float* x, float* y) { y[threadIdx.x] = x[index[threadIdx.x]]; }"
+    )
+    index, x, y = np.arange(32, dtype=np.int32)[::-1].copy() * 8, np.arange(256, dtype=np.float32), np.zeros(32, np.float32)
+    counted = gather.count(1, 32, [index, x, y], blocks=[0])
+    assert counted.outcome.engine != "slice" and y[0] == 248
+    assert counted.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4 + 32
+
+
+def test_block_classes_add_up():
+    grids = [((1, 1, 1),), ((1, 5, 1),), ((7, 1, 1),), ((2, 2, 1),), ((9, 4, 1),), ((9, 4, 1), (False, True)), ((9, 4, 1), (False, False))]
+    for grid, *overhang in grids:
+        classes = gemm.block_classes(grid, *overhang)
+        assert sum(weight for _, weight in classes) == grid[0] * grid[1]
+        assert len({block for block, _ in classes}) == len(classes)
+        assert all(0 <= block < grid[0] * grid[1] for block, _ in classes)
+
+
+def test_flops_and_compulsory_bytes():
+    problem = Problem(2, 3, 5)
+    assert problem.flops == 60
+    assert problem.compulsory_bytes == 4 * (10 + 15 + 6)
+    assert Problem(2, 3, 5, beta=1.0).compulsory_bytes == 4 * (10 + 15 + 12)
+
+
+FUSED = PLAIN.replace("float* C, int ldc)", "float* C, int ldc, const float* bias)").replace(
+    "C[row * ldc + col] = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];",
+    "float v = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];\n    C[row * ldc + col] = fmaxf(v + bias[col], 0);",
+)
+
+
+def test_a_fused_kernel_is_checked_with_its_bias_and_relu(plain):
+    fused = helpers.compile(FUSED)
+    assert gemm.is_fused(fused) and not gemm.is_fused(plain)
+    report = gemm.check(fused, on="cpu")
+    assert report.passed, str(report)
+    for old, new in [("fmaxf(v + bias[col], 0)", "v + bias[col]"), ("v + bias[col]", "v"), ("bias[col]", "bias[row]")]:
+        assert FUSED.count(old) == 1
+        assert not gemm.check(helpers.compile(FUSED.replace(old, new)), on="cpu").passed
+
+
+def test_fused_counting_by_block_class_equals_the_whole_launch():
+    fused = helpers.compile(FUSED)
+    problem = Problem(65, 63, 33)
+    assert dict(gemm.count(fused, problem).counters) == _machine(gemm.run(fused, problem, on="cpu", findings=False).counters)
+
+
+def test_a_batch_is_the_products_one_behind_the_other():
+    problem = gemm.Problem(3, 4, 5, alpha=2.0, beta=1.0, pad_a=1, pad_b=2, pad_c=3, batch=3)
+    a, b, c = problem.arrays()
+    assert (a.shape, b.shape, c.shape) == ((9, 6), (15, 6), (9, 7)) and problem.flops == 3 * 2 * 3 * 4 * 5
+    value, bound = problem.expected(a, b, c)
+    for i in range(3):
+        one = gemm.Problem(3, 4, 5, alpha=2.0, beta=1.0, pad_a=1, pad_b=2, pad_c=3)
+        alone, its_bound = one.expected(a[3 * i : 3 * i + 3], b[5 * i : 5 * i + 5], c[3 * i : 3 * i + 3])
+        assert np.allclose(value[3 * i : 3 * i + 3], alone) and np.allclose(bound[3 * i : 3 * i + 3], its_bound)
+    assert str(problem).startswith("3 × 4 × 5, a batch of 3")
+    with pytest.raises(LaunchError, match="batch=0"):
+        gemm.Problem(3, 4, 5, batch=0)
+
+
+def test_a_kernel_that_does_not_look_at_z_refuses_a_batch():
+    with pytest.raises(LaunchError, match="launch it once for each of the 2"):
+        gemm.run(helpers.compile(steps.get("naive").kernel_path.read_text()), gemm.Problem(4, 4, 4, batch=2), on="cpu")

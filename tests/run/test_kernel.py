@@ -1,0 +1,167 @@
+"""Launching: results in place, and every impossible launch refused with a sentence before anything runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.errors import CourseError, LaunchError, RunError
+
+SCALE = """
+__global__ void scale(const float* x, float* y, int n, float factor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = factor * x[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def scale():
+    return helpers.compile(SCALE)
+
+
+def test_arrays_are_changed_in_place(scale):
+    x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    run = scale.launch(4, 32, [x, y, 100, 2.5], on="cpu")
+    np.testing.assert_array_equal(y, 2.5 * x)
+    assert (run.on, run.grid, run.block, run.milliseconds) == ("cpu", (4, 1, 1), (32, 1, 1), None)
+    assert run.findings == [] and not run.sampled
+    assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
+    assert sum(line.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0) for line in run.by_line.values()) == 13
+
+
+def test_scalars_are_converted_by_the_signature(scale):
+    for n, factor in [(np.int64(7), np.float64(3)), (7.0, 3), (np.array(7), np.array(3.0)), (True, False)]:
+        x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+        scale.launch(1, 32, [x, y, n, factor], on="cpu")
+        assert y.tolist() == [float(factor)] * int(n) + [0.0] * (8 - int(n))
+
+
+def test_a_negative_int_arrives_as_it_is(scale):
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    scale.launch(1, 32, [x, y, -1, 2.0], on="cpu")
+    assert not y.any()
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "message"),
+    [
+        (1, 1025, "1025 threads is too large"),
+        (1, (32, 33), "32 × 33 × 1 = 1056"),
+        (1, (1, 1, 65), "block.z = 65"),
+        ((1, 65536), 32, "grid.y = 65536"),
+        (0, 32, "at least 1"),
+        (1, 0, "at least 1"),
+        (-1, 32, "at least 1"),
+        ("4", 32, "whole numbers"),
+        (1.5, 32, "whole numbers"),
+        ((1, 1, 1, 1), 32, "whole numbers"),
+        (1, (), "whole numbers"),
+    ],
+)
+def test_impossible_launches(scale, grid, block, message):
+    x = np.ones(8, np.float32)
+    with pytest.raises(LaunchError, match=message):
+        scale.launch(grid, block, [x, x.copy(), 8, 1.0], on="cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a[:3], r"takes 4 arguments \(x, y, n, factor\), and 3 were given"),
+        (lambda a: [*a, 1], "5 were given"),
+        (lambda a: [a[0].astype(np.float64), *a[1:]], "points to float, and the array holds float64.*astype"),
+        (lambda a: [np.ones((8, 8), np.float32)[:, 0], *a[1:]], "not contiguous.*ascontiguousarray"),
+        (lambda a: [np.asfortranarray(np.ones((8, 8), np.float32)), *a[1:]], "not contiguous"),
+        (lambda a: [3, *a[1:]], "is a pointer"),
+        (lambda a: [[1.0, 2.0], *a[1:]], "is a pointer"),
+        (lambda a: [*a[:2], a[0], 1.0], "is a single value"),
+        (lambda a: [*a[:2], 2.5, 1.0], "whole number"),
+        (lambda a: [*a[:2], 2**40, 1.0], "does not fit"),
+        (lambda a: [*a[:3], "1"], "single number"),
+        (lambda a: [*a[:3], None], "single number"),
+        (lambda a: [*a[:3], 1j], "single number"),
+    ],
+)
+def test_wrong_arguments(scale, change, message):
+    arguments = [np.ones(8, np.float32), np.zeros(8, np.float32), 8, 1.0]
+    with pytest.raises(LaunchError, match=message):
+        scale.launch(1, 32, change(arguments), on="cpu")
+    assert not arguments[1].any()
+
+
+def test_a_read_only_output_is_refused_and_a_read_only_input_is_not(scale):
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    x.setflags(write=False)
+    scale.launch(1, 32, [x, y, 8, 1.0], on="cpu")
+    with pytest.raises(LaunchError, match="read-only"):
+        scale.launch(1, 32, [y, x, 8, 1.0], on="cpu")
+
+
+def test_where_to_run(scale):
+    with pytest.raises(LaunchError, match="neither"):
+        scale.launch(1, 32, [], on="tpu")
+
+
+def test_too_much_shared_memory():
+    kernel = helpers.compile("__global__ void k(float* p) { extern __shared__ float s[]; s[threadIdx.x] = 1; p[0] = s[0]; }")
+    with pytest.raises(LaunchError, match="300000 bytes of shared memory.*allows 232448"):
+        kernel.launch(1, 32, [np.ones(1, np.float32)], shared=300_000, on="cpu")
+    with pytest.raises(LaunchError, match="negative"):
+        kernel.launch(1, 32, [np.ones(1, np.float32)], shared=-1, on="cpu")
+
+
+def test_a_null_pointer_is_allowed_and_its_use_is_not():
+    kernel = helpers.compile("__global__ void k(const float* bias, float* p) { p[0] = bias ? bias[0] : 5; }")
+    p = np.zeros(1, np.float32)
+    kernel.launch(1, 1, [None, p], on="cpu")
+    assert p[0] == 5
+    careless = helpers.compile("__global__ void k(const float* bias, float* p) {\n  p[0] = bias[0];\n}")
+    with pytest.raises(RunError) as caught:
+        careless.launch(1, 1, [None, p], on="cpu")
+    assert caught.value.line == 2
+
+
+def test_out_of_bounds_is_found_at_its_line_and_stays_harmless(scale):
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    run = scale.launch(1, 32, [x, y, 32, 2.0], on="cpu")
+    assert {(finding.kind, finding.line) for finding in run.findings} == {("out-of-bounds", 4)}
+    assert "of x" in run.findings[0].message
+    assert y.tolist() == [2.0] * 8
+    assert "line 4" in repr(run)
+
+
+def test_an_endless_loop_ends():
+    kernel = helpers.compile("__global__ void k(volatile int* p) {\n  while (p[0] == 0) {\n  }\n}")
+    with pytest.raises(RunError) as caught:
+        kernel.launch(1, 32, [np.zeros(1, np.int32)], on="cpu", seconds=0.5)
+    assert caught.value.line in (2, 3)
+
+
+def test_interrupt_leaves_the_arrays_alone():
+    kernel = helpers.compile("__global__ void k(float* y, volatile int* flag) {\n  y[threadIdx.x] = 5;\n  while (*flag == 0) {}\n}")
+    y, flag = np.zeros(32, np.float32), np.zeros(1, np.int32)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        kernel.launch(1, 32, [y, flag], on="cpu", seconds=60)
+    assert not y.any()
+
+
+def test_trace_is_recorded_only_when_asked(scale):
+    arguments = [np.ones(64, np.float32), np.zeros(64, np.float32), 64, 1.0]
+    with pytest.raises(CourseError, match="trace=True"):
+        scale.launch(2, 32, arguments, on="cpu").trace
+    trace = scale.launch(2, 32, arguments, on="cpu", trace=True).trace
+    loads = trace.select(op="ld", space="global")
+    assert len(loads.accesses) == 2 and loads.addresses.shape == (2, 32)
+    assert (np.diff(loads.addresses, axis=1) == 4).all()
+
+
+def test_repr_is_readable(scale):
+    assert "scale" in repr(scale) and "registers" in repr(scale)

@@ -1,0 +1,238 @@
+"""Reading SASS, matching it with PTX, and counting instructions from its control flow."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from helpers.sim import simulate
+from helpers.sim.code import sass
+from helpers.sim.counting import flow
+from helpers.toolchain.compile import compile_source
+from tests.sim.counting import probes
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+
+
+def calibration(kernel, arch="sm_90"):
+    return probes.compiled("calibration.cu", kernel, arch)
+
+
+def test_every_instruction_is_read_and_carries_a_line_of_the_ptx():
+    compiled = calibration("tile2d")
+    functions = sass.parse(compiled.sass)
+    assert set(functions) == {"naive", "coalesced", "tile2d", "banks"}
+    printed = [line for line in compiled.sass.splitlines() if re.match(r"\s*/\*[0-9a-f]{4}\*/", line)]
+    assert sum(len(f.instructions) for f in functions.values()) == len(printed)
+    lines = compiled.ptx.split("\n")
+    for i in functions["tile2d"].instructions:
+        if i.name in ("LDS", "STS", "LDG", "STG"):
+            assert {"LDS": "ld.shared", "STS": "st.shared", "LDG": "ld.global", "STG": "st.global"}[i.name] in lines[i.ptx_line - 1]
+        if i.name == "BRA":
+            assert i.target is not None
+
+
+def test_operands_are_split_outside_of_brackets():
+    text = '.section\t.text.k,"ax"\n        /*0260*/              @!P0 LDG.E.128 R11, desc[UR6][R8.64+-0x10] ;\n'
+    (i,) = sass.parse(text)["k"].instructions
+    assert (i.guard, i.opcode, i.name, i.operands) == ("!P0", "LDG.E.128", "LDG", ("R11", "desc[UR6][R8.64+-0x10]"))
+    assert sass.parse("") == {}
+
+
+@pytest.mark.parametrize(
+    ("opcode", "width"),
+    [("LDG.E", 4), ("LDG.E.64", 8), ("LDS.128", 16), ("LDS.U8", 1), ("STS.U16", 2), ("LDGSTS.E.BYPASS.LTC128B.128", 16), ("LDG.E.LTC128B", 4),
+     ("LDSM.16.M88.4", 16), ("ATOMG.E.ADD.64.STRONG.GPU", 8)],
+)  # fmt: skip
+def test_widths_of_opcodes(opcode, width):
+    assert sass.sass_width(opcode) == width
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_tiled_kernel_has_its_shared_loads_merged(arch):
+    sites = sass.access_sites(calibration("tile2d", arch)).values()
+    loads = [s for s in sites if s.opcode.startswith("LDS")]
+    assert sorted(s.width for s in loads) == [0] * 96 + [16] * 32
+    assert {s.leader for s in loads if s.width == 0} == {s.leader for s in loads if s.width == 16}
+    assert [s.width for s in sites if s.opcode.startswith("STG")] == [4] * 64
+    assert all(s.exact for s in sites)
+
+
+def test_an_access_that_nobody_needs_is_charged_nothing():
+    ptx = "\n".join(
+        [".visible .entry k(", "\t.param .u64 k_param_0", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r1+4];", "}"]
+    )
+    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS R1, [R0+0x4] ;\n'
+    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    assert (sites[5].width, sites[5].opcode) == (0, "")
+    assert (sites[6].width, sites[6].opcode, sites[6].exact) == (4, "LDS", True)
+
+
+def test_a_widened_access_without_visible_partners_is_not_exact():
+    ptx = "\n".join([".visible .entry k(", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r2+64];", "}"])
+    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 4\n        /*0000*/                   LDS.64 R2, [R0] ;\n'
+    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    assert (sites[4].width, sites[4].exact) == (4, False) and sites[4].why
+    assert not sites[5].exact
+
+
+def test_partners_are_found_across_registers_that_hold_the_same_sum():
+    ptx = "\n".join(
+        [
+            ".visible .entry k(", ")", "{", "\tadd.s64 \t%rd2, %rd1, 8;", "\tld.shared.f32 \t%f1, [%rd1];", "\tld.shared.f32 \t%f2, [%rd1+4];",
+            "\tld.shared.v2.f32 \t{%f3, %f4}, [%rd2];", "}",
+        ]
+    )  # fmt: skip
+    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS.128 R4, [R0] ;\n'
+    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    assert [(sites[n].width, sites[n].leader) for n in (5, 6, 7)] == [(0, 6), (16, 6), (0, 6)]
+    assert sites[6].offset == -4
+
+
+EXPECTED = {"naive": 19_529_728, "coalesced": 19_529_728, "tile2d": 4_892_288, "banks": 173}
+
+
+@pytest.mark.parametrize("case", probes.CASES[:4], ids=lambda c: c.kernel)
+def test_executed_instructions_of_the_calibration_kernels(case):
+    counts, why = flow.instruction_counts(calibration(case.kernel), case.grid, case.block, case.arrays())
+    assert why == "" and counts.total == EXPECTED[case.kernel]
+    assert sum(counts.by_opcode.values()) == counts.total == sum(counts.by_ptx_line.values())
+    if case.kernel != "banks":
+        assert counts.threads["FFMA"] == 512**3
+    assert counts.accesses is None and "memory_l1_wavefronts_shared" not in flow.counters(counts)[0]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("case", probes.CASES[:3], ids=lambda c: c.kernel)
+def test_other_architectures_access_the_same_memory(case, arch):
+    """ptxas unrolls differently for each; what the kernel reads and writes stays."""
+    compiled = calibration(case.kernel, arch)
+    counts, why = flow.instruction_counts(compiled, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)
+    assert why == "" and not counts.unknown_accesses
+    assert counts.threads["FFMA"] == 3 * 512**3 // (case.grid[0] * case.grid[1])
+    got, by_line = flow.counters(counts, compiled)
+    reference = calibration(case.kernel)
+    expected, _ = flow.counters(
+        flow.instruction_counts(reference, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)[0], reference
+    )
+    for name in expected:
+        if "mem_global" in name or "wavefronts" in name or "conflicts" in name:
+            assert got[name] == expected[name], name
+    for name in ("smsp__inst_executed.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"):
+        assert sum(values.get(name, 0) for values in by_line.values()) == got[name]
+
+
+def test_a_branch_on_data_is_not_guessed():
+    source = (
+        'extern "C" __global__ void k(const int* a, int* c) { int s = 0; for (int i = 0; i < a[0]; i++) s += a[i]; c[threadIdx.x] = s; }'
+    )
+    compiled = compile_source(source)
+    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), np.zeros(32, np.int32)])
+    assert counts is None and "data" in why
+    before, lines = {"ptx_instructions": 7}, {1: {"ptx_instructions": 7}}
+    assert flow.refine(before, lines, compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2) == (before, lines, why)
+
+
+def test_a_store_at_an_address_from_memory_is_left_out_not_guessed():
+    source = 'extern "C" __global__ void k(const int* a, int* c) { c[a[threadIdx.x]] = 1; }'
+    compiled = compile_source(source)
+    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2, accesses=True)
+    assert why == "" and len(counts.unknown_accesses) == 1
+    totals, _ = flow.counters(counts, compiled)
+    assert totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4
+    assert not any("op_st" in name for name in totals)
+
+
+def test_an_endless_loop_ends_in_a_sentence():
+    source = 'extern "C" __global__ void k(int* c, int n) { while (n) { c[threadIdx.x] += n; } }'
+    compiled = compile_source(source)
+    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), 1], budget=1000)
+    assert counts is None and "1000" in why
+
+
+def test_refined_counters_replace_those_of_the_same_name_and_keep_the_rest():
+    case = probes.CASES[2]
+    compiled = calibration("tile2d")
+    totals, by_line, why = flow.refine(
+        {"smsp__inst_executed_op_shared_ld.sum": 1, "ptx_instructions": 5}, {3: {"ptx_instructions": 5}}, compiled, case.grid, case.block,
+        case.arrays(), blocks=[0, 1], scale=8.0,
+    )  # fmt: skip
+    assert why == ""
+    assert totals["smsp__inst_executed_op_shared_ld.sum"] == 262_144 and totals["ptx_instructions"] == 5
+    assert totals["smsp__inst_executed.sum"] == EXPECTED["tile2d"]
+    assert by_line[3]["ptx_instructions"] == 5
+
+
+def machine_code(*instructions):
+    """A kernel `k` without parameters, as nvdisasm prints it; 'L:' before an instruction labels it."""
+    text = ['.section\t.text.k,"ax"']
+    for number, instruction in enumerate(instructions):
+        label, _, rest = instruction.rpartition(": ")
+        text += [f"{label}:"] * bool(label) + [f"        /*{16 * number:04x}*/                   {rest} ;"]
+    return SimpleNamespace(ptx=".visible .entry k()\n{\n}\n", sass="\n".join(text) + "\n", symbol="k", arch="sm_90", cubin=b"")
+
+
+def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_apart():
+    compiled = machine_code(
+        "S2R R0, SR_TID.X", "ISETP.GE.AND P0, PT, R0, 0x10, PT", "MOV R5, 0xffffffff", "@P0 BRA `(.L_1)", "NOP",
+        ".L_1: WARPSYNC.COLLECTIVE R5, `(.L_2)", "VOTE.ANY P1, P0", "ENDCOLLECTIVE", ".L_2: EXIT",
+    )  # fmt: skip
+    counts, why = flow.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
+    assert why == ""
+    # Of the two warps one parts; its halves meet in the collective.
+    assert counts.by_opcode == {"S2R": 2, "ISETP": 2, "MOV": 2, "BRA": 2, "NOP": 1, "WARPSYNC": 3, "VOTE": 2, "ENDCOLLECTIVE": 2, "EXIT": 3}
+
+
+def test_spilled_values_stay_known_unless_somebody_may_have_written_there():
+    code = ("LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x8, RZ", "S2R R0, SR_TID.X", "STL.64 [R1], R0", "{}", "MOV R0, RZ", "LDL R2, [R1]",
+            "ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")  # fmt: skip
+    counts, why = flow.instruction_counts(machine_code(*(c.format("NOP") for c in code)), (1, 1, 1), (96, 1, 1), [])
+    assert why == "" and counts.by_opcode["NOP"] == 3 + 2 and counts.by_opcode["EXIT"] == 3 + 2
+    for store in ("ST.E desc[UR4][R4.64], R6", "STL [R3], R6", "STL.U8 [R1], R6"):
+        counts, why = flow.instruction_counts(machine_code(*(c.format(store) for c in code)), (1, 1, 1), (96, 1, 1), [])
+        assert counts is None and "depends on data" in why, store
+
+
+def test_a_view_off_the_beginning_takes_the_slow_way():
+    """Where a kernel looks at the alignment of its pointers, so does the count."""
+    compiled = compile_source("""__global__ void copy(const float* a, float* b) {
+        if ((unsigned long long)a % 16 == 0) *(float4*)(b + 4 * threadIdx.x) = *(const float4*)(a + 4 * threadIdx.x);
+        else for (int k = 0; k < 4; k++) b[32 * k + threadIdx.x] = a[32 * k + threadIdx.x];
+    }""")
+    a, b = np.zeros(132, np.float32), np.zeros(128, np.float32)
+    for array, loads in ((a, 1), (a[4:], 1), (a[1:], 4)):
+        counts, why = flow.instruction_counts(compiled, (1,), (32,), [array, b])
+        assert why == "" and counts.by_opcode["LDG"] == loads
+        run = simulate(compiled, (1, 1, 1), (32, 1, 1), [array, b])
+        assert run.counters["sass__inst_executed_per_opcode.LDG"] == loads
+        assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == loads
+
+
+def test_copies_past_the_cache_are_counted_by_the_machine_code():
+    """Lanes 2k and 2k+1 read two sectors of one line into one chunk of shared memory: the hardware counts one sector."""
+    compiled = compile_source("""__global__ void copy(const float* a, float* b) {
+        __shared__ __align__(16) float s[128];
+        unsigned to = (unsigned)__cvta_generic_to_shared(s + 4 * threadIdx.x);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(a + 8 * threadIdx.x));
+        asm volatile("cp.async.wait_all;");
+        __syncthreads();
+        b[threadIdx.x] = s[threadIdx.x];
+    }""")
+    run = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.zeros(256, np.float32), np.zeros(32, np.float32)])
+    assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 1
+    assert run.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 16
+
+
+@pytest.mark.parametrize(("opcode", "registers"), [
+    ("IMAD.WIDE.U32", 2), ("SHF.L.U64.HI", 1), ("F2I.F64.TRUNC", 1), ("F2I.S64.F64", 2), ("I2F.F64", 2), ("F2F.F32.F64", 1),
+    ("F2F.F64.F32", 2), ("LDS.128", 4), ("CS2R.32", 1), ("CS2R", 2), ("LDC.64", 2), ("DFMA", 2), ("FFMA", 1),
+])  # fmt: skip
+def test_how_many_registers_an_instruction_writes(opcode, registers):
+    """One too many would make a register unknown that is not."""
+    assert flow._result_count(opcode.split(".")[0], opcode) == registers
+
+
+def test_wrong_arguments_are_named():
+    compiled = calibration("banks")
+    assert flow.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")

@@ -1,0 +1,192 @@
+"""Every example beside an instruction handler, run on edge-case values and compared with exact Python arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from helpers.sim import Collect, simulate
+from helpers.sim.isa import EXAMPLES, REGISTRY, Example
+from helpers.sim.isa.exact import FORMATS, round_float, round_fraction
+from tests.sim.ptx_text import kernel
+
+SIZE = {"pred": 4, "b8": 1, "u8": 1, "s8": 1}
+FLOATS = tuple(FORMATS)
+
+
+def size_of(kind: str) -> int:
+    """Bytes an operand takes in the test's arrays (predicates travel as 32-bit words)."""
+    if kind in SIZE:
+        return SIZE[kind]
+    if kind == "tf32" or kind.endswith("x2"):
+        return 4
+    return int("".join(c for c in kind if c.isdigit())) // 8
+
+
+def bits_of_float(value: float, kind: str) -> int:
+    """The bit pattern of a float that `kind` can represent."""
+    if kind == "f64":
+        return struct.unpack("<Q", struct.pack("<d", value))[0]
+    if kind == "f16":
+        return struct.unpack("<H", struct.pack("<e", value))[0]
+    pattern = struct.unpack("<I", struct.pack("<f", value))[0]
+    return pattern >> 16 if kind == "bf16" else pattern
+
+
+def float_of_bits(bits: int, kind: str) -> float:
+    if kind == "f64":
+        return struct.unpack("<d", struct.pack("<Q", bits))[0]
+    if kind == "f16":
+        return struct.unpack("<e", struct.pack("<H", bits))[0]
+    return struct.unpack("<f", struct.pack("<I", bits << 16 if kind == "bf16" else bits))[0]
+
+
+def edge_values(kind: str, count: int) -> list:
+    """Values that break wrong implementations, and a few random ones."""
+    rng = random.Random(kind)
+    if kind == "pred":
+        return [0, 1]
+    if kind in FLOATS:
+        precision, low, high = FORMATS[kind]
+        step = 2.0 ** (1 - precision)
+        largest = (2 - step) * 2.0**high
+        values = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.5,
+            1 + step,
+            2.0**low,
+            2.0 ** (low - precision + 1),
+            largest,
+            math.inf,
+            -math.inf,
+            math.nan,
+            3.0,
+            -0.1,
+        ]
+        values += [rng.uniform(-1, 1) * 2.0 ** rng.randint(low, high) for _ in range(8)]
+        values += [rng.uniform(-4, 4) for _ in range(6)]
+        return [round_float(v, kind) for v in values[:count]]
+    bits = size_of(kind) * 8
+    signed = kind[0] == "s"
+    values = [0, 1, 2**bits - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 1, 5, 2**bits - 7, 31, 33, 0x0F1E2D3C4B5A6978]
+    values += [rng.getrandbits(bits) for _ in range(12)]
+    values = [v % 2**bits for v in values][:count]
+    return [v - 2**bits if signed and v >= 2 ** (bits - 1) else v for v in values]
+
+
+def program(example: Example):
+    """A kernel that applies the example's instruction to one value of each source per thread."""
+    names = "abcefghi"  # d is the result
+    body, registers, parameters = [], [], [".param .u64 out"]
+    for kind, name in [(example.result, "d"), *zip(example.sources, ["s" + n for n in names], strict=False)]:
+        registers.append(f".reg .{'pred' if kind == 'pred' else f'b{size_of(kind) * 8}'} %{name};")
+    for i, kind in enumerate(example.sources):
+        parameters.append(f".param .u64 in{i}")
+        size = size_of(kind)
+        body += [f"ld.param.u64 %p, [in{i}];", f"mad.wide.u32 %p, %i, {size}, %p;"]
+        if kind == "pred":
+            body += ["ld.global.u32 %t, [%p];", f"setp.ne.u32 %s{names[i]}, %t, 0;"]
+        else:
+            body.append(f"ld.global.b{size * 8} %s{names[i]}, [%p];")
+    operands = {"d": "%d", **{n: f"%s{n}" for n in names[: len(example.sources)]}}
+    template = example.template or f"{example.opcode} {{d}}, " + ", ".join(f"{{{n}}}" for n in names[: len(example.sources)]) + ";"
+    body.append(template.format(**operands))
+    size = size_of(example.result)
+    body += ["ld.param.u64 %p, [out];", f"mad.wide.u32 %p, %i, {size}, %p;"]
+    body += ["selp.u32 %t, 1, 0, %d;", "st.global.u32 [%p], %t;"] if example.result == "pred" else [f"st.global.b{size * 8} [%p], %d;"]
+    start = [".reg .b32 %i, %t, %n;", ".reg .b64 %p;", *registers,
+             "mov.u32 %i, %ctaid.x;", "mov.u32 %n, %ntid.x;", "mov.u32 %t, %tid.x;", "mad.lo.u32 %i, %i, %n, %t;"]  # fmt: skip
+    return kernel("\n".join([*start, *body, "ret;"]), ", ".join(parameters), "example", example.arch)
+
+
+def inputs(example: Example) -> list[tuple]:
+    if example.values is not None:
+        kinds = example.sources
+        return [tuple(round_float(v, k) if k in FLOATS else v for v, k in zip(row, kinds, strict=True)) for row in example.values]
+    count = {1: 27, 2: 24, 3: 12}.get(len(example.sources), 5)
+    rows = list(itertools.product(*(edge_values(kind, count) for kind in example.sources)))
+    rng = random.Random(example.opcode)
+    for _ in range(200):  # operands of similar size, where rounding is hard
+        rows.append(
+            tuple(
+                round_float(rng.uniform(-2, 2) * 2.0 ** rng.randint(-3, 3), kind) if kind in FLOATS else rng.choice(edge_values(kind, 22))
+                for kind in example.sources
+            )
+        )
+    return rows
+
+
+def encode(values, kind: str) -> np.ndarray:
+    patterns = [bits_of_float(v, kind) if kind in FLOATS else int(v) & ((1 << 8 * size_of(kind)) - 1) for v in values]
+    return np.array(patterns, dtype=f"u{size_of(kind)}")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[f"{i}-{e.opcode}" for i, e in enumerate(EXAMPLES)])
+def test_example(example):
+    rows = inputs(example)
+    columns = [encode(column, kind) for column, kind in zip(zip(*rows, strict=True), example.sources, strict=True)]
+    threads = 64
+    blocks = -(-len(rows) // threads)
+    columns = [np.concatenate([c, np.repeat(c[-1:], blocks * threads - len(c))]) for c in columns]
+    out = np.zeros(blocks * threads, dtype=f"u{size_of(example.result)}")
+    simulate(
+        program(example),
+        (blocks, 1, 1),
+        (threads, 1, 1),
+        [out, *columns],
+        collect=Collect(counters=False),
+        engine="numpy",
+    )
+    with np.errstate(all="ignore"):
+        for row, pattern in zip(rows, out.tolist(), strict=False):
+            expected = example.reference(*row)
+            kind = example.result
+            if kind not in FLOATS:
+                wanted = int(expected) & ((1 << 8 * size_of(kind)) - 1)
+                assert pattern == wanted, f"{example.opcode} {row}: {pattern:#x}, expected {wanted:#x}"
+                continue
+            check_float(example, row, pattern, expected)
+
+
+def check_float(example, row, pattern, expected):
+    kind = example.result
+    got = float_of_bits(pattern, kind)
+    what = f"{example.opcode} {row}: {got!r} ({pattern:#x}), expected {expected!r}"
+    if example.tolerance:
+        assert abs(got - float(expected)) <= example.tolerance * max(abs(float(expected)), 1e-30), what
+        return
+    if isinstance(expected, Fraction):
+        wanted = round_fraction(expected, kind, example.rounding)
+    else:
+        wanted = round_float(expected, kind, example.rounding)
+    if math.isnan(wanted):
+        assert math.isnan(got), what
+        if kind == "f32" and not example.opcode.startswith(("mov", "selp", "neg", "abs", "copysign")):
+            assert pattern == 0x7FFFFFFF, what
+        return
+    assert got == wanted, f"{what} = {wanted!r}"
+    if not isinstance(expected, Fraction) and expected == 0:
+        assert math.copysign(1, got) == math.copysign(1, expected), what
+
+
+def test_every_arithmetic_handler_has_an_example():
+    """A family file whose instructions compute values keeps an example beside each."""
+    covered = {example.opcode for example in EXAMPLES}
+    templates = " ".join(example.template or "" for example in EXAMPLES)
+    missing = []
+    for opcode, handlers in REGISTRY.items():
+        for _, handler in handlers:
+            if handler.__module__.rsplit(".", 1)[1] not in ("integer", "bits", "floating", "move"):
+                continue
+            if not any(c == opcode or c.startswith(opcode + ".") for c in covered) and opcode not in templates and opcode != "isspacep":
+                missing.append(opcode)
+    assert len(REGISTRY) > 60
+    assert missing == []

@@ -1,0 +1,41 @@
+"""The corpus of planted bugs in both engines: what runs natively gives the same results, counters and findings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite", reason="the native engine is optional")
+
+from helpers.errors import LaunchError, RunError
+from helpers.sim import Budget, Collect, simulate
+from tests.sim.bug_corpus import corpus
+
+FILES = {"bounds.cu": 6, "copies.cu": 6, "races.cu": 6, "warps.cu": 4}  # and how many corrected twins run natively, at least
+
+
+def outcome(compiled, launch, engine):
+    """(what to compare, None), or (None, why native code does not run it)."""
+    args = launch.arguments()
+    try:
+        run = simulate(compiled, launch.grid, launch.block, args, launch.shared, Collect(), Budget(seconds=20), engine=engine)
+    except LaunchError as error:
+        return str(error), None
+    except RunError as error:
+        return (None, error.message) if "native engine cannot run" in error.message else ((error.message, error.findings), None)
+    arrays = [a.tobytes() for a in args if isinstance(a, np.ndarray)]
+    return (run.findings, run.counters, run.by_line, arrays), None
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_native_code_never_says_anything_else(file):
+    native = 0
+    for bug in (bug for bug in corpus() if bug.file == file):
+        for fixed in (False, True):
+            launch = bug.twin_launch if fixed else bug.launch
+            compiled = bug.compiled(fixed)
+            mine, refusal = outcome(compiled, launch, "native")
+            if refusal is None:
+                assert mine == outcome(compiled, launch, "numpy")[0], (bug.name, fixed)
+                native += fixed
+    assert native >= FILES[file]

@@ -1,0 +1,56 @@
+"""The compiler in its child process: crashes and interrupts cost nothing but the compilation."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from helpers.errors import CompileError
+from helpers.toolchain import nvrtc
+from helpers.toolchain.compile import compile_source
+
+# ptxas dies of these two (CUDA 13.0); if a later one refuses them with a message, that is as good.
+DEADLY = [
+    '__global__ void k(int* a) { int r; asm("{ .reg .b64 s; mov.b64 s, 0; mbarrier.pending_count.b64 %0, s; }" : "=r"(r)); a[0] = r; }',
+    '__global__ void k() { __shared__ long long b; asm("mbarrier.init.shared.b64 [%0], 0;" :: "r"((int)__cvta_generic_to_shared(&b))); }',
+]
+
+
+def source(number: int) -> str:
+    return f"__global__ void k(int* a) {{ a[0] = {number}; }}  // {time.time()}"
+
+
+@pytest.mark.parametrize("deadly", DEADLY)
+def test_a_crash_of_the_compiler_is_a_sentence(deadly):
+    with pytest.raises(CompileError):
+        compile_source(f"{deadly}  // {time.time()}")
+    assert compile_source(source(1)).entry == "k"
+
+
+def test_a_child_that_died_is_replaced():
+    compile_source(source(1))
+    nvrtc._child.kill()
+    nvrtc._child.wait()
+    assert compile_source(source(2)).entry == "k"
+
+
+def test_an_interrupt_ends_the_compilation_at_once():
+    """A source that takes the compiler a while: Ctrl-C must not wait for it."""
+    slow = "__global__ void k(float* a) { float x = a[0];\n" + "x = sinf(x) * x;\n" * 20000 + "a[0] = x; }" + f"// {time.time()}"
+    compile_source(source(1))
+    child = nvrtc._child
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        compile_source(slow)
+    assert child.poll() is not None
+    assert compile_source(source(2)).entry == "k"
+
+
+def test_the_child_ends_with_its_parent():
+    compile_source(source(1))
+    child = nvrtc._child
+    child.stdin.close()
+    assert child.wait(timeout=20) == 0
