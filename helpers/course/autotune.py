@@ -309,7 +309,7 @@ def _study(file: Path, source: str, space, problem: Problem, target: _Target, ti
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         study, why_not = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(file))), **options), ""
-    except Exception as error:  # noqa: BLE001 - a damaged journal makes Optuna raise whatever its lines lead to
+    except Exception as error:
         study = optuna.create_study(**options)
         why_not = f"Trials are kept for this search only: {file} cannot be used ({type(error).__name__}: {error})."
     study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=timing)

@@ -65,7 +65,7 @@ class Question:
 _asked: dict[str, Question] = {}  # the questions of this session, by id
 
 
-def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None:  # noqa: A002 - a learner's word
+def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None:
     """Display a question to commit to. id: unique in the course. text may hold HTML. Answers: see `reveal`."""
     from IPython.display import display
 
@@ -73,7 +73,7 @@ def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None
     display(question_card(question, ladder.store()))
 
 
-def committed(id: str, store: Store | None = None) -> Any:  # noqa: A002 - as in ask
+def committed(id: str, store: Store | None = None) -> Any:
     """The reader's latest answer to a question, or None."""
     answers = (store or ladder.store()).answers(question=id)
     return answers[-1].answer if answers else None

@@ -110,7 +110,7 @@ class Sweep:
         """Header and cells."""
         header = ["", "threads per block", "registers", "occupancy", "waves", "shared loads", "FMA share", f"TFLOPS, {self.kind}"]
         cells = []
-        for name, item in zip(self.names, self.settings):
+        for name, item in zip(self.names, self.settings, strict=False):
             registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
             cells.append([
                 name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
@@ -129,8 +129,10 @@ class Sweep:
 
     def __str__(self) -> str:
         header, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(header, *cells)]
-        return "\n".join([self.caption, *("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)) for row in (header, *cells))])
+        widths = [max(map(len, column)) for column in zip(header, *cells, strict=False)]
+        return "\n".join(
+            [self.caption, *("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)) for row in (header, *cells))]
+        )
 
     __repr__ = __str__
 

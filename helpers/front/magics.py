@@ -109,7 +109,7 @@ def missing_name_hint(name: str) -> str:
     if name in _SET_UP:
         return f"{name} is not defined yet. Run the set-up cell at the top of the notebook first: the one with %load_ext helpers."
     practice = exercises.exercises().get(name)
-    if any(name == step.entry for step in STEPS) or practice and practice.language == "cu":
+    if any(name == step.entry for step in STEPS) or (practice and practice.language == "cu"):
         return f"{name} is not defined yet. Run the cell that begins with %%cuda {name} first."
     if practice:
         return f"{name} is not defined yet. Run the cell that defines it first."

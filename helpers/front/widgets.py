@@ -195,7 +195,7 @@ class Panel(ipywidgets.VBox):
         """Run what a control asked for; what goes wrong is shown where the picture would be, not lost in a log."""
         try:
             work()
-        except Exception:  # noqa: BLE001 - a callback has nobody to raise to: the reader gets the whole traceback
+        except Exception:
             text = html.escape(traceback.format_exc())
             self._image.value = f'<p><b>The picture could not be drawn.</b></p><pre style="white-space:pre-wrap">{text}</pre>'
 

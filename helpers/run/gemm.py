@@ -395,7 +395,7 @@ def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float) -> tup
 
 def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
     """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
-    for name, old, new in zip("AB", before, after):
+    for name, old, new in zip("AB", before, after, strict=False):
         if old.tobytes() != new.tobytes():
             return f"{name} is an input, and the kernel changed it."
     old, new = before[2], after[2]

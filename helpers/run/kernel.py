@@ -46,9 +46,7 @@ _SCALAR_TYPES = {
 }  # fmt: skip
 
 
-def compile(  # noqa: A001 - the public name fixed by the course; shadowing the builtin is confined to this module
-    source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()
-) -> Kernel:
+def compile(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Kernel:
     """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
     return Kernel(compile_source(source, entry, arch, tuple([options] if isinstance(options, str) else options)))
 
@@ -199,7 +197,7 @@ class Kernel:
         if on == "cpu":
             host = [gpu.to_host(value) for value in arguments]
             outcome = simulated(host)
-            for value, copy in zip(arguments, host):
+            for value, copy in zip(arguments, host, strict=False):
                 gpu.copy_back(value, copy)
             return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
         kernel = self.for_arch(gpu.arch())
@@ -247,10 +245,10 @@ class Kernel:
         if threads > 1024:
             shape = " × ".join(str(n) for n in block)
             raise LaunchError(f"A block of {shape} = {threads} threads is too large: the limit is 1024 threads per block.")
-        for axis, size, limit in zip("xyz", block, (1024, 1024, 64)):
+        for axis, size, limit in zip("xyz", block, (1024, 1024, 64), strict=False):
             if size > limit:
                 raise LaunchError(f"block.{axis} = {size} is too large: the limit is {limit}.")
-        for axis, size, limit in zip("xyz", grid, (2**31 - 1, 65535, 65535)):
+        for axis, size, limit in zip("xyz", grid, (2**31 - 1, 65535, 65535), strict=False):
             if size > limit:
                 raise LaunchError(f"grid.{axis} = {size} is too large: the limit is {limit} blocks. Put the long side on x.")
         if min(grid) < 1 or min(block) < 1:
@@ -293,7 +291,7 @@ class Kernel:
         if len(args) != len(parameters):
             names = ", ".join(parameter.name for parameter in parameters) or "none"
             raise LaunchError(f"{self.name} takes {len(parameters)} arguments ({names}), and {len(args)} were given.")
-        return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args)]
+        return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args, strict=False)]
 
 
 def place(on: str | None) -> str:
@@ -318,7 +316,7 @@ _MAPS = ("CUtensorMap", "CUtensorMap_st", "struct CUtensorMap_st")
 def _argument(kernel: str, parameter, value: Any) -> Any:
     """`value` as the parameter wants it, or a LaunchError that says what is wrong."""
     what = f"Argument {parameter.name} of {kernel}"
-    is_array = isinstance(value, np.ndarray) and value.ndim > 0 or gpu.is_device_array(value)
+    is_array = (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
     if parameter.pointer_to is not None:
         if value is None:
             return None

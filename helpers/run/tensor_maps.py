@@ -113,7 +113,7 @@ def tensor_map(
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__") and hasattr(value, "data")
+    return isinstance(value, np.ndarray) or (hasattr(value, "__cuda_array_interface__") and hasattr(value, "data"))
 
 
 def _kind(array: Any, dtype: str | None) -> str:

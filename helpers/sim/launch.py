@@ -350,7 +350,7 @@ def _scalar_bytes(name, variable, value) -> bytes:
 
 def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, int]:
     frame = bytearray(-(-max(program.param_bytes, 4) // 4) * 4)
-    for (variable, at), value in zip(program.parameters, values, strict=True):
+    for (_variable, at), value in zip(program.parameters, values, strict=True):
         if isinstance(value, np.ndarray):
             value = memory.base_of(value).to_bytes(8, "little")
         elif isinstance(value, tuple):

@@ -586,7 +586,7 @@ def _leaving(blocks: list[Block]) -> None:
     """Mark the blocks from which threads end without doing anything else."""
     for block in reversed(blocks):
         idle = all(instruction.name in ("bra", "ret", "exit", "mov") for instruction in block.instructions)
-        block.leaves = idle and all(i >= len(blocks) or i > block.index and blocks[i].leaves for i in block.successors)
+        block.leaves = idle and all(i >= len(blocks) or (i > block.index and blocks[i].leaves) for i in block.successors)
 
 
 def _races_that_cannot_be(program: Program, ops, starts) -> None:
@@ -599,7 +599,7 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
     count = len(program.blocks)
     writes = [False] * count
     clears = [False] * count
-    for i, block in enumerate(program.blocks):
+    for i, _block in enumerate(program.blocks):
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             op = ops[position]

@@ -393,7 +393,7 @@ def _choose_entry(ptx: str, source: str, entry: str | None, lowered: str | None)
     if lowered is not None:
         return lowered
     if entry is not None:
-        matches = [symbol for symbol, name in zip(symbols, names) if entry in (name, symbol)]
+        matches = [symbol for symbol, name in zip(symbols, names, strict=False) if entry in (name, symbol)]
         if len(matches) == 1:
             return matches[0]
         listed = ", ".join(names) or "none"
@@ -424,7 +424,7 @@ def _choose_entry(ptx: str, source: str, entry: str | None, lowered: str | None)
 
 def _resource_usage(log: str, symbol: str) -> dict[str, int]:
     """Registers, shared, local and spill bytes from `ptxas -v`."""
-    usage = dict(registers=0, shared_bytes=0, local_bytes=0, spill_stores=0, spill_loads=0)
+    usage = {"registers": 0, "shared_bytes": 0, "local_bytes": 0, "spill_stores": 0, "spill_loads": 0}
     section = re.search(rf"Compiling entry function '{re.escape(symbol)}'(.*?)(?:Compiling entry function|\Z)", log, re.S)
     text = section[1] if section else ""
     for name, pattern in (

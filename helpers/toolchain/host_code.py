@@ -57,18 +57,8 @@ HEADERS = {
     "limits.h": _LIMITS, "climits": _LIMITS, "float.h": _LIMITS, "cfloat": _LIMITS,
     "cuda.h": _DRIVER, "cudaTypedefs.h": "#pragma once\n#include <cuda.h>\n",
     **{name: _device_library(name) for name in ("array", "bit", "concepts", "functional", "limits", "tuple", "type_traits", "utility")},
-    **{name: _EMPTY for name in (
-        "assert.h", "ctype.h", "math.h", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "time.h", "sys/time.h", "unistd.h",
-        "omp.h", "cublas_v2.h", "cublas.h", "cublasLt.h", "cuda_profiler_api.h", "curand.h", "helper_cuda.h", "helper_functions.h",
-        "helper_string.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "torch/all.h", "torch/extension.h", "torch/types.h",
-        "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h", "pybind11/pybind11.h", "gtest/gtest.h", "nvml.h",
-        "thrust/host_vector.h", "thrust/device_vector.h", "cub/cub.cuh", "cutlass/util/print_error.hpp", "cutlass/util/GPU_Clock.hpp",
-        "cutlass/util/helper_cuda.hpp", "cutlass/util/command_line.h", "cutlass/util/host_tensor.h", "cutlass/util/device_memory.h",
-    )},
-    **{name: _STD for name in (
-        "algorithm", "cassert", "chrono", "cmath", "cstddef", "cstdio", "cstdlib", "cstring", "ctime", "fstream", "iomanip", "iostream",
-        "map", "memory", "numeric", "ostream", "random", "sstream", "stdexcept", "string", "thread", "unordered_map", "vector",
-    )},
+    **dict.fromkeys(("assert.h", "ctype.h", "math.h", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "time.h", "sys/time.h", "unistd.h", "omp.h", "cublas_v2.h", "cublas.h", "cublasLt.h", "cuda_profiler_api.h", "curand.h", "helper_cuda.h", "helper_functions.h", "helper_string.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "torch/all.h", "torch/extension.h", "torch/types.h", "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h", "pybind11/pybind11.h", "gtest/gtest.h", "nvml.h", "thrust/host_vector.h", "thrust/device_vector.h", "cub/cub.cuh", "cutlass/util/print_error.hpp", "cutlass/util/GPU_Clock.hpp", "cutlass/util/helper_cuda.hpp", "cutlass/util/command_line.h", "cutlass/util/host_tensor.h", "cutlass/util/device_memory.h"), _EMPTY),
+    **dict.fromkeys(("algorithm", "cassert", "chrono", "cmath", "cstddef", "cstdio", "cstdlib", "cstring", "ctime", "fstream", "iomanip", "iostream", "map", "memory", "numeric", "ostream", "random", "sstream", "stdexcept", "string", "thread", "unordered_map", "vector"), _STD),
 }  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------- host code

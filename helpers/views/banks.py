@@ -146,7 +146,7 @@ def copied_from(trace, when: Moment) -> np.ndarray | None:
     )
     reads = np.flatnonzero(mine & np.isin(trace.accesses["site"], twins))
     earlier = trace.accesses["order"][mine & (trace.accesses["site"] == write["site"])]
-    if not len(reads) or len(earlier) and trace.accesses["order"][reads].max() < earlier.max():
+    if not len(reads) or (len(earlier) and trace.accesses["order"][reads].max() < earlier.max()):
         return None
     return trace.addresses[reads[trace.accesses["order"][reads].argmax()]]
 
@@ -184,7 +184,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
     points = ax.get_window_extent().height * 72 / ax.figure.dpi / floors
     base = total
     colour = GREEN if seen.place.op in ("st", "stmatrix", COPY) else BLUE
-    for number, (phase, height) in enumerate(zip(seen.phases, heights)):
+    for number, (phase, height) in enumerate(zip(seen.phases, heights, strict=False)):
         base -= height
         _towers(ax, phase, base, colour, points)
         _name(ax, phase, number, len(heights), base, points)

@@ -161,7 +161,7 @@ def _links(ax, seen, centres, colour):
 
 def _sectors(ax, seen, centres, width, colour):
     cells, colours = [], []
-    for centre, used in zip(centres, seen.words):
+    for centre, used in zip(centres, seen.words, strict=False):
         left, right = centre - width / 2, centre + width / 2
         for word in range(SECTOR // WORD):
             top = _WORDS_TOP + word * _CELL
@@ -177,7 +177,7 @@ def _addresses(ax, run, seen, centres):
     count = len(seen.sectors)
     labels = [element(run, "global", int(sector) * SECTOR) for sector in seen.sectors]
     if count <= 8:
-        for centre, label in zip(centres, labels):
+        for centre, label in zip(centres, labels, strict=False):
             ax.text(centre, y, label, ha="center", va="top", fontsize=12, family="monospace")
     else:
         ax.text(0, y, labels[0], ha="left", va="top", fontsize=12, family="monospace")

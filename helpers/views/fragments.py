@@ -166,7 +166,7 @@ def _move(ax, item: MatrixMove, lane: int) -> str:
             stamp(ax, x - 0.35, y + row + 0.5, f"lane {giver} →", ha="right", va="center_baseline", fontsize=10.5,
                   weight="bold" if giver == lane else "normal", color=INK if giver == lane else QUIET)  # fmt: skip
         rows, columns = np.nonzero(owner == lane)
-        places = " and ".join(f"[{row}, {column}]" for row, column in zip(rows, columns))
+        places = " and ".join(f"[{row}, {column}]" for row, column in zip(rows, columns, strict=False))
         said.append(f"register {number} {places} of matrix {number}")
     verb = "stores" if item.stores else "gets"
     address = f"row {lane % 8} of matrix {lane // 8}" if lane < 8 * item.matrices else "no row"

@@ -141,9 +141,9 @@ class Table:
         shade = heat(self.columns, self.lines)
         head = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in self.columns)
         body = []
-        for entry, shares in zip(self.lines, shade):
+        for entry, shares in zip(self.lines, shade, strict=False):
             cells = []
-            for column, value, share in zip(self.columns, entry.values, shares):
+            for column, value, share in zip(self.columns, entry.values, shares, strict=False):
                 red, green, blue = (int(channel * 255) for channel in _rgb(column.colour))
                 style = f' style="background:rgba({red},{green},{blue},{0.08 + 0.5 * share:.2f})"' if value is not None else ""
                 cells.append(f"<td{style}>{number(value)}</td>")
@@ -166,8 +166,12 @@ class Table:
         rows += [[str(entry.number), entry.text, *(number(value) for value in entry.values)] for entry in self.lines]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         text = []
-        for row, entry in zip(rows, [None, *self.lines]):
-            cells = [row[0].rjust(widths[0]), row[1].ljust(widths[1]), *(cell.rjust(width) for cell, width in zip(row[2:], widths[2:]))]
+        for row, entry in zip(rows, [None, *self.lines], strict=False):
+            cells = [
+                row[0].rjust(widths[0]),
+                row[1].ljust(widths[1]),
+                *(cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=False)),
+            ]
             text.append("  ".join(cells).rstrip())
             text += [f"{'':{widths[0]}}  ^ {sentence}" for sentence in (entry.findings if entry else ())]
         return "\n".join(text)

@@ -85,7 +85,7 @@ def places(trace, *, space: str | None = None, op: str | None = None) -> list[Pl
     """The accesses that were executed, in the order of the source; those that ptxas merged into others left out."""
     executed, first = np.unique(trace.accesses["site"], return_index=True)
     found: dict[tuple, list[int]] = {}
-    for index, row in zip(executed, first):
+    for index, row in zip(executed, first, strict=False):
         site = trace.sites[index]
         if not site.width or space not in (None, site.space) or op not in (None, site.op):
             continue

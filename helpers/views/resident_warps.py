@@ -139,7 +139,7 @@ def _slots(ax, seen: Occupancy, warps: int, slots: int, most: int, top: float) -
         x, y = slot % columns * width, top + slot // columns * 0.62
         cells.append([(x + 0.06 * width, y), (x + 0.94 * width, y), (x + 0.94 * width, y + 0.54), (x + 0.06 * width, y + 0.54)])
         taken = slot < seen.warps_per_sm
-        colours.append(((0, 0.447, 0.698, 1.0 if slot // warps % 2 == 0 else 0.55) if taken else FAINT))
+        colours.append((0, 0.447, 0.698, 1.0 if slot // warps % 2 == 0 else 0.55) if taken else FAINT)
     ax.add_collection(PolyCollection(cells, facecolors=colours, linewidths=0))
     ax.annotate(f"warps\n{seen.warps_per_sm} of {slots}", (0, top + 0.58), (-10, 0), textcoords="offset points", ha="right", va="center",
                 fontsize=14, linespacing=1.35, annotation_clip=False)  # fmt: skip

@@ -35,7 +35,7 @@ def sweep(found, *, ax):
     for x in places:
         here = sorted((values[x], colour) for _, colour, values in lines if math.isfinite(values[x]))
         gap = here[-1][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
-        for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True)):
+        for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True), strict=False):
             up = above or value < 0.08  # below it stand the settings' names
             ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if up else -19), textcoords="offset points", ha="center", fontsize=12,
                         color=colour, path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
@@ -45,7 +45,7 @@ def sweep(found, *, ax):
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     heading(ax, "Occupancy, multiply-adds and speed", detail=found.caption)
     each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {_percent(item.fma_share)}, "
-                     f"speed {item.peak_share:.0%} of the limit" for name, item in zip(found.names, found.settings))  # fmt: skip
+                     f"speed {item.peak_share:.0%} of the limit" for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
     return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {found.caption}. {each}."
 
 

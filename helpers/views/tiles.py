@@ -223,7 +223,7 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
         "linespacing": 1.5,
         "annotation_clip": False,
     }
-    for (part, colour, _, y), note, row in zip(corners, notes, (1, 0, 2)):
+    for (part, colour, _, y), note, row in zip(corners, notes, (1, 0, 2), strict=False):
         ax.annotate(note, (1, 0), (18, -62 * row), fontsize=14, color=_TEXT[colour], **column)
     per_result = _per_result(run, m, n, k)
     if per_result:

@@ -104,7 +104,7 @@ def _lanes(trace, block: int) -> list[Lane]:
 
 
 def _kind_of(site) -> str:
-    if not site.width and site.op != "cp.async" or (site.op, site.space) == ("cp.async", "global"):
+    if (not site.width and site.op != "cp.async") or (site.op, site.space) == ("cp.async", "global"):
         return ""  # merged into another, or a copy, which stands where it writes
     if site.op.startswith("cp.async"):
         return "async copies"

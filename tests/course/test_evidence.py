@@ -19,7 +19,7 @@ def row(kind, step, tflops, device="H200 SXM", size=4096):
 
 
 def test_without_runs_of_its_own_it_names_whose_figures_they_are(monkeypatch):
-    monkeypatch.setattr(ladder, "recorded", lambda: [])
+    monkeypatch.setattr(ladder, "recorded", list)
     found = evidence.speedup("coalesced", "naive")
     assert found.fast.kind == "published" and found.fast.device == "H200 SXM"
     assert found.factor == found.fast.tflops / found.slow.tflops > 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import helpers
@@ -35,7 +37,7 @@ def meets(run, expectation) -> bool:
 
 
 def test_a_step_before_does_not_meet_them():
-    for before, step in zip(KERNELS, KERNELS[1:]):
+    for before, step in itertools.pairwise(KERNELS):
         assert not all(meets(run_of(before.slug), expectation) for expectation in step.expect), step.name
 
 

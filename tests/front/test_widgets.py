@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from helpers.course import ladder as store  # noqa: E402 - as above
-from helpers.errors import CourseError  # noqa: E402 - as above
-from helpers.front import widgets  # noqa: E402 - as above
-from helpers.views.canvas import PICTURES, Picture, picture  # noqa: E402 - as above
-from tests.views.view_builders import gemm_run, one_load  # noqa: E402 - the path comes first
+from helpers.course import ladder as store
+from helpers.errors import CourseError
+from helpers.front import widgets
+from helpers.views.canvas import PICTURES, Picture, picture
+from tests.views.view_builders import gemm_run, one_load
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.errors import LaunchError
 from helpers.run import gpu, kernel
-from tests.sim.cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments  # noqa: E402 - the cases of the tests beside this folder
+from tests.sim.cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments
 
 
 def needs_clusters():

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cuda  # noqa: E402 - after the path is set
+import test_cuda
 
-from helpers.errors import CourseError  # noqa: E402 - after the path is set
-from helpers.run import gpu  # noqa: E402 - after the path is set
-from tests.sim import isa_cases as cases  # noqa: E402 - found through the line above
+from helpers.errors import CourseError
+from helpers.run import gpu
+from tests.sim import isa_cases as cases
 
 PER_MODULE = 100
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_matrix as machine  # noqa: E402 - the kernels that are checked without a GPU
+import test_matrix as machine
 
-from helpers.run import gpu, kernel  # noqa: E402 - after the path is set
-from tests.gpu import calibration  # noqa: E402 - the counters' script beside this one
-from tests.sim import matrix_cases as cases  # noqa: E402 - the table of the tests in the folder beside this one
+from helpers.run import gpu, kernel
+from tests.gpu import calibration
+from tests.sim import matrix_cases as cases
 
 
 def _number(arch: str) -> int:
@@ -30,7 +30,7 @@ def _number(arch: str) -> int:
 def need(case) -> None:
     """Skip what this GPU does not have. mma of double for more than m8n8k4 came with sm_90; wgmma is sm_90a's alone."""
     theirs, mine = _number(case.arch), _number(gpu.arch())
-    if theirs > mine or case.arch.endswith("a") and theirs != mine:
+    if theirs > mine or (case.arch.endswith("a") and theirs != mine):
         pytest.skip(f"this GPU has no {case.name}")
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_mbarrier as mbarriers  # noqa: E402 - kernels that are checked without a GPU
-import test_tensor_maps as maps  # noqa: E402 - the kernel of the docstring
+import test_mbarrier as mbarriers
+import test_tensor_maps as maps
 
 import helpers
 from helpers.run import gpu
-from tests.sim import tensor_cases as cases  # noqa: E402 - the table of the tests beside this folder
-from tests.sim import tma_gemm  # noqa: E402 - likewise
+from tests.sim import tensor_cases as cases
+from tests.sim import tma_gemm
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -49,7 +49,7 @@ def test_the_committed_table_is_what_the_header_says(tmp_path):
     if compiler is None:
         pytest.skip("no g++ to build cuda_occupancy.h with; the committed table stands")
     nvidia = pytest.importorskip("nvidia.cu13", reason="the CUDA 13 headers are not installed")
-    include = Path(list(nvidia.__path__)[0]) / "include"
+    include = Path(next(iter(nvidia.__path__))) / "include"
     program = tmp_path / "occupancy"
     subprocess.run([compiler, f"-I{include}", str(HERE / "occupancy.cpp"), "-o", str(program)], check=True, timeout=60)
     printed = subprocess.run([program], check=True, capture_output=True, text=True, timeout=60).stdout

@@ -49,7 +49,7 @@ def test_an_element_that_is_not_written_is_noticed_by_cublas_in_any_row():
 
 
 def test_operands_are_fresh_and_c_is_poisoned():
-    a, b, c = timing._operands(Problem(4, 5, 6, seed=1))
+    a, _b, c = timing._operands(Problem(4, 5, 6, seed=1))
     assert np.isnan(c).all() and not np.isnan(a).any() and (a != timing._operands(Problem(4, 5, 6, seed=2))[0]).all()
     assert timing._operands(Problem(4, 5, 6, dtype="bfloat16"))[0].dtype.name == "bfloat16"
     assert not np.isnan(timing._operands(Problem(4, 5, 6, beta=1.0))[2]).any()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-import helpers  # noqa: E402 - this file is also a program of its own
-from helpers.sim.isa.bulk import INSTRUCTIONS, LOADED, PIPE, STORED  # noqa: E402 - after the path is set
+import helpers
+from helpers.sim.isa.bulk import INSTRUCTIONS, LOADED, PIPE, STORED
 from tests import ROOT
-from tests.sim import tensor_cases as cases  # noqa: E402 - beside this file
+from tests.sim import tensor_cases as cases
 
 RECORD = ROOT / "helpers" / "data" / "bulk_h200.json"
 METRICS = (

@@ -59,7 +59,7 @@ def _floats():
         yield form(op, "f64 f64")
     for op in each("fma{.rn|.rz|.rm|.rp}.f64"):
         yield form(op, "f64 f64 f64")
-    for op in each("{rcp|sqrt}{.rn|.rz|.rm|.rp}.f64") + ["abs.f64", "neg.f64"]:
+    for op in [*each("{rcp|sqrt}{.rn|.rz|.rm|.rp}.f64"), "abs.f64", "neg.f64"]:
         yield form(op, "f64")
     for op in ("min.f64", "max.f64", "copysign.f64"):
         yield form(op, "f64 f64")
@@ -122,7 +122,7 @@ def _integers():
 
 
 def _bits():
-    for op in each("{and|or|xor}.b") + ["not.b", "cnot.b"]:
+    for op in [*each("{and|or|xor}.b"), "not.b", "cnot.b"]:
         for n in ("16", "32", "64"):
             yield form(op + n, f"b{n}" if op[-3:] == "ot." or "not" in op else f"b{n} b{n}")
     for t in ("b16", "b32", "b64"):

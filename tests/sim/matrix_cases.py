@@ -1044,7 +1044,7 @@ def _counted():
     together = "\n".join(case.source for case in MMAS)
     for case in MMAS:
         if not case.selector:  # the first of them, where there are several
-            whole, a, b, c, words = case.matrices(1)
+            _whole, a, b, c, words = case.matrices(1)
             args = [
                 case.pack("a", a),
                 case.pack("b", b),

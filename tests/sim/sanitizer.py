@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 
 from tests import ROOT
-from tests.sim.bug_corpus import corpus, symmetric  # noqa: E402 - the paths above make it importable as a script
+from tests.sim.bug_corpus import corpus, symmetric
 
 DATA = ROOT / "helpers" / "data" / "sanitizer_h200.json"
 README = ROOT / "helpers" / "sim" / "README.md"

@@ -1,6 +1,7 @@
 """What all pictures share: style, alternative text, export, reasons instead of failures."""
 
 import base64
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -82,4 +83,4 @@ def test_headings_stay_inside_the_figure(code, lines):
     texts = [note.get_text() for note in ax.texts]
     assert len(texts[1].split("\n")) == lines and texts[1].endswith("…") == (len(code) > 200)
     bottoms = [note.get_window_extent() for note in ax.texts]
-    assert all(below.y1 <= above.y0 for below, above in zip(bottoms, bottoms[1:]))
+    assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(bottoms))

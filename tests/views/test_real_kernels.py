@@ -256,7 +256,7 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
     waits = [x for x, kind in lane.barriers if kind == "wait"]
     assert [stage.right for stage in lane.stages] == waits, "group t lands at the wait of step t"
     assert max(stage.row for stage in lane.stages) + 1 == (stages - 1 if stages > 2 else 1)
-    assert [bar.count for bar in lane.bars if bar.kind == "async copies"][0] == stages - 1
+    assert next(bar.count for bar in lane.bars if bar.kind == "async copies") == stages - 1
     assert "waits for copies" in said(timeline(run))
     assert shared_access(run).place.what == "copy to tile"
 

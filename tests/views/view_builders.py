@@ -12,16 +12,16 @@ from helpers.sim.machine.trace import ACCESS, BARRIER, MATH
 WARP = 32
 
 
-def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sass="LDG.E"):  # noqa: N802 - stands for the class
+def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sass="LDG.E"):
     """A site with the fields that most tests do not care about filled in."""
     return trace_module.Site(pc, line, space, op, width, opcode, sass, ptx_line=pc)
 
 
-def Allocation(name, space, base, nbytes, shape, itemsize=4, dtype="float32"):  # noqa: N802 - stands for the class
+def Allocation(name, space, base, nbytes, shape, itemsize=4, dtype="float32"):
     return trace_module.Allocation(name, space, base, nbytes, shape, itemsize, dtype)
 
 
-def Trace(accesses, addresses, sites, allocations, barriers=None, math=None, truncated=False, grid=(1, 1, 1), block=(32, 1, 1)):  # noqa: N802 - as above
+def Trace(accesses, addresses, sites, allocations, barriers=None, math=None, truncated=False, grid=(1, 1, 1), block=(32, 1, 1)):
     barriers = np.zeros(0, BARRIER) if barriers is None else barriers
     math = np.zeros(0, MATH) if math is None else math
     return trace_module.Trace(accesses, addresses, sites, barriers, math, allocations, truncated, grid, block)

@@ -204,7 +204,7 @@ class BulkShadow:
 
     def hold(self, m, site, piece, lanes):
         """These places are being read. Returns a function (m, chosen) that ends it for the copies `chosen`."""
-        cells, who, _ = self._cells(m, piece, lanes)
+        cells, _who, _ = self._cells(m, piece, lanes)
         self._count(cells, site, 1)
 
         def release(m, chosen):

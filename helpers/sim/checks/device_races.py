@@ -203,7 +203,7 @@ class DeviceShadow:
         return found or set(range(len(self.memory.starts)))
 
     def _may_touch(self, site) -> bool:
-        if site.pc not in self.origins or site.op == "cp.async" and site.space == "shared":
+        if site.pc not in self.origins or (site.op == "cp.async" and site.space == "shared"):
             return False
         watched = set(self.starts.tolist())
         return any(int(self.memory.starts[i]) in watched for i in self._places(site))

@@ -113,7 +113,7 @@ def _split_operands(text):
             out.append(text[start:i].strip())
             start = i + 1
     last = text[start:].strip()
-    return tuple(out + [last] if last else out)
+    return tuple([*out, last] if last else out)
 
 
 # --- memory instructions -------------------------------------------------------------------------------------------

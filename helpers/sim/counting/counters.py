@@ -24,17 +24,22 @@ ALL_SHARED_IDEAL = "memory_l1_wavefronts_shared_ideal"
 COPIED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
 PTX = "ptx_instructions"
 # Present even when nothing of the kind happened, because 0 is an answer.
-ALWAYS = tuple(
-    name.format(op=op, what=what)
-    for op in ("ld", "st")
-    for name, what in (
-        (GLOBAL, "requests"),
-        (GLOBAL, "sectors"),
-        (SHARED_INSTRUCTIONS, ""),
-        (SHARED_WAVEFRONTS, ""),
-        (SHARED_CONFLICTS, ""),
-    )
-) + ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", ALL_SHARED, ALL_SHARED_IDEAL)
+ALWAYS = (
+    *tuple(
+        name.format(op=op, what=what)
+        for op in ("ld", "st")
+        for name, what in (
+            (GLOBAL, "requests"),
+            (GLOBAL, "sectors"),
+            (SHARED_INSTRUCTIONS, ""),
+            (SHARED_WAVEFRONTS, ""),
+            (SHARED_CONFLICTS, ""),
+        )
+    ),
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    ALL_SHARED,
+    ALL_SHARED_IDEAL,
+)
 
 
 class Counting:

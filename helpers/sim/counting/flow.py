@@ -477,7 +477,7 @@ def _widths(name, opcode, sources):
             return [1] * len(sources)
         values = [k for k, source in enumerate(sources) if not isinstance(source, _Pred)]
         return [2 if k == values[2] else 1 for k in range(len(sources))]  # the addend
-    wide = name not in ("SHF", "USHF") and "64" in opcode or name.startswith("D")
+    wide = (name not in ("SHF", "USHF") and "64" in opcode) or name.startswith("D")
     return [4 if name == "STL" and "128" in opcode else 2 if wide else 1] * len(sources)
 
 
@@ -523,8 +523,8 @@ class _Program:
                 starts.add(i.target)
         self.addresses = {i.address: i.index for i in function.instructions}
         # Return addresses are plain numbers in a register: a call's successor starts a block.
-        bounds = sorted(s for s in starts if s < len(self.decoded)) + [len(self.decoded)]
-        self.blocks = [_Block(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+        bounds = [*sorted(s for s in starts if s < len(self.decoded)), len(self.decoded)]
+        self.blocks = [_Block(a, b) for a, b in itertools.pairwise(bounds) if a < b]
         self.block_of = {b.start: b for b in self.blocks}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in d.writes for d in self.decoded) <= 2

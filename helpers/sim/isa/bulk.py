@@ -430,7 +430,7 @@ def _first_shared(op) -> int:
 
 def _only_tiles(op) -> None:
     for part in op.parts:
-        if part.startswith("im2col") or part.startswith("tile::"):
+        if part.startswith(("im2col", "tile::")):
             op.fail(f"copies in the mode .{part}; the machine copies tensors in tile mode only")
         if part.startswith("cta_group"):
             op.unknown()
@@ -648,7 +648,7 @@ def bulk_prefetch(op):
 
 def _reduction(op, name: str, t: str, space: str = "global", flushed: bool = False):
     """A function (old, new) of raw bits for an operation on elements of PTX type t. flushed: float32 without denormals."""
-    if name in ("inc", "dec") and t != "u32" or name in ("and", "or", "xor") and t[0] == "f":
+    if (name in ("inc", "dec") and t != "u32") or (name in ("and", "or", "xor") and t[0] == "f"):
         op.fail(f"has no meaning for elements of type {t}")
     function, dtype = _new_value(name, t, space)[0], DTYPES[t]
     if name == "add" and t == "f32" and not flushed:  # denormals count here, unlike in atomics on device memory

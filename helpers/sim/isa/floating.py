@@ -150,7 +150,7 @@ def _by_fma64(mode, role):
 
 
 def _sum(a, b):
-    return Fraction(a) + Fraction(b) if math.isfinite(a) and math.isfinite(b) and (a + b or a and b) else a + b
+    return Fraction(a) + Fraction(b) if math.isfinite(a) and math.isfinite(b) and (a + b or (a and b)) else a + b
 
 
 def _difference(a, b):

@@ -196,10 +196,8 @@ def _exact64(x, y, z, mode):
         total = Fraction(a) * Fraction(b) + Fraction(c)
         if total == 0:
             product_negative = np.signbit(a) != np.signbit(b)
-            minus = (
-                product_negative == bool(np.signbit(c))
-                and bool(np.signbit(c))
-                or (mode == "rm" and (product_negative != bool(np.signbit(c)) or (a != 0 and b != 0)))
+            minus = (product_negative == bool(np.signbit(c)) and bool(np.signbit(c))) or (
+                mode == "rm" and (product_negative != bool(np.signbit(c)) or (a != 0 and b != 0))
             )
             with_bits[i] = -0.0 if minus else 0.0
         else:

@@ -300,7 +300,7 @@ class Warpgroups:
         """An ordinary instruction has written registers."""
         for product in self.products:
             for register in registers:
-                if register in product.inputs and _some(product.mask, m.mask) or product.concerns(m, register):
+                if (register in product.inputs and _some(product.mask, m.mask)) or product.concerns(m, register):
                     self._note(
                         m,
                         "race",

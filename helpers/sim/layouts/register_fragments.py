@@ -136,7 +136,7 @@ def fragment(shape: Shape, operand: str) -> Fragment:
     halves = 1 if shape.m == 8 else 2  # blocks of 8 rows
     if shape.warps > 1 and operand == "b":
         raise ValueError("wgmma reads B from shared memory, not from registers")
-    if shape.m not in (8, 16) and shape.warps == 1 or shape.warps == 1 and shape.n != 8:
+    if (shape.m not in (8, 16) and shape.warps == 1) or (shape.warps == 1 and shape.n != 8):
         raise ValueError(f"the layout of {shape.name} is not tabulated")
     if operand == "c":
         i = np.arange(2 * halves * (shape.n // 8))[None]

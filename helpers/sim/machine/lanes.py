@@ -8,6 +8,7 @@ stored and computed once for all threads that share it; NumPy's broadcasting doe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -78,7 +79,7 @@ class Lanes:
         u32 = np.uint32
         base, _, axis = name[1:].partition(".")
         index = "xyz".find(axis) if axis else -1
-        nz, ny, nx = self.extent
+        _nz, _ny, _nx = self.extent
         if base == "tid":
             shape = [1] * 6
             shape[(5, 3, 1)[index]] = self.block[index]
@@ -253,7 +254,7 @@ class Lanes:
             cuts = np.flatnonzero(kind[1:] != kind[:-1]) + 1
             if 0 < len(cuts) <= 3:
                 edges = [0, *cuts.tolist(), len(kind)]
-                return self.keep[position], list(zip(edges[:-1], edges[1:], strict=True))
+                return self.keep[position], list(itertools.pairwise(edges))
         return None
 
     def part(self, axis: int, start: int, stop: int):

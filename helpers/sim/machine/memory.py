@@ -338,7 +338,7 @@ class Shadow:
     def _state(self):
         names = ["writer", "writer_site", "reader", "reader_site"]
         names += ["writer_turn", "reader_turn"] if self.warp_syncs else []
-        return names + ["last_reader", "other_site"] if self.many_reads else names
+        return [*names, "last_reader", "other_site"] if self.many_reads else names
 
     def part(self, rows) -> Shadow:
         other = object.__new__(Shadow)
@@ -646,7 +646,7 @@ class Shadow:
 
     def land(self, m, site, offsets, mask, width) -> None:
         """The copy has landed: its thread has written these places."""
-        cells, who, several = self._flatten(m, offsets, mask, width)
+        cells, who, _several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         self.under_way.reshape(-1)[cells] = 0
@@ -686,7 +686,7 @@ class Shadow:
         """Check an atomic operation: it races with plain accesses of other threads, not with other atomics."""
         if self.cluster is not None:
             self.cluster.own(m, site, offsets, mask, width, UPDATE)
-        cells, who, several = self._flatten(m, offsets, mask, width)
+        cells, who, _several = self._flatten(m, offsets, mask, width)
         if not cells.size:
             return
         if not self.complete:

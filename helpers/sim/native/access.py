@@ -110,7 +110,7 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     items = operand.items if isinstance(operand, Vector) else (operand,)
     slots = [low.new(f"getelementptr i8, ptr %buffer, i64 {k * 32 * nbytes}") if k else "%buffer" for k in range(count)]
     if store:
-        for item, slot in zip(items, slots):
+        for item, slot in zip(items, slots, strict=False):
             low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
     name = f"{'store' if store else 'load'}_{'local_' if space == 'local' else ''}i{8 * nbytes}"
     low.call(
@@ -121,7 +121,7 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     if store:
         return
     lane = low.first_lane() if uniform else None
-    for item, slot in zip(items, slots):
+    for item, slot in zip(items, slots, strict=False):
         if uniform:
             place = low.new(f"getelementptr {memory}, ptr {slot}, i32 {lane}")
             loaded = Value(memory, s=low.new(f"load {memory}, ptr {place}, align {nbytes}"))
@@ -346,7 +346,7 @@ def _load(low, instruction, access: Access, space, kind, count, nbytes):
         loaded = [_gather(low, memory, nbytes, pointer, access.pattern) for pointer in pointers]
     else:
         loaded = _load_by_pattern(low, access, memory, count, nbytes, pointers)
-    for value, target in zip(loaded, targets):
+    for value, target in zip(loaded, targets, strict=False):
         low.put(target, _widened(low, Value(memory, v=value), kind, target))
 
 
@@ -416,7 +416,7 @@ def _store(low, instruction, access: Access, space, kind, count, nbytes):
     pointers = [_at(low, access, k * nbytes) for k in range(count)]
     if access.pattern is None:
         # All lanes write one address; the last active one is what stays.
-        for pointer, value in zip(pointers, values):
+        for pointer, value in zip(pointers, values, strict=False):
             scalar = value.s
             if not value.uniform:
                 low.intrinsics.add("declare i32 @llvm.ctlz.i32(i32, i1)")
@@ -427,7 +427,7 @@ def _store(low, instruction, access: Access, space, kind, count, nbytes):
         return
     full = [low.full(value) for value in values]
     if space == "shared":
-        for pointer, value in zip(pointers, full):
+        for pointer, value in zip(pointers, full, strict=False):
             _scatter(low, memory, nbytes, pointer, access.pattern, value)
         return
     whole = _whole(low, access, nbytes * count)
@@ -440,7 +440,7 @@ def _store(low, instruction, access: Access, space, kind, count, nbytes):
         low.emit(f"store <{32 * count} x {memory}> {_interleaved(low, full, memory)}, ptr {pointers[0]}, align {nbytes}")
     low.emit(f"br label %{join}")
     low.start(l_scatter)
-    for pointer, value in zip(pointers, full):
+    for pointer, value in zip(pointers, full, strict=False):
         _scatter(low, memory, nbytes, pointer, access.pattern, value)
     low.emit(f"br label %{join}")
     low.start(join)
@@ -466,7 +466,7 @@ def _interleaved(low, parts, memory):
         wide = ", ".join(f"i32 {k}" for k in range(2 * n))
         vectors = [
             low.new(f"shufflevector <{n} x {memory}> {a}, <{n} x {memory}> {b}, <{2 * n} x i32> <{wide}>")
-            for a, b in zip(vectors[::2], vectors[1::2])
+            for a, b in zip(vectors[::2], vectors[1::2], strict=False)
         ]
         n *= 2
     count = n // 32

@@ -418,7 +418,7 @@ class _Lowering(Writer):
             for axis, letter in enumerate("xyz"):
                 if f"%{kind}.{letter}" in used:
                     self.specials[f"%{kind}.{letter}"] = Value("i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32"))
-        for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z))):
+        for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z), strict=False)):
             name = f"%tid.{letter}"
             if name not in used:
                 continue

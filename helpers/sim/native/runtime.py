@@ -695,7 +695,9 @@ def _transposed() -> Function:
     f.store(f.values, kept, 64)
     everyone = f.constant(BITS, -1)
     low, high = (
-        f.gather("i32", kept.at(f.lanes([16 * (2 * word + k) + 2 * row for row, word in zip(_ROW, _WORD)])), everyone, align=2)
+        f.gather(
+            "i32", kept.at(f.lanes([16 * (2 * word + k) + 2 * row for row, word in zip(_ROW, _WORD, strict=False)])), everyone, align=2
+        )
         for k in (0, 1)
     )
     f.leave((low & 0xFFFF) | (high << 16))

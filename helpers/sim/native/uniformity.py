@@ -336,7 +336,7 @@ def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
             continue
         stop = meet[b]
         seen = members.setdefault(stop, set())
-        todo = [s for s in blocks[b].successors]
+        todo = list(blocks[b].successors)
         while todo:
             i = todo.pop()
             if i in seen or i == stop or i in exits:
@@ -359,7 +359,7 @@ def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
 
 
 def _comes_together(instruction: Instruction) -> bool:
-    return instruction.name in RENDEZVOUS or instruction.name in ("bar", "barrier") and "warp" in instruction.modifiers
+    return instruction.name in RENDEZVOUS or (instruction.name in ("bar", "barrier") and "warp" in instruction.modifiers)
 
 
 def _live_in(blocks: list[Block], reads: list[list[str]], writes: list[list[str]]) -> list[set[str]]:

@@ -11,7 +11,9 @@ from tests.sim import bulk_probes as probes
 RECORD = json.loads(probes.RECORD.read_text())
 
 
-CUT = [row for row in probes.ROWS if row.what == "multicast" and row.corner == (240, 224) or row.what == "bytes multicast" and row.offset]
+CUT = [
+    row for row in probes.ROWS if (row.what == "multicast" and row.corner == (240, 224)) or (row.what == "bytes multicast" and row.offset)
+]
 
 
 @pytest.mark.parametrize("row", [row for row in probes.ROWS if row not in CUT], ids=lambda row: row.name)

@@ -152,7 +152,7 @@ def test_whole_kernels_equal_the_hardware(row):
     assert totals["smsp__inst_executed.sum"] == values["smsp__inst_executed.sum"]
     for name, value in values.items():
         # Beyond what is charged: stores' hardware counters vary from run to run, and the sum over all of shared memory.
-        if "_shared_op_st" in name and "inst_executed" not in name or name == "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum":
+        if ("_shared_op_st" in name and "inst_executed" not in name) or name == "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum":
             continue
         assert totals.get(name, 0) == value, name
     stores = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"

@@ -204,9 +204,15 @@ def test_wmma_of_four_bit_integers_and_bits():
     a, b = random.integers(0, 2**32, 64, dtype=np.uint32), random.integers(0, 2**32, 32, dtype=np.uint32)
     d, x = np.zeros((8, 8), np.int32), np.zeros((8, 8), np.int32)
     run(compile_source(source, None, "sm_80"), (1, 1, 1), 32, [a, b, d, x])
-    signed = lambda words: ((words[:, None] >> np.arange(0, 32, 4, dtype=np.uint32) & 15 ^ 8).astype(np.int64) - 8).reshape(8, -1)
+
+    def signed(words):
+        return ((words[:, None] >> np.arange(0, 32, 4, dtype=np.uint32) & 15 ^ 8).astype(np.int64) - 8).reshape(8, -1)
+
     assert np.array_equal(d, signed(a)[:, :32] @ signed(b).T + 3)
-    bits = lambda words: np.unpackbits(words.view(np.uint8), bitorder="little").reshape(8, 128).astype(np.int64)
+
+    def bits(words):
+        return np.unpackbits(words.view(np.uint8), bitorder="little").reshape(8, 128).astype(np.int64)
+
     assert np.array_equal(x, bits(a[:32]) @ bits(b).T)
 
 
@@ -349,7 +355,10 @@ def test_what_a_sanitizer_says_of_ldmatrix(before, shift, kind):
 
 def test_a_swizzle_that_reads_the_rows_of_its_own_warp_needs_a_warp_barrier_only():
     source = BROKEN.replace("t * 16 ^ 512", "t * 16 ^ 64")
-    args = lambda: [np.ones((64, 4), np.uint32), np.zeros(64, np.uint32), 0]
+
+    def args():
+        return [np.ones((64, 4), np.uint32), np.zeros(64, np.uint32), 0]
+
     assert run(compile_source(source.replace("BEFORE", "s[t] = in[t]; __syncwarp();"), None, "sm_80"), (1, 1, 1), 64, args()).findings == []
     found = run(compile_source(source.replace("BEFORE", "s[t] = in[t];"), None, "sm_80"), (1, 1, 1), 64, args()).findings
     assert [finding.kind for finding in found] == ["race"]

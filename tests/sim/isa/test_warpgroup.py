@@ -153,7 +153,7 @@ def test_some_warpgroups_may_take_part_and_others_not():
 def test_threads_of_a_warpgroup_give_one_descriptor():
     case = cases.WGMMAS[0]
     text = case.source.replace('"l"(db + base)', '"l"(db + base + t / 32)')
-    whole, a, b, c, words = case.matrices()
+    _whole, a, b, c, words = case.matrices()
     with pytest.raises(RunError, match="the descriptor of B differs between threads of a warpgroup"):
         run(compile_source(text, None, case.arch), (1, 1, 1), 128, case.arguments(a, b, c, words, True, *cases.TILES[:2]), cases.IMAGE)
 

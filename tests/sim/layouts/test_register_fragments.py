@@ -23,7 +23,7 @@ def test_every_element_has_one_owner(shape, operand):
     part = fragment(shape, operand)
     lane, element = part.owner()
     assert part.rows.size == part.height * part.width
-    assert sorted(zip(lane.ravel(), element.ravel())) == [(l, e) for l in range(32) for e in range(part.rows.shape[1])]
+    assert sorted(zip(lane.ravel(), element.ravel(), strict=False)) == [(l, e) for l in range(32) for e in range(part.rows.shape[1])]
     assert part.rows.shape[1] % part.per_register == 0
 
 
@@ -45,12 +45,12 @@ def test_every_element_has_one_owner(shape, operand):
 )  # fmt: skip
 def test_elements_of_a_lane(shape, operand, lane, elements):
     part = fragment(shape, operand)
-    assert list(zip(part.rows[lane], part.columns[lane]))[: len(elements)] == elements
+    assert list(zip(part.rows[lane], part.columns[lane], strict=False))[: len(elements)] == elements
 
 
 def test_ldmatrix_gives_each_lane_two_neighbours():
     part = ldmatrix_fragment()
-    assert list(zip(part.rows[13], part.columns[13])) == [(3, 2), (3, 3)]
+    assert list(zip(part.rows[13], part.columns[13], strict=False)) == [(3, 2), (3, 3)]
     assert np.unique(part.owner()[0], return_counts=True)[1].tolist() == [2] * 32
 
 
@@ -104,7 +104,7 @@ def test_metadata_covers_the_lanes_that_the_selector_names(kind, k, selectors):
     """Four bits for every two elements stored (every one of tf32), all different, in the lanes that the selector names."""
     for selector in range(selectors):
         lane, bit = metadata(kind, k, selector)
-        used = set(zip(lane.ravel().tolist(), bit.ravel().tolist()))
+        used = set(zip(lane.ravel().tolist(), bit.ravel().tolist(), strict=False))
         assert len(used) == lane.size
         assert {n % 4 for n, _ in used} == set(range(4 // selectors * selector, 4 // selectors * (selector + 1)))
 
