@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
 
 from .base import instruction
@@ -363,7 +364,7 @@ def wmma_load(op):
     its own, and the counters are those of the machine code wherever its addresses can be told.
     """
     # operands
-    part, kind, units, sites, space, places = _wmma_access(op, "ld", 1, 0)
+    part, kind, units, sites, space, places = _wmma_access(op, AccessKind.LOAD, 1, 0)
     word, bits = ("b64", 64) if kind == "f64" else ("b32", 32)
     targets = [op.target(item, word) for item in op.vector(0)]
     if len(targets) % part.registers:
@@ -402,7 +403,7 @@ def wmma_load(op):
 def wmma_store(op):
     """[p] = the matrix r, its rows (.row) or columns (.col) `stride` elements apart."""
     # operands
-    part, kind, units, sites, space, places = _wmma_access(op, "st", 0, 1)
+    part, kind, units, sites, space, places = _wmma_access(op, AccessKind.STORE, 0, 1)
     word = "b64" if kind == "f64" else "b32"
     sources = [op.bind(item, word) for item in op.vector(1)]
     if len(sources) != part.registers:
@@ -520,7 +521,7 @@ def ldmatrix(op):
     targets = [op.target(item, "b32") for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} matrices into {len(targets)} registers")
-    site = op.site("shared", "ldmatrix", 16)
+    site = op.site("shared", AccessKind.MATRIX_LOAD, 16)
 
     # meaning
     def run(m):
@@ -548,7 +549,7 @@ def stmatrix(op):
     sources = [op.bind(item, "b32") for item in op.vector(1)]
     if len(sources) != count:
         op.fail(f"stores {count} matrices from {len(sources)} registers")
-    site = op.site("shared", "stmatrix", 16)
+    site = op.site("shared", AccessKind.MATRIX_STORE, 16)
 
     # meaning
     def run(m):

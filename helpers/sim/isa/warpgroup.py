@@ -25,6 +25,7 @@ import numpy as np
 
 from helpers.sim.checks.cluster_races import READ
 from helpers.sim.code.ptx import Vector
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
@@ -598,7 +599,7 @@ def wgmma_mma_async(op):
     d = _registers(op, 0, shape, "c", d_type, result=True)
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
-    site = op.site("shared", "wgmma", CORE)
+    site = op.site("shared", AccessKind.WARPGROUP, CORE)
     site.charged = 0  # the tensor cores' own way to shared memory: no wavefronts of the load-store unit
     saturate, bitwise = op.has("satfinite"), op.has("and")
     if (a_type == "b1") != bitwise:
