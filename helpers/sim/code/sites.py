@@ -53,7 +53,7 @@ class CostRule(StrEnum):
     SHARED_STORE = "shared store"  # wavefronts
     SHARED_ATOMIC = "shared atomic"  # wavefronts in which every lane counts
     COPY = "copy"  # cp.async.ca's shared side: banks of the cache and of shared memory
-    COPY_BYPASS = "copy bypass"  # cp.async.cg's global side: sectors by both sides; GLOBAL where only the PTX is known
+    COPY_BYPASS = "copy bypass"  # cp.async.cg's global side: sectors by both sides
     MATRIX = "matrix"  # ldmatrix and stmatrix: a phase for each 8 x 8 matrix
     WARPGROUP = "warpgroup"  # operands of wgmma: 128 bytes at a time, past the load-store unit
     NONE = "none"  # not charged, or not known before a generic address is
@@ -85,6 +85,7 @@ class Site:
     pc: position of the instruction in the program. space: 'generic' where only the address tells. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
     opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX.
     """
 
     index: int
@@ -99,6 +100,7 @@ class Site:
     charged: int = 0
     sass: str = ""
     shift: int = 0
+    matrices: int = 0
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
@@ -107,6 +109,11 @@ class Site:
     def __post_init__(self):
         self.charged = self.width
 
+    @property
+    def made(self) -> AccessKind:
+        """What ptxas made of it: some loads of wmma become LDSM."""
+        return AccessKind.MATRIX_LOAD if self.op is AccessKind.LOAD and self.sass.startswith("LDSM") else self.op
+
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address turned out to lie in `space`."""
-        return rule_of(self.op, space) if self.rule is CostRule.NONE else self.rule
+        return rule_of(self.made, space) if self.rule is CostRule.NONE or self.made is not self.op else self.rule

@@ -44,7 +44,6 @@ def cp_async(op):
     through_cache = op.has("ca")
     reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS)
     writes = op.site("shared", AccessKind.COPY, width, CostRule.COPY if through_cache else CostRule.NONE)
-    writes.charged = 0
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece
@@ -73,8 +72,8 @@ def cp_async(op):
                 m.races.load(m, reads, places, good, width)
             if m.watching:
                 watch(m, reads, addresses, good)
-                if m.counting is not None and through_cache:
-                    m.counting.copy(m, writes, addresses, offsets)
+                if m.counting is not None:
+                    m.counting.copy(m, writes if through_cache else reads, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
             index = places >> shift
