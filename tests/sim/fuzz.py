@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
+import os
+import queue
 import random
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -202,13 +204,13 @@ class Writer:
 
     def value_q(self, depth: int) -> str:
         if depth <= 0 or self.chance(0.2):
-            return self.one(self.variable("q"), "(long long)n", f"{self.rng.choice(EDGES)}ll << 20")
+            return self.one(self.variable("q"), "(long long)n", f"((long long){self.rng.choice(EDGES)} << 20)")
         x, y = self.value_q(depth - 1), self.value_q(depth - 1)
         return self.one(
             f"({x} + {y})", f"({x} * {y})", f"({x} ^ {y})", f"({x} << ({y} & 63))", f"({x} >> ({y} & 63))", f"({x} / (({y} & 1023) + 1))",
             f"(long long)({self.value_i(depth - 1)})", f"(long long)({self.value_u(depth - 1)})", f"(long long)({self.value_d(depth - 1)})",
             f"({self.condition(depth - 1)} ? {x} : {y})", f"__double_as_longlong({self.value_d(depth - 1)})", f"__mul64hi({x}, {y})", f"(long long)__popcll({x})",
-            f"(long long)__clzll({x})", f"max({x}, {y})", f"Q[(unsigned)({self.value_i(depth - 1)}) % {self.size()}u]",
+            f"(long long)__clzll({x})", f"(long long)max((long long)({x}), (long long)({y}))", f"Q[(unsigned)({self.value_i(depth - 1)}) % {self.size()}u]",
         )  # fmt: skip
 
     def value_f(self, depth: int) -> str:
@@ -419,7 +421,7 @@ def on_gpu(kernel: Kernel, compiled) -> str:
 
     _, args = outcome(compiled, kernel, "numpy")
     mine = kernel.arguments()
-    gpu.launch_cubin(compiled, kernel.grid, kernel.block, mine)
+    gpu.launch(compiled, kernel.grid, kernel.block, mine)
     for name, theirs, own in zip(("I", "F", "D", "Q", "OI", "OF", "OD", "OQ", "COUNT"), args, mine, strict=False):
         same = np.array_equal(theirs, own, equal_nan=theirs.dtype.kind == "f")
         if not same:
@@ -463,6 +465,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--source", action="store_true")
+    parser.add_argument("--patience", type=float, default=60, help="seconds for one kernel")
     given = parser.parse_args()
     seeds = range(given.seed, given.seed + given.count)
     if given.source:
@@ -470,18 +473,65 @@ def main() -> int:
             kernel = written(seed)
             print(f"// seed {seed}, grid {kernel.grid}, block {kernel.block}, mistake {kernel.mistake or 'none'}\n{kernel.source()}")
         return 0
-    start, bad, native, kinds = time.monotonic(), 0, 0, Counter()
-    with ProcessPoolExecutor(given.jobs) as pool:
-        for k, (seed, said, ran, mistake) in enumerate(pool.map(tried, seeds, [given.gpu] * len(seeds)), 1):
-            native += ran
-            kinds[mistake or "correct"] += 1
-            if said:
-                bad += 1
-                print(f"--- seed {seed} ({mistake or 'correct'}): {said}", flush=True)
-            if k % 100 == 0:
-                print(f"{k} kernels, {native} natively, {bad} differ, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-    print(f"{given.count} kernels ({', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}): {native} ran natively, {bad} differ")
-    return bool(bad)
+    start, totals, kinds = time.monotonic(), Counter(), Counter()
+    for k, (seed, said, ran, mistake) in enumerate(answers(seeds, given.jobs, given.gpu, given.patience), 1):
+        totals["native"] += ran
+        totals["bad"] += bool(said)
+        kinds[mistake or "correct"] += 1
+        if said:
+            print(f"--- seed {seed} ({mistake or 'correct'}): {said}", flush=True)
+        if k % 100 == 0:
+            print(f"{k} kernels, {totals['native']} natively, {totals['bad']} differ, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    done = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+    print(f"{kinds.total()} kernels ({done}): {totals['native']} ran natively, {totals['bad']} differ")
+    return bool(totals["bad"])
+
+
+def _work(tasks, answers, gpu: bool) -> None:
+    for seed in iter(tasks.get, None):
+        answers.put(("begun", os.getpid(), seed))
+        answers.put(("done", os.getpid(), tried(seed, gpu)))
+
+
+def answers(seeds, jobs: int, gpu: bool, patience: float):
+    """What `tried` says of every seed, from `jobs` processes; one that says nothing for `patience` seconds is ended and replaced."""
+    context = multiprocessing.get_context("spawn")
+    tasks, said = context.Queue(), context.Queue()
+    for seed in seeds:
+        tasks.put(seed)
+    workers: dict[int, tuple] = {}  # by process id: (process, the seed it works on, since when)
+
+    def start():
+        process = context.Process(target=_work, args=(tasks, said, gpu), daemon=True)
+        process.start()
+        workers[process.pid] = (process, None, time.monotonic())
+
+    for _ in range(jobs):
+        start()
+    left = len(seeds)
+    while left:
+        try:
+            what, pid, value = said.get(timeout=1)
+        except queue.Empty:
+            pass
+        else:
+            if pid in workers:
+                workers[pid] = (workers[pid][0], value if what == "begun" else None, time.monotonic())
+                if what == "done":
+                    left -= 1
+                    yield value
+        for pid, (process, seed, since) in list(workers.items()):
+            late = time.monotonic() - since > patience
+            if seed is not None and (late or not process.is_alive()):
+                process.kill()
+                del workers[pid]
+                left -= 1
+                kernel = written(seed)
+                what = f"no answer in {patience:g} s" if late else f"the process died (exit code {process.exitcode})"
+                yield seed, f"{what}\n{kernel.source()}", False, kernel.mistake
+                start()
+    for process, _, _ in workers.values():
+        process.kill()
 
 
 if __name__ == "__main__":
