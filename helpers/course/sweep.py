@@ -70,7 +70,7 @@ class Setting:
     @property
     def shared_loads(self) -> int:
         """Load instructions of warps from shared memory."""
-        return count(self.profile.run, metrics.SHARED_INSTRUCTIONS.format(op="ld"))
+        return count(self.profile.run, metrics.executed("shared_ld"))
 
     @property
     def fma_share(self) -> float | None:
@@ -79,7 +79,7 @@ class Setting:
         None if the machine instructions could not be counted (see `sim/sass.py`).
         """
         instructions = self.profile.run.counters.get(metrics.INSTRUCTIONS)
-        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * instructions) if instructions else None
+        return count(self.profile.run, metrics.threads("ffma")) / (WARP * instructions) if instructions else None
 
     @property
     def peak_share(self) -> float:

@@ -18,9 +18,9 @@ from helpers.errors import CourseError, Finding, LaunchError, RunError
 from . import isa, native
 from .checks.device_races import DeviceShadow
 from .checks.findings import Findings
-from .code import sass
+from .code import merged_accesses
 from .code.ptx import immediate_bits, literal
-from .counting import machine_code
+from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
@@ -214,7 +214,7 @@ SECONDS_TO_COUNT = 20.0  # how long counting without running may take before run
 def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
     """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
-    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
+    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and the count of PTX instructions is missing.
     None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
     """
     start = time.monotonic()
@@ -230,8 +230,8 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
     exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
-    def scaled(values):  # without memory_l2_…, which running the blocks does not count
-        return {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
+    def scaled(values):  # without those of L2, which running the blocks does not count
+        return {name: round(value * scale) for name, value in values.items() if not name.startswith(names.L2)}
 
     return Outcome(
         counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},
@@ -386,7 +386,7 @@ class _SassKey:
         return self.identity == other.identity
 
     def sites(self):
-        return sass.access_sites(self.compiled)
+        return merged_accesses.access_sites(self.compiled)
 
 
 def _set_widths(program: Program, compiled) -> bool:

@@ -16,11 +16,10 @@ from matplotlib.collections import PolyCollection
 
 from helpers.sim.code import sass
 from helpers.sim.code.lines import line_of_ptx
+from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
 from .places import plural
-
-_GLOBAL, _SHARED = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_{}_mem_shared_op_{}.sum"
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,11 @@ class Column:
         return total / base if base else None
 
 
-def _both(pattern: str, what: str) -> tuple[str, str]:
-    return pattern.format(what, "ld"), pattern.format(what, "st")
-
-
-_REQUESTS, _SECTORS = _both(_GLOBAL, "requests"), _both(_GLOBAL, "sectors")
-_WAVEFRONTS, _CONFLICTS = _both(_SHARED, "pipe_lsu_wavefronts"), _both(_SHARED, "bank_conflicts_pipe_lsu")
+_REQUESTS, _SECTORS = (tuple(name("global", op) for op in ("ld", "st")) for name in (names.requests, names.sectors))
+_WAVEFRONTS, _CONFLICTS = (tuple(map(name, ("ld", "st"))) for name in (names.shared_wavefronts, names.shared_conflicts))
 COLUMNS: tuple[Column, ...] = (
-    Column("instructions", ("ptx_instructions",), QUIET),
-    Column("FFMA", ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",), GREEN),
+    Column("instructions", (names.PTX_INSTRUCTIONS,), QUIET),
+    Column("FFMA", (names.threads("ffma"),), GREEN),
     Column("global requests", _REQUESTS, BLUE),
     Column("sectors", _SECTORS, BLUE),
     Column("sectors per request", _SECTORS, ORANGE, per=_REQUESTS),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 
 import numpy as np
 
+from helpers.sim.code import elf
 from helpers.sim.layouts.tensor_map import TensorMap
 from helpers.sim.machine import addresses
 
@@ -47,29 +47,14 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
 
 def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
     """Constants that ptxas placed in bank 2 and the program in bank 3, less the words that the loader fills in."""
-    if cubin[:4] != b"\x7fELF":
-        return {}
-    (table,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + k * size) for k in range(count)]
-
-    def name(header):
-        start = headers[names_index][4] + header[0]
-        return cubin[start : cubin.index(b"\0", start)].decode()
-
-    banks = {f".nv.constant2.{symbol}": 2, ".nv.constant3": 3}
-    words, filled_in = {}, set()
-    for header in headers:
-        if name(header) in banks:
-            data, bank = cubin[header[4] : header[4] + header[5]], banks[name(header)]
-            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)}
-        elif header[1] in (4, 9) and header[7] < count and name(headers[header[7]]) in banks:  # RELA, REL
-            bank = banks[name(headers[header[7]])]
-            step = 24 if header[1] == 4 else 16
-            for at in range(header[4], header[4] + header[5], step):
-                (offset,) = struct.unpack_from("<Q", cubin, at)
-                filled_in |= {(bank, offset & ~3), (bank, (offset & ~3) + 4)}
-    return {place: word for place, word in words.items() if place not in filled_in}
+    words = {}
+    for name, bank in ((f".nv.constant2.{symbol}", 2), (".nv.constant3", 3)):
+        section = elf.sections(cubin).get(name)
+        if section is not None:
+            filled_in = {offset & ~3 for place in section.relocated for offset in (place, place + 4)}
+            data = section.data
+            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4) if i not in filled_in}
+    return words
 
 
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
