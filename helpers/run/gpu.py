@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from helpers.errors import CourseError, LaunchError, RunError
+from helpers.interrupts import advice_for, delayed
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from .tensor_maps import encode_for_gpu
@@ -113,10 +114,11 @@ def _installed() -> str:
     if sys.platform == "darwin":
         return "macOS has no NVIDIA driver, so there is no GPU to use here."
     try:
-        import cupy
-        from cupy_backends.cuda.api import runtime
+        with delayed():
+            import cupy
+            from cupy_backends.cuda.api import runtime
     except ImportError as error:
-        return f"CuPy could not be loaded ({_first_line(error)}). Run the set-up command of the README again."
+        return f"CuPy could not be loaded ({_first_line(error)}). {advice_for(error)}"
     try:
         driver = runtime.driverGetVersion()
         built = runtime.runtimeGetVersion()
@@ -786,7 +788,8 @@ def compare(kernel: Callable[[], None], baseline: Callable[[], None], samples: i
 def cublas_why_not() -> str:
     """Why cuBLAS cannot be compared with, as a sentence; "" when it can (a GPU is asked about separately)."""
     try:
-        from cupy_backends.cuda.libs import cublas  # noqa: F401 - whether it imports is the question
+        with delayed():
+            from cupy_backends.cuda.libs import cublas  # noqa: F401 - whether it imports is the question
     except ImportError as error:
         return (
             f"cuBLAS is not installed ({_first_line(error).split(':')[0]}). Add it with the extra named gpu, as the "
