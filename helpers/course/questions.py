@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
 
-from . import ladder, steps
+from . import steps
+from .store import Store, own
 
 if TYPE_CHECKING:
     from .exercises import Exercise
-    from .ladder import Store
 
 EXACT = 1e-3  # relative: closer than this is "exactly"
 CLOSE = 2.0  # a factor within which a prediction counts as close
@@ -75,19 +75,19 @@ def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None
     from IPython.display import display
 
     question = _asked[id] = Question(id, text, unit, tuple(choices))
-    display(question_card(question, ladder.store()))
+    display(question_card(question, own()))
 
 
 def committed(id: str, store: Store | None = None) -> Any:
     """The reader's latest answer to a question, or None."""
-    answers = (store or ladder.store()).answers(question=id)
+    answers = (store or own()).answers(question=id)
     return answers[-1].answer if answers else None
 
 
 def commit(question: Question, text: str | None, store: Store | None = None) -> float | str:
     """Keep an answer. Raises CourseError if it cannot be understood."""
     answer = question.parse(text)
-    (store or ladder.store()).answer(question.id, answer, step=question.step)
+    (store or own()).answer(question.id, answer, step=question.step)
     return answer
 
 
@@ -122,7 +122,7 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
 
     Raises CourseError for a question whose cell has not been run.
     """
-    store = store or ladder.store()
+    store = store or own()
     rows = []
     for name, value in truths.items():
         if name not in _asked:

@@ -7,8 +7,8 @@ import pytest
 
 from helpers.course import questions
 from helpers.course.exercises import exercise
-from helpers.course.ladder import Store
 from helpers.course.questions import Question, commit, committed, exercise_card, judge, question_card, reveal
+from helpers.course.store import Store
 from helpers.errors import CourseError
 
 NUMBER = Question("naive.number", "How many?", unit="sectors")
