@@ -11,9 +11,9 @@ prediction that is explained teaches more than a right one. The card of an exerc
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
@@ -50,9 +50,13 @@ class Question:
             return text
         cleaned = (text or "").strip().replace(" ", "").removesuffix("%").rstrip("×x")
         try:
-            return float(Fraction(cleaned))
+            # Not Fraction(cleaned), which writes out every digit of 1e99999999.
+            above, *below = (float(part) for part in cleaned.split("/", 1))
+            if all(map(math.isfinite, (above, *below, value := above / below[0] if below else above))):
+                return value
         except (ValueError, ZeroDivisionError):
-            raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.") from None
+            pass
+        raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.")
 
     def show(self, answer: float | str) -> str:
         """An answer (or the truth) as words, with its unit: "1 sector per request", "4 sectors per request"."""

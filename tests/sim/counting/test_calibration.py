@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pytest
 
-from helpers.sim.counting import flow, rules
+from helpers.sim.counting import machine_code, rules
 from tests import DATA
 from tests.sim.counting import probes
 
@@ -137,9 +137,9 @@ def test_asynchronous_copies_past_the_cache_equal_the_hardware():
 @functools.cache
 def counted(case):
     compiled = probes.compiled(case.file, case.kernel)
-    counts, why = flow.instruction_counts(compiled, case.grid, case.block, case.arrays(), accesses=True)
+    counts, why = machine_code.instruction_counts(compiled, case.grid, case.block, case.arrays(), accesses=True)
     assert counts is not None, why
-    return flow.counters(counts, compiled)
+    return machine_code.counters(counts, compiled)
 
 
 @pytest.mark.parametrize("row", rows("counts"), ids=lambda r: f"{r['case']}-{r['probe']}")
