@@ -298,9 +298,10 @@ def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1)
 
 def _study(file: Path, source: str, space, problem: Problem, target: _Target, timing: bool):
     """The Optuna study of this search, with what was tried before, and why it cannot be kept in `file` ("" if it can)."""
-    import optuna  # here: it takes a second, and only a search needs it
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    with delayed():
+        import optuna  # here: it takes a second, and only a search needs it
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     about = [_SCHEMA, compiler.compiler_version(), source, list(space.items()), str(problem), target.name, timing]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
 from . import steps
 from .store import Store, own
@@ -163,7 +164,8 @@ def _number(value: float) -> str:
 
 def question_card(question: Question, store: Store):
     """The question as a widget: an input, a button that commits, and what was committed."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
 
     prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
@@ -201,7 +203,8 @@ def question_card(question: Question, store: Store):
 
 def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
 
     solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from helpers.errors import CompileError, CourseError
+from helpers.interrupts import advice_for, delayed
 from helpers.paths import cache_folder
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
@@ -91,12 +92,10 @@ def _nvrtc():
             "The lessons can be read here; to run them, open the course on Linux, on Windows, or on a remote Jupyter server."
         )
     try:
-        from cupy.cuda import nvrtc
+        with delayed():
+            from cupy.cuda import nvrtc
     except ImportError as error:
-        raise CourseError(
-            f"The CUDA compiler could not be loaded ({error}). Run the set-up command of the README again: "
-            "it installs cupy and nvidia-cuda-nvrtc."
-        ) from error
+        raise CourseError(f"The CUDA compiler could not be loaded ({error}). {advice_for(error)}") from error
     try:
         nvrtc.getVersion()
     except (RuntimeError, OSError, AttributeError) as error:

@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.interrupts import delayed
 
 from . import presence
 from .failures import first_line
@@ -17,7 +18,8 @@ from .failures import first_line
 def cublas_why_not() -> str:
     """Why cuBLAS cannot be compared with, as a sentence; "" when it can (a GPU is asked about separately)."""
     try:
-        from cupy_backends.cuda.libs import cublas  # noqa: F401 - whether it imports is the question
+        with delayed():
+            from cupy_backends.cuda.libs import cublas  # noqa: F401 - whether it imports is the question
     except ImportError as error:
         return (
             f"cuBLAS is not installed ({first_line(error).split(':')[0]}). Add it with the extra named gpu, as the "

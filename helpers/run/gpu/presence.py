@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from helpers.errors import LaunchError
+from helpers.interrupts import advice_for, delayed
 
 from . import failures
 from .failures import first_line
@@ -33,10 +34,11 @@ def _installed() -> str:
     if sys.platform == "darwin":
         return "macOS has no NVIDIA driver, so there is no GPU to use here."
     try:
-        import cupy
-        from cupy_backends.cuda.api import runtime
+        with delayed():
+            import cupy
+            from cupy_backends.cuda.api import runtime
     except ImportError as error:
-        return f"CuPy could not be loaded ({first_line(error)}). Run the set-up command of the README again."
+        return f"CuPy could not be loaded ({first_line(error)}). {advice_for(error)}"
     try:
         driver = runtime.driverGetVersion()
         built = runtime.runtimeGetVersion()
