@@ -62,7 +62,7 @@ ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeFacts:
     """What compiling one configuration showed. Sizes in bytes; spilled: per thread, what was spilled and what never had
     a register, such as an array with an index that is not known before the kernel runs; cycles: of a warp's main loop,
     per multiply-add of the warp (None if it has no loop of multiply-adds)."""
@@ -99,7 +99,7 @@ class Candidate:
     depth: int = 1
     fill: float = 0.0
     bound: float = 0.0
-    code: Code | None = None
+    code: CodeFacts | None = None
     measured: Measured | None = None
 
     @property
@@ -424,7 +424,7 @@ def _compiled(text: str, target: _Target) -> dict:
         return {"rule": REFUSED, "refused": error.message}
     shape, tile = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.shared_bytes + sum(compiled.constants.get("dynamic_shared", (0,)))
-    code = Code(math.prod(shape), tuple(tile), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
+    code = CodeFacts(math.prod(shape), tuple(tile), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
     fit = occupancy(target.capability, code.threads, code.registers, code.shared)
     if code.spilled:
         reason = f"{code.spilled} bytes of each thread find no register and go to memory and back."
@@ -447,7 +447,7 @@ def _with(item: Candidate, found: Mapping) -> Candidate:
         item,
         rule=found.get("rule", ""),
         refused=found.get("refused", ""),
-        code=Code(**{**code, "tile": tuple(code["tile"])}) if code else None,
+        code=CodeFacts(**{**code, "tile": tuple(code["tile"])}) if code else None,
         measured=Measured(**timed) if timed else None,
     )
 
