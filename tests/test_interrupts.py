@@ -74,7 +74,7 @@ for attempt in range(2):
     ("from helpers.views.roofline import Point", "matplotlib.figure"),
     ("from helpers import widgets", "ipywidgets.widgets.widget_box"),
     ("from helpers import ask; ask('naive.x', '?')", "ipywidgets.widgets.widget_int"),
-    ("from helpers.toolchain.compile import compiler_version; compiler_version()", "cupy._core"),
+    ("from helpers.toolchain.installation import compiler_version; compiler_version()", "cupy._core"),
     ("from helpers import gpu; gpu.available()", "cupy._core.core"),
     ("from helpers import reference; reference('naive').show(size=16)", "matplotlib.artist"),
     ("from unittest.mock import Mock; helpers.load_ipython_extension(Mock())", "numpy.linalg"),
