@@ -36,8 +36,41 @@ ELEMENTS = 4  # of each array, per thread
 TYPES = {"i": "int", "u": "unsigned", "q": "long long", "f": "float", "d": "double", "h": "__half"}
 DTYPES = {"i": np.int32, "u": np.uint32, "q": np.int64, "f": np.float32, "d": np.float64, "h": np.float16}
 # Integers at which something changes: signs, widths, and the bit patterns of infinities and NaNs.
-EDGES = (0, 1, -1, 2, 7, 31, 32, 33, 255, 256, 65535, 2**31 - 1, -(2**31), 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, -1048576, 0x3F800000)
-FLOATS = ("0.0f", "-0.0f", "1.0f", "-1.5f", "0.1f", "3e38f", "1e-40f", "16777217.0f", "1e10f", "-7.25f", "__int_as_float(0x7f800000)", "__int_as_float(0x7fc00001)")
+EDGES = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    31,
+    32,
+    33,
+    255,
+    256,
+    65535,
+    2**31 - 1,
+    -(2**31),
+    0x7F800000,
+    0x7F800001,
+    0x7FC00000,
+    0x7FFFFFFF,
+    -1048576,
+    0x3F800000,
+)
+FLOATS = (
+    "0.0f",
+    "-0.0f",
+    "1.0f",
+    "-1.5f",
+    "0.1f",
+    "3e38f",
+    "1e-40f",
+    "16777217.0f",
+    "1e10f",
+    "-7.25f",
+    "__int_as_float(0x7f800000)",
+    "__int_as_float(0x7fc00001)",
+)
 DOUBLES = ("0.0", "-1.0", "0.1", "1e300", "5e-324", "4503599627370497.5", "-2.5")
 MISTAKES = ("barrier", "shared", "shared-wrap", "global", "global-wrap", "local", "generic", "misaligned", "unset", "clash")
 
@@ -91,7 +124,11 @@ extern "C" __global__ void k(const int* I, const float* F, const double* D, cons
         ints = rng.integers(-(2**31), 2**31, total, dtype=np.int64)
         ints[rng.random(total) < 0.3] = rng.choice(np.array(EDGES), total)[: np.count_nonzero(rng.random(total) < 2)][0]
         ints = np.where(rng.random(total) < 0.4, rng.choice(np.array(EDGES), total), ints).astype(np.int32)
-        floats = np.where(rng.random(total) < 0.15, rng.choice(np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38]), total), rng.normal(0, 100, total))
+        floats = np.where(
+            rng.random(total) < 0.15,
+            rng.choice(np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38]), total),
+            rng.normal(0, 100, total),
+        )
         return [
             ints, floats.astype(np.float32), rng.normal(0, 1e3, total), rng.integers(-(2**62), 2**62, total),
             np.zeros(total, np.int32), np.zeros(total, np.float32), np.zeros(total), np.zeros(total, np.int64), np.zeros(16, np.uint32),
@@ -131,13 +168,20 @@ class Writer:
         return getattr(self, f"value_{kind}")(depth)
 
     def variable(self, kind: str) -> str:
-        return {"i": ("i0", "i1", "i2"), "u": ("u0", "u1"), "q": ("q0", "q1"), "f": ("f0", "f1", "f2"), "d": ("d0", "d1"), "h": ("h0", "h1")}[kind][
-            self.rng.randrange({"i": 3, "u": 2, "q": 2, "f": 3, "d": 2, "h": 2}[kind])
-        ]
+        return {
+            "i": ("i0", "i1", "i2"),
+            "u": ("u0", "u1"),
+            "q": ("q0", "q1"),
+            "f": ("f0", "f1", "f2"),
+            "d": ("d0", "d1"),
+            "h": ("h0", "h1"),
+        }[kind][self.rng.randrange({"i": 3, "u": 2, "q": 2, "f": 3, "d": 2, "h": 2}[kind])]
 
     def index(self, size: int, depth: int = 1) -> str:
         """An int in [0, size)."""
-        return self.one(f"(t + {self.rng.randrange(64)}) % {size}", f"(unsigned)({self.value_i(depth)}) % {size}u", f"{self.rng.randrange(size)}")
+        return self.one(
+            f"(t + {self.rng.randrange(64)}) % {size}", f"(unsigned)({self.value_i(depth)}) % {size}u", f"{self.rng.randrange(size)}"
+        )
 
     def value_i(self, depth: int) -> str:
         if depth <= 0 or self.chance(0.15):
@@ -163,7 +207,7 @@ class Writer:
             case 12:
                 return f"(int)({self.one(self.value_u(less), self.value_q(less))})"
             case 13:
-                return f"{self.one('min', 'max')}({x()}, {y()})"
+                return f"{self.one('min', 'max')}((int)({x()}), (int)({y()}))"
             case 14:
                 return f"{self.one('__popc', '__clz', '__brev', '__ffs', 'abs')}({x()})"
             case 15:
@@ -197,7 +241,7 @@ class Writer:
             return self.one(self.variable("u"), f"{self.rng.choice(EDGES) & 0xFFFFFFFF}u")
         x, y = self.value_u(depth - 1), self.value_u(depth - 1)
         return self.one(
-            f"({x} + {y})", f"({x} * {y})", f"({x} >> ({y} & 31))", f"({x} / ({y} | 1u))", f"({x} % ({y} | 1u))", f"__umulhi({x}, {y})", f"min({x}, {y})",
+            f"({x} + {y})", f"({x} * {y})", f"({x} >> ({y} & 31))", f"({x} / ({y} | 1u))", f"({x} % ({y} | 1u))", f"__umulhi({x}, {y})", f"min((unsigned)({x}), (unsigned)({y}))",
             f"(unsigned)({self.value_i(depth - 1)})", f"(unsigned)({self.value_f(depth - 1)})", f"(unsigned char)({x})", f"(unsigned short)({x})",
             f"__float_as_uint({self.value_f(depth - 1)})",
         )  # fmt: skip
@@ -249,7 +293,15 @@ class Writer:
     def condition(self, depth: int) -> str:
         kind = self.one("i", "i", "u", "f", "f", "d", "q")
         plain = f"({self.value(kind, depth - 1)} {self.one('<', '<=', '==', '!=', '>', '>=')} {self.value(kind, depth - 1)})"
-        return self.one(plain, plain, "(t & 1)", f"(t < {self.rng.randrange(40)})", f"(!{plain})", f"({plain} && (t & 2))", f"isnan({self.value_f(depth - 1)})")
+        return self.one(
+            plain,
+            plain,
+            "(t & 1)",
+            f"(t < {self.rng.randrange(40)})",
+            f"(!{plain})",
+            f"({plain} && (t & 2))",
+            f"isnan({self.value_f(depth - 1)})",
+        )
 
     # -------------------------------------------------------------------------------------------------- statements
 
@@ -276,7 +328,11 @@ class Writer:
             case 4:
                 return [f"OI[g * 4 + {self.rng.randrange(4)}] = {self.value_i(2)};"]
             case 5:
-                return [f"atomicAdd(&COUNT[{self.index(16)}], {self.value_u(1)});" if self.chance(0.4) else f"OF[g * 4 + {self.rng.randrange(4)}] += {self.value_f(2)};"]
+                return [
+                    f"atomicAdd(&COUNT[{self.index(16)}], {self.value_u(1)});"
+                    if self.chance(0.4)
+                    else f"OF[g * 4 + {self.rng.randrange(4)}] += {self.value_f(2)};"
+                ]
             case _:
                 return [self.assign(3)]
 
@@ -302,8 +358,8 @@ class Writer:
             case 3 if full:
                 return [self.one(
                     f"u0 = __ballot_sync(~0u, {self.condition(2)});", f"i0 += __any_sync(~0u, {self.condition(2)});", f"i0 += __all_sync(~0u, {self.condition(2)});",
-                    f"u1 = __match_any_sync(~0u, {self.value_i(2)} & 3);", f"u0 = __reduce_add_sync(~0u, {self.value_u(2)});",
-                    f"i2 = __reduce_max_sync(~0u, {self.value_i(2)});",
+                    f"u1 = __match_any_sync(~0u, (int)({self.value_i(2)}) & 3);", f"u0 = __reduce_add_sync(~0u, (unsigned)({self.value_u(2)}));",
+                    f"i2 = __reduce_max_sync(~0u, (int)({self.value_i(2)}));",
                 )]  # fmt: skip
             case 4:
                 index = self.index(size)
@@ -354,7 +410,10 @@ class Writer:
                 return [f"{who}{self.one(f'a[{place}] = i0;', f'i0 = a[{place}];')}"]
             case "generic":
                 place = self.one("big", "q0", f"{size}", "-1", "t - 4", "big * t")
-                return [f"s[t] = t; __syncthreads(); {who}{{ int* p = {self.condition(1)} ? s : OI + g * 4; i0 = p[{place}]; }}", "__syncthreads();"]
+                return [
+                    f"s[t] = t; __syncthreads(); {who}{{ int* p = {self.condition(1)} ? s : OI + g * 4; i0 = p[{place}]; }}",
+                    "__syncthreads();",
+                ]
             case _:
                 return [f"{who}i0 = *(const int*)((const char*)I + {self.one('1', '2', 't', 'g + 1')});"]
 
@@ -382,7 +441,8 @@ def outcome(compiled, kernel: Kernel, engine: str):
 def difference(kernel: Kernel, source: str) -> tuple[str, object, bool]:
     """('', compiled, ran natively) if the engines agree; else what differs."""
     try:
-        compiled = compile_source(source, entry="k")
+        # Without contraction, because ptxas may join a product and a sum that the PTX keeps apart; fmaf() and fma() stay.
+        compiled = compile_source(source, entry="k", options=("-fmad=false",))
     except CompileError as error:
         return f"does not compile: {error}", None, False
     native, why = outcome(compiled, kernel, "native")
@@ -448,7 +508,9 @@ def tried(seed: int, gpu: bool = False) -> tuple[int, str, bool, str]:
     if said.startswith("does not compile"):
         return seed, said + "\n" + kernel.source(), False, kernel.mistake
     if said:
-        kept = smaller(kernel, lambda source: difference(kernel, source)[0] not in ("",) and not difference(kernel, source)[0].startswith("does not"))
+        kept = smaller(
+            kernel, lambda source: difference(kernel, source)[0] not in ("",) and not difference(kernel, source)[0].startswith("does not")
+        )
         source = kernel.source(kept)
         return seed, f"{difference(kernel, source)[0]}\n{source}", native, kernel.mistake
     if gpu and not kernel.mistake:
@@ -481,7 +543,11 @@ def main() -> int:
         if said:
             print(f"--- seed {seed} ({mistake or 'correct'}): {said}", flush=True)
         if k % 100 == 0:
-            print(f"{k} kernels, {totals['native']} natively, {totals['bad']} differ, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"{k} kernels, {totals['native']} natively, {totals['bad']} differ, {time.monotonic() - start:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
     done = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
     print(f"{kinds.total()} kernels ({done}): {totals['native']} ran natively, {totals['bad']} differ")
     return bool(totals["bad"])
