@@ -16,7 +16,7 @@ _PUBLIC = {
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
 }  # fmt: skip
 _MODULES = {
-    "gemm": "run.gemm", "gpu": "run.gpu", "evidence": "course.evidence", "ladder": "course.ladder", "measures": "course.measures",
+    "gemm": "run.gemm", "gpu": "run.gpu", "evidence": "course.evidence", "ladder": "course.rungs", "measures": "course.measures",
     "steps": "course.steps", "strategy": "course.strategy", "widgets": "front.widgets",
 }  # fmt: skip
 __all__ = [*_PUBLIC, *_MODULES, "load_ipython_extension"]

@@ -25,7 +25,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import ladder, steps
+from . import rungs, steps, store
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -117,7 +117,7 @@ class LessonKernel(Kernel):
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
-        saved = ladder.climb(
+        saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
             dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
             cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
@@ -153,7 +153,7 @@ class Profile:
     @property
     def kind(self) -> str:
         """How the time was had: 'measured', 'predicted', or 'counted' if there is none."""
-        return ladder.MEASURED if self.timed else ladder.PREDICTED if self.prediction else ladder.COUNTED
+        return rungs.MEASURED if self.timed else rungs.PREDICTED if self.prediction else rungs.COUNTED
 
     @functools.cached_property
     def _answer(self):
@@ -246,7 +246,7 @@ class Climb:
     """A rung you just put on your ladder. Shown as the ladder itself."""
 
     profile: Profile
-    saved: ladder.Climb
+    saved: store.SavedClimb
 
     def __str__(self) -> str:
         profile = self.profile

@@ -11,18 +11,18 @@ prediction that is explained teaches more than a right one. The card of an exerc
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
 
-from . import ladder, steps
+from . import steps
+from .store import Store, own
 
 if TYPE_CHECKING:
     from .exercises import Exercise
-    from .ladder import Store
 
 EXACT = 1e-3  # relative: closer than this is "exactly"
 CLOSE = 2.0  # a factor within which a prediction counts as close
@@ -50,9 +50,13 @@ class Question:
             return text
         cleaned = (text or "").strip().replace(" ", "").removesuffix("%").rstrip("×x")
         try:
-            return float(Fraction(cleaned))
+            # Not Fraction(cleaned), which writes out every digit of 1e99999999.
+            above, *below = (float(part) for part in cleaned.split("/", 1))
+            if all(map(math.isfinite, (above, *below, value := above / below[0] if below else above))):
+                return value
         except (ValueError, ZeroDivisionError):
-            raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.") from None
+            pass
+        raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.")
 
     def show(self, answer: float | str) -> str:
         """An answer (or the truth) as words, with its unit: "1 sector per request", "4 sectors per request"."""
@@ -70,19 +74,19 @@ def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None
     from IPython.display import display
 
     question = _asked[id] = Question(id, text, unit, tuple(choices))
-    display(question_card(question, ladder.store()))
+    display(question_card(question, own()))
 
 
 def committed(id: str, store: Store | None = None) -> Any:
     """The reader's latest answer to a question, or None."""
-    answers = (store or ladder.store()).answers(question=id)
+    answers = (store or own()).answers(question=id)
     return answers[-1].answer if answers else None
 
 
 def commit(question: Question, text: str | None, store: Store | None = None) -> float | str:
     """Keep an answer. Raises CourseError if it cannot be understood."""
     answer = question.parse(text)
-    (store or ladder.store()).answer(question.id, answer, step=question.step)
+    (store or own()).answer(question.id, answer, step=question.step)
     return answer
 
 
@@ -117,7 +121,7 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
 
     Raises CourseError for a question whose cell has not been run.
     """
-    store = store or ladder.store()
+    store = store or own()
     rows = []
     for name, value in truths.items():
         if name not in _asked:

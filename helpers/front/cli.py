@@ -41,7 +41,7 @@ def check(args: argparse.Namespace) -> int:
     from helpers.course.steps import STEPS, get
 
     try:
-        steps = [get(int(args.step) if args.step.isdigit() else args.step)] if args.step else STEPS
+        steps = STEPS if args.step is None else [get(args.step)]
     except KeyError as error:
         raise CourseError(f"There is {error.args[0]}.") from error
     from helpers.course import exercises  # after the arguments were found to be right: it brings the compiler

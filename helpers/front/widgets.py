@@ -346,7 +346,7 @@ def ladder(size: int = 4096, dtype: str = "float32", device: str | None = None, 
 
     until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
     """
-    from helpers.course.ladder import rungs  # here: it opens the reader's file, which looking at a run should not
+    from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
     rows = [row for row in rungs(size, dtype=dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}

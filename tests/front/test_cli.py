@@ -26,10 +26,11 @@ def test_wrong_arguments_exit_with_2(args, capsys):
     assert "usage: course" in capsys.readouterr().err
 
 
-def test_unknown_steps_are_a_sentence(capsys):
-    assert cli.main(["check", "fast"]) == 1
+@pytest.mark.parametrize("step", ["fast", "²", "½", "-1", "99", "9" * 5000, "1e3", " ", "\0"])
+def test_unknown_steps_are_a_sentence(step, capsys):
+    assert cli.main(["check", step]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("course check: There is no step 'fast'")
+    assert message.startswith("course check: There is no step ")
     assert STEPS[1].name in message
 
 
