@@ -6,6 +6,7 @@ counters, the checks and the pictures read them.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,14 +60,20 @@ class CostRule(StrEnum):
     NONE = "none"  # not charged, or not known before a generic address is
 
 
-def rule_of(kind: AccessKind, space: str) -> CostRule:
-    """The rule of an access that is known to go to `space`."""
+@functools.cache
+def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
+    """The rule of an access that is known to go to `space`. bypass: a copy past the cache (cp.async.cg, LDGSTS.BYPASS).
+
+    A copy has two sides, each with a rule: its reads of global memory and its writes to shared memory.
+    """
     if kind in (AccessKind.MATRIX_LOAD, AccessKind.MATRIX_STORE):
         return CostRule.MATRIX
     if kind is AccessKind.WARPGROUP:
         return CostRule.WARPGROUP
     if kind is AccessKind.COPY:
-        return CostRule.GLOBAL if space == "global" else CostRule.NONE
+        if space == "global":
+            return CostRule.COPY_BYPASS if bypass else CostRule.GLOBAL
+        return CostRule.NONE if bypass else CostRule.COPY
     if kind not in (AccessKind.LOAD, AccessKind.STORE, AccessKind.ATOMIC, AccessKind.REDUCTION):
         return CostRule.NONE
     if space == "shared":
@@ -116,4 +123,4 @@ class Site:
 
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address turned out to lie in `space`."""
-        return rule_of(self.made, space) if self.rule is CostRule.NONE or self.made is not self.op else self.rule
+        return self.rule if self.op is AccessKind.COPY else rule_of(self.made, space)

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from helpers.sim.code.sites import CostRule
+from helpers.sim.code.sites import AccessKind, CostRule
 
 from . import rules
 
@@ -166,13 +166,13 @@ class Counting:
                 add(site.line, name.format(what="requests", op=op), requests)
                 add(site.line, name.format(what="sectors", op=op), second)
                 add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
-                if site.op == "cp.async" and "cp.async.ca" in site.opcode:
+                if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
                     add(site.line, COPIED_SECTORS, second)
             elif site.op in ("cp.async", "wgmma"):
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":
-                if site.op == "ldmatrix" or site.sass.startswith("LDSM"):
+                if site.made is AccessKind.MATRIX_LOAD:
                     add(site.line, MATRIX_INSTRUCTIONS, requests)
                 else:
                     add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)

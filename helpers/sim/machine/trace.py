@@ -51,8 +51,8 @@ class TraceFilter:
 class Site:
     """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
 
-    rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where the access
-    begins, relative to the recorded addresses, which are those of the PTX.
+    rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
+    addresses begin, relative to those that the PTX instruction names.
     """
 
     pc: int
@@ -190,7 +190,7 @@ class Recorder:
         iterations = m.iterations(site)
         if not self.wants(site.line, site.space):
             return
-        rows = m.warps(addresses, -1)
+        rows = m.warps(addresses + site.shift if site.shift else addresses, -1)
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(self.filter)[:, None] & m.traced_warps(self.filter)[None, :]
         if self.filter.iterations is not None:

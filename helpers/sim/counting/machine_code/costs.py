@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.sass import MEMORY_OPCODES, Instruction, sass_width
+from helpers.sim.code.sites import AccessKind, CostRule, rule_of
 from helpers.sim.counting import rules
 
 from .constants import LOCAL_WINDOW, SHARED_WINDOW
 from .decoding import Decoded
-from .values import LOW, WARP
+from .values import LOW
 
 GLOBAL_OP = {"ld": "ld", "cp.async": "ld", "st": "st", "atom": "atom", "red": "red"}
 _SHARED_OP = {"ld": "ld", "ldmatrix": "ld", "st": "st", "stmatrix": "st", "atom": "atom"}
@@ -80,29 +81,18 @@ def costs(launch, d: Decoded, places, mask) -> dict[str, dict[str, int]] | str:
 
 def cost(launch, d: Decoded, space: str, places, active) -> dict[str, int]:
     """What one execution adds to the SiteAccess of `space`."""
-    name, opcode, op = d.instruction.name, d.instruction.opcode, MEMORY_OPCODES[d.instruction.name][1]
-    active = launch.flat(active)
+    opcode, kind = d.instruction.opcode, AccessKind(MEMORY_OPCODES[d.instruction.name][1])
+    active, size = launch.flat(active), (launch.count_blocks, launch.lanes)
     # A copy names its target in shared memory first and its global source last.
-    addresses = launch.flat(places[-1] if name == "LDGSTS" else places[0])
-    width, size = sass_width(opcode), (launch.count_blocks, launch.lanes)
-    if space == "shared":
-        if op in ("ldmatrix", "stmatrix"):
-            matrices = int(opcode[-1]) if opcode[-2:] in (".2", ".4") else 1
-            shared = rules.count_ldmatrix(addresses, active, matrices, *size)
-        else:
-            shared = rules.count_shared(addresses, active, width, *size, op)
-        return {"requests": shared.requests, "wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
-    if "BYPASS" in d.modifiers:
-        sides = np.broadcast_arrays(addresses, launch.flat(places[0]), True if active is None else active)
-        times = launch.count_blocks // len(sides[0])
-        rows = (np.broadcast_to(side, (len(side), launch.lanes)).reshape(-1, WARP) for side in sides)
-        names = ("requests", "sectors", "ideal_sectors", "distinct_sectors")
-        return {what: int(n.sum()) * times for what, n in zip(names, rules.bypass_access(*rows), strict=True)}
-    count = {"atom": rules.count_atomic, "red": rules.count_atomic}.get(op, rules.count_global)
-    got = (rules.count_local if space == "local" else count)(addresses, active, width, *size)
-    distinct = rules.count_global(addresses, active, width, *size).sectors if op in ("atom", "red") else got.sectors
-    cost = {"requests": got.requests, "sectors": got.sectors, "ideal_sectors": got.ideal, "distinct_sectors": distinct}
-    if name == "LDGSTS":
-        shared = rules.count_copy(addresses, launch.flat(places[0]), active, width, *size)
-        cost |= {"wavefronts": shared.wavefronts, "ideal_wavefronts": shared.ideal}
-    return cost
+    first, last = (launch.flat(place) for place in (places[0], places[-1]))
+    rule = rule_of(kind, space, "BYPASS" in d.modifiers)
+    width = sass_width(opcode)
+    if rule is CostRule.MATRIX:
+        width = int(opcode[-1]) if opcode[-2:] in (".2", ".4") else 1
+    if kind is not AccessKind.COPY:
+        return rules.total(rule, first, active, width, *size)._asdict()
+    got = rules.total(rule, last, active, width, *size, first)
+    if rule is CostRule.GLOBAL:  # through the cache: the other side costs something, too
+        shared = rules.total(rule_of(kind, "shared"), last, active, width, *size, first)
+        got = got._replace(wavefronts=shared.wavefronts, ideal_wavefronts=shared.ideal_wavefronts)
+    return got._asdict()

@@ -12,6 +12,7 @@ from typing import Any
 
 from helpers.sim.code.lines import line_of_ptx
 from helpers.sim.code.sass import MEMORY_OPCODES, Instruction, parse
+from helpers.sim.counting import rules
 
 from .constants import cubin_constants, launch_constants
 from .costs import GLOBAL_OP, SiteAccess, charged_counters
@@ -160,10 +161,8 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             for part in ("", *(f"_op_{kind}" for kind in _TENSOR[instruction.name])):
                 mine[f"smsp__inst_executed_pipe_tensor{part}.sum"] = executed
         if counts.accesses is not None and (shape := _WARPGROUP.match(instruction.opcode)):
-            # The four warps together read A (if it is there; half of it, if sparse) and B from shared memory, 128 bytes at a time.
-            rows_of_a = 64 if "gdesc" in instruction.operands[1] else 0
-            mine["memory_l1_wavefronts_shared"] = executed // 4 * (rows_of_a + int(shape[2]) * (2 if shape[1] else 1)) // 4
-            mine["memory_l1_wavefronts_shared_ideal"] = mine["memory_l1_wavefronts_shared"]
+            read = rules.warpgroups(executed // 4, int(shape[2]), bool(shape[1]), "gdesc" in instruction.operands[1])
+            mine["memory_l1_wavefronts_shared"], mine["memory_l1_wavefronts_shared_ideal"] = read.wavefronts, read.ideal_wavefronts
         if instruction.name in _THREADS and index in counts.threads_of:
             mine[_THREADS[instruction.name]] = counts.threads_of[index]
         if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
