@@ -15,6 +15,7 @@ from typing import Any
 
 from helpers.errors import CourseError
 from helpers.front.progress import Progress
+from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.run import gemm, gpu
@@ -88,7 +89,8 @@ class LessonKernel(Kernel):
 
     def show(self, size: int = SHOW_SIZE, **options: Any):
         """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+        with delayed():
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
             run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
@@ -262,9 +264,10 @@ class Climb:
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        with delayed():
+            from IPython.display import display
 
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         print(self)
         display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))

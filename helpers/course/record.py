@@ -74,7 +74,7 @@ def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[d
 
 
 def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
-    from helpers.toolchain import compile as compiler
+    from helpers.toolchain.installation import compiler_version
 
     device, baseline = gpu.device(), timing.cublas
     batch = {"batch": problem.batch} if problem.batch > 1 else {}
@@ -103,7 +103,7 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "cuda": device.cuda,
-        "compiler": "NVRTC {}.{}".format(*compiler.compiler_version()),
+        "compiler": "NVRTC {}.{}".format(*compiler_version()),
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
         "kernel_hash": code_hash(source),

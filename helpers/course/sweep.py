@@ -18,11 +18,12 @@ from helpers.errors import CourseError
 from helpers.front.progress import Progress
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
-from .measures import WARP, count
+from .measures import count
 
 
 def variant(source: str, **constants: int) -> str:

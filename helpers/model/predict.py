@@ -28,10 +28,12 @@ import numpy as np
 from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.sim import TraceFilter
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import names, rules
 
 from . import chain, hardware
-from .hardware import GPU, WARP
+from .hardware import GPU
 from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
@@ -174,7 +176,7 @@ def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     active = addresses >= 0
     lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
     fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
-    wavefronts, _ = rules.shared_access(np.where(active, addresses, 0), active, width)
+    wavefronts = rules.cost(CostRule.SHARED_LOAD, np.where(active, addresses, 0), active, width).wavefronts
     return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
 
 

@@ -20,6 +20,7 @@ from .checks.device_races import DeviceShadow
 from .checks.findings import Findings
 from .code import merged_accesses
 from .code.ptx import immediate_bits, literal
+from .code.sites import CostRule
 from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
@@ -190,7 +191,7 @@ def simulate(
                 blocks=chosen,
                 scale=scale,
                 cluster=dims,
-                accesses=estimate or _only_sass_tells(compiled),
+                accesses=estimate or _only_sass_tells(compiled, program),
             )
     trace = None
     if launch.recorder is not None:
@@ -203,9 +204,9 @@ def simulate(
     )  # fmt: skip
 
 
-def _only_sass_tells(compiled) -> bool:
+def _only_sass_tells(compiled, program: Program) -> bool:
     """Whether some accesses cannot be counted from the PTX: what ptxas spilled, and copies past the cache (cp.async.cg)."""
-    return getattr(compiled, "spill_loads", 0) > 0 or "cp.async.cg" in compiled.ptx
+    return getattr(compiled, "spill_loads", 0) > 0 or any(site.rule is CostRule.COPY_BYPASS for site in program.sites)
 
 
 SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried

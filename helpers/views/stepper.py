@@ -13,8 +13,10 @@ import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
+
 from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
-from .places import WARP, allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
+from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "
@@ -115,7 +117,8 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
     texts = {item.ptx_line: item.text for item in trace.code}
     for row in rows:
         access = trace.accesses[row]
-        text = texts.get(trace.sites[access["site"]].ptx_line, "")
+        site = trace.sites[access["site"]]
+        text = texts.get(site.ptx_line, "")
         sources = _REGISTER.findall(text.partition("]")[2])
         lanes = trace.addresses[row] >= 0
         for offset, name in enumerate(sources):
@@ -124,7 +127,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
                 continue
             at = np.searchsorted(orders, access["order"]) - 1
             if at >= 0 and trace.registers[names[name]][1] in ("f32", "b32", "u32", "s32"):
-                words = trace.addresses[row][lanes] // WORD + offset
+                words = (trace.addresses[row][lanes] - site.shift) // WORD + offset
                 found.append((int(access["order"]), int(access["block"]), words, trace.values[group[at]][lanes]))
     return sorted(found, key=lambda item: item[0])
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import WARP, block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
 
 LEVELS = ("block", "warp", "thread")
 

@@ -207,7 +207,7 @@ class Writer:
             case 12:
                 return f"(int)({self.one(self.value_u(less), self.value_q(less))})"
             case 13:
-                return f"{self.one('min', 'max')}({x()}, {y()})"
+                return f"{self.one('min', 'max')}((int)({x()}), (int)({y()}))"
             case 14:
                 return f"{self.one('__popc', '__clz', '__brev', '__ffs', 'abs')}({x()})"
             case 15:
@@ -241,7 +241,7 @@ class Writer:
             return self.one(self.variable("u"), f"{self.rng.choice(EDGES) & 0xFFFFFFFF}u")
         x, y = self.value_u(depth - 1), self.value_u(depth - 1)
         return self.one(
-            f"({x} + {y})", f"({x} * {y})", f"({x} >> ({y} & 31))", f"({x} / ({y} | 1u))", f"({x} % ({y} | 1u))", f"__umulhi({x}, {y})", f"min({x}, {y})",
+            f"({x} + {y})", f"({x} * {y})", f"({x} >> ({y} & 31))", f"({x} / ({y} | 1u))", f"({x} % ({y} | 1u))", f"__umulhi({x}, {y})", f"min((unsigned)({x}), (unsigned)({y}))",
             f"(unsigned)({self.value_i(depth - 1)})", f"(unsigned)({self.value_f(depth - 1)})", f"(unsigned char)({x})", f"(unsigned short)({x})",
             f"__float_as_uint({self.value_f(depth - 1)})",
         )  # fmt: skip
@@ -358,8 +358,8 @@ class Writer:
             case 3 if full:
                 return [self.one(
                     f"u0 = __ballot_sync(~0u, {self.condition(2)});", f"i0 += __any_sync(~0u, {self.condition(2)});", f"i0 += __all_sync(~0u, {self.condition(2)});",
-                    f"u1 = __match_any_sync(~0u, {self.value_i(2)} & 3);", f"u0 = __reduce_add_sync(~0u, {self.value_u(2)});",
-                    f"i2 = __reduce_max_sync(~0u, {self.value_i(2)});",
+                    f"u1 = __match_any_sync(~0u, (int)({self.value_i(2)}) & 3);", f"u0 = __reduce_add_sync(~0u, (unsigned)({self.value_u(2)}));",
+                    f"i2 = __reduce_max_sync(~0u, (int)({self.value_i(2)}));",
                 )]  # fmt: skip
             case 4:
                 index = self.index(size)
@@ -441,7 +441,8 @@ def outcome(compiled, kernel: Kernel, engine: str):
 def difference(kernel: Kernel, source: str) -> tuple[str, object, bool]:
     """('', compiled, ran natively) if the engines agree; else what differs."""
     try:
-        compiled = compile_source(source, entry="k")
+        # Without contraction, because ptxas may join a product and a sum that the PTX keeps apart; fmaf() and fma() stay.
+        compiled = compile_source(source, entry="k", options=("-fmad=false",))
     except CompileError as error:
         return f"does not compile: {error}", None, False
     native, why = outcome(compiled, kernel, "native")

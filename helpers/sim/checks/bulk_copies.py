@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.sim.machine.lanes import WARP
+from helpers.sim.code.hardware_units import WARP
 
 from .cluster_races import READ, WRITE
 

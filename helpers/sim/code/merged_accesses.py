@@ -7,23 +7,22 @@ others with nothing, gives the counts of the hardware.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from .ptx import split_operands
+from .ptx import TYPE_BYTES, Address, Immediate, Instruction, Module, Pair, Register, Symbol, Vector, parsed
 from .sass import SassInstruction, parse
 
 
 @dataclass(frozen=True)
 class PtxAccess:
-    """One memory instruction of the PTX text. `base` + `offset`: its address, as far as the text tells."""
+    """One memory instruction of the PTX. `base` + `offset`: its address, as far as the code tells. block: where it stands."""
 
     line: int
     op: str
     space: str
     width: int
-    block: int
+    block: tuple[str, int]
     base: int
     offset: int
     opcode: str
@@ -49,13 +48,7 @@ class AccessWidth:
 
 
 _SPACES = ("global", "shared", "local", "const", "param")
-_PTX_MEMORY = re.compile(r"^(?:@!?%\w+\s+)?((?:ld|ldu|st|atom|red|cp\.async|ldmatrix|stmatrix|wmma\.load|wmma\.store)\.[\w.:]+)\s+(.*);")
-_PTX_ADDRESS = re.compile(r"\[([^\]]+)\]")
-_TYPE_BYTES = re.compile(r"\.(?:[busf]|bf|tf|f16x|bf16x)(\d+)(?:x2)?$")
-_ENTRY_OR_FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b")
-_PTX_LABEL = re.compile(r"^\s*([$\w]+):\s*$")
-_DEFINITION = re.compile(r"^(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(%[\w.]+)\s*,\s*(.*);")
-_PURE = (
+_PURE = {
     "add",
     "sub",
     "mul",
@@ -75,180 +68,132 @@ _PURE = (
     "max",
     "not",
     "neg",
-)
+}
+_ENDS_BLOCK = {"bra", "ret", "exit", "call", "bar", "barrier"}
 
 
-def ptx_accesses(ptx: str, symbol: str | None = None) -> list[PtxAccess]:
+def ptx_accesses(module: Module, symbol: str | None = None) -> list[PtxAccess]:
     """Memory instructions of an entry (and of every .func, which it may call), with symbolic addresses.
 
     Two accesses whose `base` is equal differ in address by the difference of their offsets (value numbering: registers
     that hold the same sum have the same base).
     """
     found: list[PtxAccess] = []
-    for start, lines in _bodies(ptx, symbol):
-        numbers = _ValueNumbers(lines)
-        block = 0
-        for number, line in enumerate(lines, start):
-            text = line.strip()
-            if _PTX_LABEL.match(text):
-                block += 1
-            # Inline assembly may put several instructions on one line.
-            for statement in _statements(text):
-                if match := _PTX_MEMORY.match(statement):
-                    access = _access(number, match[1], match[2], (start, block), numbers)
-                    if access is not None:
-                        found.append(access)
-                numbers.read(statement)
-                if re.match(r"(@!?%\w+\s+)?(bra|ret|exit|call|bar|barrier)\b", statement):
-                    block += 1
+    for function in module.functions.values():
+        if not function.body or (function.entry and symbol not in (None, function.name)):
+            continue
+        numbers, labels, block = _ValueNumbers(function.body), Counter(function.labels.values()), 0
+        for position, instruction in enumerate(function.body):
+            block += labels[position]
+            access = _access(instruction, (function.name, block), numbers)
+            if access is not None:
+                found.append(access)
+            numbers.read(instruction)
+            block += instruction.name in _ENDS_BLOCK
     return found
 
 
-def _statements(text):
-    text = text.split("//", 1)[0].strip("{} \t")
-    return [part.strip() + ";" for part in text.split(";") if part.strip(" {}\t")]
-
-
-def _bodies(ptx, symbol):
-    """Yield (number of the first line, lines) of each function body that may belong to the entry."""
-    lines = ptx.splitlines()
-    i = 0
-    while i < len(lines):
-        match = _ENTRY_OR_FUNCTION.match(lines[i])
-        if not match:
-            i += 1
-            continue
-        wanted = match[1] == "func" or symbol is None or re.search(rf"\.entry\s+{re.escape(symbol)}\b", lines[i])
-        begin = i
-        while i < len(lines) and not lines[i].startswith("{") and not lines[i].rstrip().endswith(";"):
-            i += 1
-        if i < len(lines) and lines[i].startswith("{"):
-            begin = i
-            while i < len(lines) and not lines[i].startswith("}"):
-                i += 1
-            if wanted:
-                yield begin + 1, lines[begin:i]
-        i += 1
-
-
 class _ValueNumbers:
-    """Symbolic values of registers, built while the text is read from top to bottom.
+    """Symbolic values of registers, built while the code is read from top to bottom.
 
     A value is (base, offset); equal sums get equal bases. A register that is written in several places (a loop counter)
     is a new, unknown value after each of them.
     """
 
-    def __init__(self, lines):
+    def __init__(self, body: list[Instruction]):
         self.current: dict[str, tuple[int, int]] = {}
         self.interned: dict[object, int] = {0: 0}  # base 0: a plain number
-        self.writes: dict[str, int] = defaultdict(int)
-        for line in lines:
-            for statement in _statements(line.strip()):
-                for register in _written(statement):
-                    self.writes[register] += 1
+        self.writes = Counter(register for instruction in body for register in _written(instruction))
 
     def _base(self, key) -> int:
         return self.interned.setdefault(key, len(self.interned))
 
-    def of(self, name: str) -> tuple[int, int]:
-        name = name.strip()
-        if (number := _integer(name)) is not None:
-            return 0, number
-        return self.current.get(name) or (self._base(name), 0)
+    def of(self, operand) -> tuple[int, int]:
+        if isinstance(operand, Immediate) and isinstance(operand.value, int) and operand.bits is None:
+            return 0, operand.value
+        if isinstance(operand, Symbol):
+            return self._base(operand.name), operand.offset
+        if isinstance(operand, Register):
+            return self.current.get(operand.name) or (self._base(operand.name), 0)
+        return self._base(operand), 0
 
-    def read(self, statement: str) -> None:
-        """Take in one statement."""
-        match = _DEFINITION.match(statement)
-        if match and self.writes[match[2]] == 1 and not statement.startswith("@"):
-            opcode, register, sources = match.groups()
-            self.current[register] = self._evaluate(opcode, register, sources)
+    def read(self, instruction: Instruction) -> None:
+        """Take in one instruction."""
+        registers = _written(instruction)
+        single = isinstance(instruction.operands[0], Register) if registers else False
+        if single and self.writes[registers[0]] == 1 and instruction.guard is None:
+            self.current[registers[0]] = self._evaluate(instruction, registers[0])
             return
-        for register in _written(statement):
+        for register in registers:
             self.current[register] = (self._base((register, len(self.interned))), 0)
 
-    def _evaluate(self, opcode, register, sources):
-        operation = opcode.split(".")[0]
-        if operation not in _PURE or "[" in sources:
+    def _evaluate(self, instruction: Instruction, register: str) -> tuple[int, int]:
+        operation, sources = instruction.name, instruction.operands[1:]
+        if operation not in _PURE or any(isinstance(source, Address) for source in sources):
             return self._base(register), 0
-        values = [self.of(s) for s in split_operands(sources)]
+        values = [self.of(source) for source in sources]
         if operation == "mov":
             return values[0]
         if operation == "cvta":
             return self._base((operation, values[0][0])), values[0][1]
-        if operation == "add" and len(values) == 2 and ".cc" not in opcode:
+        if operation == "add" and len(values) == 2 and "cc" not in instruction.modifiers:
             (a, x), (b, y) = values
             if a == 0 or b == 0:
                 return a or b, x + y
             return self._base(("add", min(a, b), max(a, b))), x + y
-        return self._base((opcode, *values)), 0
+        return self._base((instruction.opcode, *values)), 0
 
 
-def _written(statement):
-    """Registers that a PTX statement writes, vectors and pairs of predicates included."""
-    if match := re.match(r"^(?:@!?%\w+\s+)?[a-z][\w.:]*\s+\{([^}]*)\}\s*,", statement):
-        return [r.strip() for r in match[1].split(",")]
-    if match := _DEFINITION.match(statement):
-        return [match[2]]
-    if match := re.match(r"^(?:@!?%\w+\s+)?[a-z][\w.:]*\s+(%\w+)\|(%\w+)\s*,", statement):
-        return [match[1], match[2]]
-    return []
+def _written(instruction: Instruction) -> list[str]:
+    """Registers that an instruction writes: its first operand, vectors and pairs of predicates included."""
+    if len(instruction.operands) < 2:
+        return []
+    first = instruction.operands[0]
+    items = first.items if isinstance(first, Vector) else (first.first, first.second) if isinstance(first, Pair) else (first,)
+    return [item.name for item in items if isinstance(item, Register)]
 
 
-def _integer(text):
-    try:
-        return int(text, 0)
-    except ValueError:
-        return None
-
-
-def _access(line, opcode, operands, block, numbers):
-    parts = opcode.split(".")
+def _access(instruction: Instruction, block: tuple[str, int], numbers: _ValueNumbers) -> PtxAccess | None:
+    parts = instruction.opcode.split(".")
     op = {"ldu": "ld"}.get(parts[0], parts[0])
-    if op == "cp":
+    if parts[:2] == ["cp", "async"]:
+        if {"commit_group", "wait_group", "wait_all", "mbarrier", "bulk", "reduce"} & set(parts):
+            return None
         op = "cp.async"
-        if "commit_group" in parts or "wait_group" in parts or "wait_all" in parts or "mbarrier" in parts:
-            return None
-        if "bulk" in parts or "reduce" in parts:
-            return None
-    space = next((s for s in _SPACES if s in parts or any(p.startswith(f"{s}::") for p in parts)), "generic")
-    if space in ("param", "const"):
+    elif op not in ("ld", "st", "atom", "red", "ldmatrix", "stmatrix") and parts[:2] not in (["wmma", "load"], ["wmma", "store"]):
+        return None
+    space = next((s for s in _SPACES if any(part == s or part.startswith(f"{s}::") for part in parts)), "generic")
+    addresses = [operand for operand in instruction.operands if isinstance(operand, Address)]
+    if space in ("param", "const") or not addresses:
         return None
     if op == "cp.async":
         space = "global"
-    addresses = _PTX_ADDRESS.findall(operands)
-    if not addresses:
-        return None
     address = addresses[1] if op == "cp.async" and len(addresses) > 1 else addresses[0]
-    register, _, plus = address.partition("+")
-    base, offset = numbers.of(register)
-    if plus:
-        offset += _integer(plus) or 0
-    return PtxAccess(line, op, space, _ptx_width(parts, operands), block, base, offset, opcode)
+    base, offset = numbers.of(address.base)
+    return PtxAccess(
+        instruction.ptx_line, op, space, _ptx_width(parts, instruction.operands), block, base, offset + address.offset, instruction.opcode
+    )
 
 
-def _ptx_width(parts, operands):
-    if parts[:2] == ["cp", "async"]:
-        sizes = [_integer(p) for p in split_operands(operands)]
-        return next((s for s in sizes if s in (4, 8, 16)), 16)
+def _ptx_width(parts: list[str], operands: tuple) -> int:
+    """Bytes per lane."""
+    if parts[0] == "cp":
+        return next((operand.value for operand in operands if isinstance(operand, Immediate) and operand.value in (4, 8, 16)), 16)
     if parts[0] in ("ldmatrix", "stmatrix"):
         return 16
-    match = _TYPE_BYTES.search("." + parts[-1])
-    bits = int(match[1]) if match else 32
-    if "x2" in parts[-1]:
-        bits = 32
-    count = next((int(p[1:]) for p in parts if p in ("v2", "v4", "v8")), 1)
-    return bits // 8 * count
+    count = next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
+    return TYPE_BYTES.get(parts[-1], 4) * count
 
 
 # --- matching the two ----------------------------------------------------------------------------------------------
 
 
-def access_sites(compiled, program=None) -> dict[int, AccessWidth]:
+def access_sites(compiled) -> dict[int, AccessWidth]:
     """For each PTX line with a memory instruction, how ptxas performs it. Keys are 1-based PTX lines.
 
-    compiled: needs `.ptx`, `.sass`, `.symbol`. program is not needed (the text is read) and kept for callers that pass it.
+    compiled: needs `.ptx`, `.sass`, `.symbol`.
     """
-    return match_accesses(ptx_accesses(compiled.ptx, compiled.symbol), memory_instructions(compiled.sass, compiled.symbol))
+    return match_accesses(ptx_accesses(parsed(compiled), compiled.symbol), memory_instructions(compiled.sass, compiled.symbol))
 
 
 def memory_instructions(sass: str, symbol: str) -> list[SassInstruction]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from helpers.sim.code.sites import CostRule
+from helpers.sim.code.sites import AccessKind, CostRule
 
 from . import names, rules
 
@@ -156,13 +156,13 @@ class Counting:
                 add(site.line, names.requests(space, op), requests)
                 add(site.line, names.sectors(space, op), second)
                 add(site.line, names.ideal_sectors(space, op), ideal, everywhere=False)
-                if site.op == "cp.async" and "cp.async.ca" in site.opcode:
+                if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
                     add(site.line, names.COPIED_SECTORS, second)
             elif site.op in ("cp.async", "wgmma"):
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL, second)
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL, ideal)
             elif space == "shared":
-                if site.op == "ldmatrix" or site.sass.startswith("LDSM"):
+                if site.made is AccessKind.MATRIX_LOAD:
                     add(site.line, names.executed("ldsm"), requests)  # shared_ld does not count it
                 else:
                     add(site.line, names.executed(f"shared_{op}"), requests)

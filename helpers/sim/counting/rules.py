@@ -38,10 +38,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import CostRule
 
-WARP = 32
-SECTOR_BYTES = 32
 LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4

@@ -9,29 +9,31 @@ from helpers.sim.code.sites import AccessKind, CostRule
 from .rules import TWO_SIDED, Cost, cost
 
 
-def addresses_of(trace, rows) -> np.ndarray:
-    """[n, 32]: the lowest byte each lane touches in accesses of one site, as the machine makes them; -1 for idle lanes."""
-    addresses, shift = trace.addresses[rows], trace.sites[trace.accesses["site"][rows[0]]].shift
-    return np.where(addresses < 0, -1, addresses + shift) if shift else addresses
-
-
 def cost_of(trace, rows) -> Cost | None:
     """What these accesses (indices into trace.accesses, all of one site) cost, one number per access.
 
-    None for one that is not charged or has no settled rule: another is charged for it, or it writes past the cache.
+    None where that cannot be told: another access is charged for it, its rule is not settled (what a copy past the cache
+    writes), or the trace has only one side of a copy.
     """
     rows = np.atleast_1d(rows)
     site = trace.sites[trace.accesses["site"][rows[0]]]
     if site.rule is CostRule.NONE or not site.width:
         return None
-    addresses, targets = addresses_of(trace, rows), None
+    addresses = trace.addresses[rows]
     if site.rule in TWO_SIDED:
         others = other_sides(trace, rows)
+        if not _recorded_on_both_sides(trace, site.pc):
+            return None
         there = np.where(others[:, None] >= 0, trace.addresses[others], -1)
         addresses, targets = (addresses, there) if site.space == "global" else (there, addresses)
         active = (addresses >= 0) & (targets >= 0)
         return cost(site.rule, addresses, active, site.width, targets)
     return cost(site.rule, addresses, addresses >= 0, site.matrices if site.rule is CostRule.MATRIX else site.width)
+
+
+def _recorded_on_both_sides(trace, pc: int) -> bool:
+    executed = {trace.sites[index].space for index in np.unique(trace.accesses["site"]) if trace.sites[index].pc == pc}
+    return executed == {"global", "shared"}
 
 
 def other_sides(trace, rows) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.ptx import Negated, Register
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
 from helpers.sim.machine.memory import RAW
 
@@ -42,8 +42,9 @@ def cp_async(op):
         else:
             size = op.bind(extra[0], "u32")
     through_cache = op.has("ca")
-    reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS)
-    writes = op.site("shared", AccessKind.COPY, width, CostRule.COPY if through_cache else CostRule.NONE)
+    reads, writes = (
+        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache)) for space in ("global", "shared")
+    )
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece

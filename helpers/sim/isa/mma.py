@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
+from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, metadata, wmma_fragment
 
 from .base import instruction
 from .loads_stores import _generic_reader, _generic_writer, address_of, generic_parts, reader, space_of, writer

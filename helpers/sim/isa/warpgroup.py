@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from helpers.sim.checks.cluster_races import READ
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
+from helpers.sim.layouts.register_fragments import BITS, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
 from .base import finisher, instruction

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .lanes import WARP
+from helpers.sim.code.hardware_units import WARP
 
 
 @dataclass(eq=False)

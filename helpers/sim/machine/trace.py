@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
@@ -15,7 +16,6 @@ BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "
 MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U8")])
 STEP = np.dtype([("block", "i4"), ("warp", "i4"), ("order", "i8"), ("code", "i4"), ("active", "u4")])
 WRITE = np.dtype([("step", "i4"), ("register", "i4")])
-WARP = 32
 
 MOST_ROWS = 4_000_000
 
@@ -51,8 +51,8 @@ class TraceFilter:
 class Site:
     """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
 
-    rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where the access
-    begins, relative to the recorded addresses, which are those of the PTX.
+    rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
+    addresses begin, relative to those that the PTX instruction names.
     """
 
     pc: int
@@ -190,7 +190,7 @@ class Recorder:
         iterations = m.iterations(site)
         if not self.wants(site.line, site.space):
             return
-        rows = m.warps(addresses, -1)
+        rows = m.warps(addresses + site.shift if site.shift else addresses, -1)
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(self.filter)[:, None] & m.traced_warps(self.filter)[None, :]
         if self.filter.iterations is not None:

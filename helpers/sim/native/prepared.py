@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from helpers.sim.code import ptx
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
 from helpers.sim.machine.addresses import DEVICE_BASE
 
@@ -31,7 +32,6 @@ from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RE
 from .runtime import runtime_ir
 from .uniformity import Unsupported, instructions_met
 
-WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
 WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile

@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from helpers.sim.code import elf
+from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import TensorMap
 from helpers.sim.machine import addresses
 
@@ -34,12 +35,13 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
         words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
         words[0x188] = math.prod(cluster)
     data = bytearray()
-    declared = ptx_parameters(ptx, symbol)
+    entry = declarations(ptx).functions.get(symbol)
+    declared = entry.parameters if entry else []
     if len(declared) != len(args):
         raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
-    for k, ((kind, size, alignment), value) in enumerate(zip(declared, args, strict=True)):
-        data.extend(b"\0" * (-len(data) % alignment))
-        data.extend(_encode(kind, size, value, k))
+    for k, (parameter, value) in enumerate(zip(declared, args, strict=True)):
+        data.extend(b"\0" * (-len(data) % parameter.align))
+        data.extend(_encode(parameter.type, parameter.nbytes, value, k))
     data.extend(b"\0" * (-len(data) % 4))
     words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
     return {(0, offset): word for offset, word in words.items()}
@@ -55,19 +57,6 @@ def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
             data = section.data
             words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4) if i not in filled_in}
     return words
-
-
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
-
-
-def ptx_parameters(ptx: str, symbol: str) -> list[tuple[str, int, int]]:
-    """(type, bytes, alignment) of each parameter of an entry."""
-    match = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
-    out = []
-    for alignment, kind, count in _PARAMETER.findall(match[1]) if match else ():
-        size = int(re.sub(r"\D", "", kind)) // 8
-        out.append((kind, size * int(count or 1), int(alignment or size)))
-    return out
 
 
 def _encode(kind, size, value, position) -> bytes:

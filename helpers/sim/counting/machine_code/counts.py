@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.sim.code.lines import line_of_ptx
+from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassInstruction, parse
 from helpers.sim.counting import names, rules
 
@@ -159,7 +159,7 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             mine.update(charged_counters(site, instruction))
     lines = None
     if compiled is not None:
-        lines = _cell_lines(compiled)
+        lines = cell_lines(compiled)
     totals: dict[str, int] = defaultdict(int)
     by_line: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for index, mine in by_index.items():
@@ -174,17 +174,6 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             if line is not None and site.space != "shared" and site.ideal_sectors:
                 by_line[line][names.ideal_sectors(site.space, GLOBAL_OP[site.op])] += site.ideal_sectors
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
-
-
-def _cell_lines(compiled) -> dict[int, int | None]:
-    """PTX line -> cell line; what stands before the first `.loc` of the entry belongs to that line, not to other code."""
-    lines = line_of_ptx(compiled.ptx)
-    text = compiled.ptx.split("\n")
-    entry = next((k for k, line in enumerate(text, 1) if re.search(rf"\.entry\s+{re.escape(compiled.symbol)}\b", line)), 1)
-    first = next((k for k in range(entry, len(text) + 1) if text[k - 1].lstrip().startswith(".loc")), None)
-    if first is not None:
-        lines.update(dict.fromkeys(range(entry, first), lines[first]))
-    return lines
 
 
 def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass import SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassConstant, SassImmediate, SassJump, SassPredicate, SassRegister
 
 from .constants import SHARED_WINDOW
 from .costs import SiteAccess, costs
 from .semantics import HANDLERS
-from .values import ALL_ONES, EMPTY, LOW, TRUE, WARP, ZERO, CannotTell, modified, same_mask, signed
+from .values import ALL_ONES, EMPTY, LOW, TRUE, ZERO, CannotTell, modified, same_mask, signed
 
 
 @dataclass(eq=False)
@@ -430,7 +431,7 @@ class SliceRun:
         low = self.read(target.register)
         if low is None:
             raise CannotTell(f"a jump to an address that depends on data: {i}")
-        following = i.address + (self.program.instructions[1].instruction.address - self.program.instructions[0].instruction.address)
+        following = i.address + (self.program.instructions[1].address - self.program.instructions[0].address)
         self.go_to(i, signed(low) + target.offset + following, mask, again=True)
 
     def part_again(self, mask, after):

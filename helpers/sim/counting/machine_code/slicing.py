@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from helpers.sim.code import cfg
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassJump, registers_of
 
@@ -28,7 +28,7 @@ class Slice:
         self.function = function
         self.instructions = function.instructions
         self.accesses = accesses
-        starts = {0, *function.labels.values()}
+        starts = set(function.labels.values())
         for i in function.instructions:
             if i.row.ends_block or i.name == "BSSY":
                 starts.add(i.index + 1)
@@ -36,8 +36,7 @@ class Slice:
                 starts.add(i.target)
         self.addresses = {i.address: i.index for i in function.instructions}
         # Return addresses are plain numbers in a register: a call's successor starts a block.
-        bounds = [*sorted(s for s in starts if s < len(self.instructions)), len(self.instructions)]
-        self.blocks = [Block(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+        self.blocks = [Block(run.start, run.stop) for run in cfg.cut(len(self.instructions), starts)]
         self.block_of = {b.start: b for b in self.blocks}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2

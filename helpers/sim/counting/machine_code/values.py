@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-WARP = 32
 LOW = 0xFFFFFFFF
 SIGN = 0x80000000
 

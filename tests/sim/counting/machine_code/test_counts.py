@@ -8,6 +8,7 @@ import pytest
 
 from helpers.sim import simulate
 from helpers.sim.code import merged_accesses, sass
+from helpers.sim.code.ptx import parse as parse_ptx
 from helpers.sim.code.sass_opcodes import opcode_row, sass_width
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
@@ -65,7 +66,9 @@ def test_an_access_that_nobody_needs_is_charged_nothing():
         [".visible .entry k(", "\t.param .u64 k_param_0", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r1+4];", "}"]
     )
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS R1, [R0+0x4] ;\n'
-    sites = merged_accesses.match_accesses(merged_accesses.ptx_accesses(ptx, "k"), merged_accesses.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert (sites[5].width, sites[5].opcode) == (0, "")
     assert (sites[6].width, sites[6].opcode, sites[6].exact) == (4, "LDS", True)
 
@@ -73,7 +76,9 @@ def test_an_access_that_nobody_needs_is_charged_nothing():
 def test_a_widened_access_without_visible_partners_is_not_exact():
     ptx = "\n".join([".visible .entry k(", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r2+64];", "}"])
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 4\n        /*0000*/                   LDS.64 R2, [R0] ;\n'
-    sites = merged_accesses.match_accesses(merged_accesses.ptx_accesses(ptx, "k"), merged_accesses.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert (sites[4].width, sites[4].exact) == (4, False) and sites[4].why
     assert not sites[5].exact
 
@@ -86,7 +91,9 @@ def test_partners_are_found_across_registers_that_hold_the_same_sum():
         ]
     )  # fmt: skip
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS.128 R4, [R0] ;\n'
-    sites = merged_accesses.match_accesses(merged_accesses.ptx_accesses(ptx, "k"), merged_accesses.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert [(sites[n].width, sites[n].leader) for n in (5, 6, 7)] == [(0, 6), (16, 6), (0, 6)]
     assert sites[6].offset == -4
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.counting.machine_code.values import TRUE, WARP, known
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.counting.machine_code.values import TRUE, known
 
 from .handlers import meaning_of, set_carries, set_register
 
