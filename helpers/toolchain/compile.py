@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,10 +28,11 @@ from helpers.errors import CompileError, CourseError
 from helpers.paths import cache_folder
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
-from .host_code import HEADERS, IMPLICIT, HostPart, device_part, strip_comments
-from .nvrtc import Request, compile_program
+from .headers import HEADERS, IMPLICIT, stand_ins
+from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_comments, without
+from .nvrtc import Answer, Request, compile_program
 
-_CACHE_FORMAT = 5  # raise it when what is stored changes
+_CACHE_FORMAT = 6  # raise it when what is stored changes
 _CACHE_ENTRIES = 500  # about 50 MB; the oldest go first
 
 
@@ -164,7 +165,8 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     includes = tuple(f"-I{folder}" for folder in include_folders())
     standard = () if any("-std" in option for option in options) else ("-std=c++17",)
     # NVRTC's own cache (12.9 and later, where there is a driver) answers without ptxas's report of registers.
-    return (f"-arch={arch}", *standard, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
+    wide = ("--device-int128",) if sys.platform == "linux" else ()
+    return (f"-arch={arch}", *standard, *wide, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
 
 
 def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: tuple[str, ...] = ()) -> Compiled:
@@ -181,7 +183,9 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     nvrtc = _nvrtc()
     arch = _checked_arch(nvrtc, arch)
     flags = _flags(arch, options)
-    key = hashlib.sha256(json.dumps([_CACHE_FORMAT, nvrtc.getVersion(), source, entry, flags, _header_identity()]).encode()).hexdigest()
+    key = hashlib.sha256(
+        json.dumps([_CACHE_FORMAT, nvrtc.getVersion(), source, entry, flags, _header_identity(), HEADERS]).encode()
+    ).hexdigest()
     stored = _read_cache(key)
     if stored is not None:
         return stored
@@ -195,8 +199,8 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
 
     Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
     """
-    answer = compile_program(_request(device_part(source)[0], _flags(_checked_arch(_nvrtc(), arch), ())))
-    return (parse_log(answer.log), {}) if answer.refused else ([], _constants(answer.ptx))
+    attempt = _without_host_code(source, _flags(_checked_arch(_nvrtc(), arch), ()))
+    return (attempt.errors, {}) if attempt.answer.refused else ([], _constants(attempt.answer.ptx))
 
 
 def _checked_arch(nvrtc, arch: str) -> str:
@@ -208,16 +212,65 @@ def _checked_arch(nvrtc, arch: str) -> str:
     return str(arch)
 
 
-def _request(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Request:
-    return Request(source, FILENAME, HEADERS, tuple(flags), tuple(expressions))
+@dataclass(frozen=True)
+class _Attempt:
+    """What the compiler made of a source: its answer, what was left out, headers that are nowhere, errors in device code."""
+
+    answer: Answer
+    request: Request
+    host: tuple[HostPart, ...] = ()
+    missing: tuple[str, ...] = ()
+    errors: list[Diagnostic] = field(default_factory=list)
+
+
+def _without_host_code(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> _Attempt:
+    """Compile `source` without its host code: what looks like it, and then what the compiler refuses and no kernel misses."""
+    found = parts(source)
+    out, needed = first_guess(source, found), frozenset()
+    folders = (*include_folders(), *(option.removeprefix("-I") for option in flags if option.startswith("-I")))
+    while True:
+        device = without(source, out)
+        headers, missing = stand_ins(source, strip_comments(device), folders)
+        request = Request(device, FILENAME, headers, tuple(flags), tuple(expressions))
+        answer = compile_program(request)
+        host = tuple(part for part in found if part in out)
+        if not answer.refused:
+            return _Attempt(answer, request, host, missing)
+        errors = [item for item in parse_log(answer.log) if item.severity == "error"]
+        before = out, needed
+        out, needed = revised(source, found, out, needed, [Mistake(_offset(source, item), item.message) for item in errors])
+        if (out, needed) == before:
+            break
+    # nvcc evaluates an unannotated constexpr function for device code; NVRTC has to be told that it is one.
+    constexpr = [part for part in found if part.constexpr and part not in out]
+    real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in constexpr))]
+    if not real and "-default-device" not in flags:
+        return _without_host_code(source, (*flags, "-default-device"), expressions)
+    return _Attempt(answer, request, host, missing, real)
+
+
+_UNANNOTATED = "without execution space annotations"
+
+
+def _offset(source: str, item: Diagnostic) -> int | None:
+    """Where in `source` a message points; None if it is in a header."""
+    if not item.line:
+        return None
+    lines = source.split("\n")[: item.line]
+    return sum(len(line) + 1 for line in lines[:-1]) + min(item.column or 0, len(lines[-1]))
+
+
+def _is_in(source: str, item: Diagnostic, part: HostPart) -> bool:
+    offset = _offset(source, item)
+    return offset is not None and part.start <= offset < part.end
 
 
 def _compile(source, entry, arch, options, flags, key) -> Compiled:
     expressions = (entry,) if entry and "<" in entry else ()
-    device, host = device_part(source)
-    answer = compile_program(_request(device, flags, expressions))
+    attempt = _without_host_code(source, flags, expressions)
+    answer, host = attempt.answer, attempt.host
     if answer.refused:
-        raise _explain(answer.log, source, answer.refused, _lines_of_refused_ptx(answer.log, device, expressions, flags))
+        raise _explain(attempt, source, _lines_of_refused_ptx(attempt))
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
     lowered = answer.lowered[0] if expressions else None
     symbol = _choose_entry(ptx, source, entry, lowered)
@@ -233,20 +286,37 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=_parameters(ptx, symbol, source),
         constants=_constants(ptx),
-        warnings=_left_out(host) + tuple(item.render(source) for item in parse_log(log) if item.severity == "warning"),
+        warnings=_left_out(host, attempt.missing) + _warnings(log, source),
         requested=entry or "",
         key=key,
         **usage,
     )
 
 
-def _left_out(host: tuple[HostPart, ...]) -> tuple[str, ...]:
-    if not host:
-        return ()
-    first = {part.name: part.first for part in reversed(host)}
+def _warnings(log: str, source: str) -> tuple[str, ...]:
+    """The compiler's warnings about the reader's own device code: no header's, none about what only host code used."""
+    unannotated = [] if "never referenced" not in log else parts(source)
+    return tuple(
+        item.render(source)
+        for item in parse_log(log)
+        if item.severity == "warning"
+        and item.line
+        and not ("never referenced" in item.message and any(_is_in(source, item, part) for part in unannotated))
+    )
+
+
+def _left_out(host: tuple[HostPart, ...], missing: tuple[str, ...]) -> tuple[str, ...]:
+    """What was left out and which headers are nowhere, as sentences."""
+    first = {part.name: part.first for part in reversed(host) if part.name}
     names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
     shown = ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
-    return (f"Host code is left out: {shown}. The course allocates, copies and launches.",)
+    left = (f"Host code is left out: {shown}. The course allocates, copies and launches.",) if names else ()
+    return left + ((f"{_not_here(missing)} The kernel compiles without.",) if missing else ())
+
+
+def _not_here(missing: tuple[str, ...]) -> str:
+    which = "This header is" if len(missing) == 1 else "These headers are"
+    return f"{which} not here and left out: {', '.join(missing)}."
 
 
 # ------------------------------------------------------------------------------------------------ diagnostics
@@ -321,9 +391,6 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
 
 
 _ADVICE = (
-    (r"cannot open source file \"(?P<what>[^\"]+)\"",
-     "The cell is compiled for the GPU alone, without the host's C++ library: delete this #include, "
-     "or move what needs it out of the cell."),
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
     (r"calling a __host__ function", "Write __device__ in front of the function that the kernel calls."),
@@ -341,19 +408,19 @@ _ADVICE = (
 )  # fmt: skip
 
 
-def _lines_of_refused_ptx(log, source, expressions, flags) -> dict[int, int | None]:
+def _lines_of_refused_ptx(attempt: _Attempt) -> dict[int, int | None]:
     """PTX line -> cell line when the assembler refused the PTX (inline asm, mostly): compile again for PTX alone."""
-    if "ptxas" not in log:
+    if "ptxas" not in attempt.answer.log:
         return {}
-    ptx_flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in flags if not f.startswith("--ptxas-options"))
-    answer = compile_program(_request(source, ptx_flags, expressions))
+    flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in attempt.request.flags if not f.startswith("--ptxas-options"))
+    answer = compile_program(replace(attempt.request, flags=flags))
     return {} if answer.refused else line_of_ptx(answer.ptx)  # without lines, the log of the first attempt is still shown
 
 
-def _explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None]) -> CompileError:
-    errors = [item for item in parse_log(log, lines) if item.severity == "error"]
+def _explain(attempt: _Attempt, source: str, lines: Mapping[int, int | None]) -> CompileError:
+    errors = [item for item in parse_log(attempt.answer.log, lines) if item.severity == "error"] if lines else attempt.errors
     if not errors:
-        return CompileError(f"The compiler gave up: {log.strip() or fallback}")
+        return CompileError(f"The compiler gave up: {attempt.answer.log.strip() or attempt.answer.refused}")
     # One mistake often makes several messages in its line: the one that says what to do comes first.
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     places = [item.line for item in errors]
@@ -361,6 +428,11 @@ def _explain(log: str, source: str, fallback: str, lines: Mapping[int, int | Non
     texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
+    if attempt.missing:
+        texts.append(
+            f"{_not_here(attempt.missing)} If the kernel uses something of it, paste that above the kernel, "
+            "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
+        )
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)

@@ -84,7 +84,7 @@ def test_shared_and_spills_are_read_from_ptxas():
         ("\n__global__ void k(float* p) {\n    p[0] = 1\n}", 4, 'expected a ";"'),
         ("__global__ void k(float* p) {\n\tp[0] = missing;\n}", 2, 'identifier "missing" is undefined'),
         ('constexpr int T = 3;\nstatic_assert(T % 2 == 0, "T must be even");\n__global__ void k() {}', 2, "T must be even"),
-        ("#include <cute/tensor.hpp>\n__global__ void k() {}", 1, "delete this #include"),
+        ("#include <cute/tensor.hpp>\n__global__ void k() { cute::print(1); }", 2, "left out: cute/tensor.hpp"),
         ("__global__ void k(float* p) {\n  cudaMalloc(&p, 4);\n}", 2, "This is host code"),
         ("__global__ void k(float* p) {\n  p[threadidx.x] = 0;\n}", 2, "threadIdx"),
         ("float twice(float x) { return 2 * x; }\n__global__ void k(float* p) { p[0] = twice(p[0]); }", 1, "__device__"),
@@ -159,9 +159,7 @@ def test_standard_headers_that_public_kernels_include():
 #include <stdio.h>
 #include <cassert>
 __global__ void k(uint32_t* p) { assert(p); printf("%u", *p); *p = std::min(1u, 2u); }"""
-    with pytest.raises(CompileError, match="std"):
-        compile_source(source)
-    assert compile_source(source.replace("std::min", "min")).entry == "k"
+    assert compile_source(source).entry == compile_source(source.replace("std::min", "min")).entry == "k"
 
 
 def test_warnings_are_kept():
