@@ -23,40 +23,11 @@ from helpers.errors import RunError
 from . import isa
 from .code import ptx
 from .code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
+from .code.sites import Site
 from .machine.addresses import DEVICE_BASE, FUNCTION_BASE
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
-READS = ("ld", "ldmatrix", "wgmma")  # what a site does that changes nothing
-
-
-@dataclass
-class Site:
-    """One memory instruction: what it does to which space, how wide it is, and how the hardware performs it.
-
-    width: bytes per lane in the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is
-    charged for it). sass: its SASS opcode, '' if unknown or removed. shift: where the charged access begins, relative
-    to the address of this one.
-    """
-
-    index: int
-    pc: int
-    line: int | None
-    space: str
-    op: str
-    width: int
-    opcode: str
-    ptx_line: int
-    charged: int = 0
-    sass: str = ""
-    shift: int = 0
-    may_race: bool = True
-    strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
-    volatile: bool = False
-    checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
-
-    def __post_init__(self):
-        self.charged = self.width
 
 
 class Mark(NamedTuple):
@@ -427,9 +398,9 @@ class _Loader:
         """The register that holds a fixed address, as 64 bits."""
         return self.constant(Immediate(value), "u64")
 
-    def new_site(self, pc, line, space, op, width, text, ptx_line) -> Site:
+    def new_site(self, pc, line, space, kind, width, text, ptx_line, rule) -> Site:
         """Number a memory access."""
-        site = Site(len(self.sites), pc, line, space, op, width, text, ptx_line)
+        site = Site(len(self.sites), pc, line, space, kind, width, text, ptx_line, rule)
         self.sites.append(site)
         return site
 
@@ -603,7 +574,7 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             op = ops[position]
-            if op.lands or any(site.space in ("shared", "generic") and site.op not in READS for site in op.sites):
+            if op.lands or any(site.space in ("shared", "generic") and not site.op.only_reads for site in op.sites):
                 writes[i] = True
             if op.full_barrier and op.instruction.guard is None:
                 clears[i] = True  # a barrier ends its block
@@ -623,5 +594,5 @@ def _races_that_cannot_be(program: Program, ops, starts) -> None:
         stop = starts[i + 1] if i + 1 < count else len(ops)
         for position in range(starts[i], stop):
             for site in ops[position].sites:
-                if site.op in READS:
+                if site.op.only_reads:
                     site.may_race = meets[i]

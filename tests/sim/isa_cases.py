@@ -12,7 +12,7 @@ import itertools
 import random
 
 import numpy as np
-from test_isa import encode, inputs, program, size_of
+from tests.sim.isa.test_isa import encode, inputs, program, size_of
 
 from helpers.sim import Collect, simulate
 from helpers.sim.isa import EXAMPLES, Example

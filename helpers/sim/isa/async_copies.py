@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.ptx import Negated, Register
+from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
 from helpers.sim.machine.memory import RAW
 
@@ -40,10 +41,10 @@ def cp_async(op):
             ignore = op.bind(extra[0], "pred")
         else:
             size = op.bind(extra[0], "u32")
-    reads = op.site("global", "cp.async", width)
-    writes = op.site("shared", "cp.async", width)
-    writes.charged = 0
     through_cache = op.has("ca")
+    reads, writes = (
+        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache)) for space in ("global", "shared")
+    )
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece
@@ -72,8 +73,8 @@ def cp_async(op):
                 m.races.load(m, reads, places, good, width)
             if m.watching:
                 watch(m, reads, addresses, good)
-                if m.counting is not None and through_cache:
-                    m.counting.copy(m, writes, addresses, offsets)
+                if m.counting is not None:
+                    m.counting.copy(m, writes if through_cache else reads, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
             index = places >> shift

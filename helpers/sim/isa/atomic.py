@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.cluster_races import UPDATE
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.memory import RAW
 
 from . import numerics
@@ -111,7 +112,7 @@ def _atomic(op, has_result: bool):
     targets = [op.target(item, part) for item in op.vector(0)] if has_result else []
     dtype = DTYPES[t]
     size = dtype.itemsize
-    site = op.site(space, "atom" if has_result else "red", size * count)
+    site = op.site(space, AccessKind.ATOMIC if has_result else AccessKind.REDUCTION, size * count)
     site.checks = name in ("cas", "min", "max", "and", "or")
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from helpers.errors import RunError
 from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
+from helpers.sim.code.sites import AccessKind, CostRule, Site, rule_of
 
 # How values of each PTX type are kept. bfloat16 and packed types are kept as bit patterns.
 DTYPES = {
@@ -199,10 +200,11 @@ class Op:
         where = "" if i.line is None else f" (from line {i.line} of the cell)"
         raise RunError(f"The machine does not know the instruction `{i.text}`, PTX line {i.ptx_line}{where}.", i.line)
 
-    def site(self, space: str, what: str, width: int):
-        """Note a memory access of `width` bytes per lane; what: 'ld', 'st', 'atom', 'red', 'cp.async', …"""
+    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None) -> Site:
+        """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it."""
         i = self.instruction
-        site = self.loader.new_site(self.position, i.line, space, what, width, i.text, i.ptx_line)
+        rule = rule_of(kind, space) if rule is None else rule
+        site = self.loader.new_site(self.position, i.line, space, kind, width, i.text, i.ptx_line, rule)
         self.sites.append(site)
         return site
 

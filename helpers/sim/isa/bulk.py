@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.ptx import Address, Vector
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor
 from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
@@ -403,7 +404,7 @@ def bulk_tensor(op):
     targets = _targets(op, 0, 2, 3 if op.has("multicast::cluster") else None)
     if count != 3 + op.has("multicast::cluster"):
         op.fail("has operands the machine does not know")
-    site = op.site("shared", "bulk load", CHUNK)
+    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK)
     line = op.line
 
     def run(m):
@@ -465,7 +466,7 @@ def _load(op, change):
     source = shared_places(op, 1, "the source of this bulk copy") if from_shared else address_of(op, 1)
     count = op.source(2, "u32")
     size = change[1] if change else 8
-    site = op.site("shared", "bulk load", CHUNK)
+    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK)
     line = op.line
 
     def run(m):
@@ -525,7 +526,7 @@ def _from_shared(m, site, piece: Piece, lanes: np.ndarray, size: int) -> np.ndar
 def _tensor_store(op, name: str | None):
     """[map, {coordinates}], [shared]. name: of the operation that a reduction makes of it, None to copy."""
     tensors, source = _tensor_at(op, 0), shared_places(op, 1, "the source of a bulk store")
-    site = op.site("shared", "bulk store", CHUNK)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK)
     line = op.line
 
     def run(m):
@@ -572,7 +573,7 @@ def _store(op, change):
     target, source = address_of(op, 0), shared_places(op, 1, "the source of a bulk store")
     count = op.source(2, "u32")
     size = change[1] if change else 8
-    site = op.site("shared", "bulk store", CHUNK)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK)
     line = op.line
 
     def run(m):
@@ -624,7 +625,7 @@ def bulk_prefetch(op):
     op.opclass, line = "TMA", op.line
     if op.has("tensor"):
         _only_tiles(op)
-        tensors, site = _tensor_at(op, 0), op.site("global", "prefetch", CHUNK)
+        tensors, site = _tensor_at(op, 0), op.site("global", AccessKind.PREFETCH, CHUNK)
 
         def fetch_box(m):
             for tensor, lanes, corners in tensors(m, active_lanes(m)):
@@ -633,7 +634,7 @@ def bulk_prefetch(op):
 
         return fetch_box
     address, count = address_of(op, 0), op.source(1, "u32")
-    site = op.site("global", "prefetch", CHUNK)
+    site = op.site("global", AccessKind.PREFETCH, CHUNK)
 
     def run(m):
         lanes = active_lanes(m)

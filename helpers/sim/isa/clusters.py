@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.addresses import SHARED_WINDOW
 from helpers.sim.machine.cluster import RANK_SHIFT
 from helpers.sim.machine.copies import MBarrier
@@ -107,7 +108,7 @@ def _remote_store(op, update):
     size = dtype.itemsize
     address, barrier_at = address_of(op, 0), address_of(op, 2)
     sources = [op.bind(item, t) for item in op.vector(1)]
-    site = op.site("cluster", "red" if update else "st", size * count)
+    site = op.site("cluster", AccessKind.REDUCTION if update else AccessKind.STORE, size * count)
     line, raw, shift = op.line, RAW[size], size.bit_length() - 1
 
     def run(m):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.cluster_races import READ, WRITE
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.cluster import RANK_SHIFT
 from helpers.sim.machine.memory import RAW
@@ -295,7 +296,7 @@ def ld(op):
     targets = [op.target(item, t) for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
-    site = op.site(space, "ld", DTYPES[t].itemsize * count)
+    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count)
     polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
     site.strong, site.volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
     # meaning
@@ -372,7 +373,7 @@ def st(op):
     sources = [op.bind(item, t) for item in op.vector(1)]
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
-    site = op.site(space, "st", DTYPES[t].itemsize * count)
+    site = op.site(space, AccessKind.STORE, DTYPES[t].itemsize * count)
     site.strong, site.volatile = op.has("release", "relaxed"), op.has("volatile", "mmio")
     dtype = DTYPES[t]
     # meaning

@@ -12,6 +12,7 @@ import numpy as np
 
 from helpers.sim.checks.cluster_races import UPDATE, WRITE
 from helpers.sim.code.ptx import Address
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.copies import Arrival, MBarrier
 
@@ -79,7 +80,7 @@ def _remote(op):
         return lambda m, places: lambda barrier, lanes, rows: None
     op.loader.uses.add("cluster")
     op.lands = True
-    site = op.site("cluster", "mbarrier", 8)
+    site = op.site("cluster", AccessKind.BARRIER, 8)
 
     def note(m, places):
         shadow = m.shared.shadow
@@ -97,7 +98,7 @@ def _remote(op):
 def mbarrier_init(op):
     """A new mbarrier at [a] that expects b arrivals per phase."""
     places, count, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
-    site = op.site("cluster", "mbarrier.init", 8)  # of interest to other blocks of the cluster only
+    site = op.site("cluster", AccessKind.BARRIER_INIT, 8)  # of interest to other blocks of the cluster only
 
     def run(m):
         where, expected, shadow = places(m), m.regs[count].view(U32), m.shared.shadow

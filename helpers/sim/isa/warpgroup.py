@@ -25,6 +25,7 @@ import numpy as np
 
 from helpers.sim.checks.cluster_races import READ
 from helpers.sim.code.ptx import Vector
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
@@ -598,7 +599,7 @@ def wgmma_mma_async(op):
     d = _registers(op, 0, shape, "c", d_type, result=True)
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
-    site = op.site("shared", "wgmma", CORE)
+    site = op.site("shared", AccessKind.WARPGROUP, CORE)
     site.charged = 0  # the tensor cores' own way to shared memory: no wavefronts of the load-store unit
     saturate, bitwise = op.has("satfinite"), op.has("and")
     if (a_type == "b1") != bitwise:
@@ -633,8 +634,7 @@ def wgmma_mma_async(op):
             total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         state_of(m).start(m, site, shape.name, d.registers, inputs, reads)
         if m.counting is not None:
-            lines = shape.n * (2 if shape.sparse else 1) + (0 if from_registers else ROWS)  # of 32 bytes
-            m.counting.warpgroups(site, np.count_nonzero(active), 32 * lines)
+            m.counting.warpgroups(site, np.count_nonzero(active), shape.n, shape.sparse, not from_registers)
         # result
         whole = every.copy()
         groups = whole[:, :count].reshape(m.blocks, -1, ROWS, shape.n)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
-from test_isa import encode, inputs, program, size_of
+from tests.sim.isa.test_isa import encode, inputs, program, size_of
 
 from helpers.errors import RunError
 from helpers.run.gemm import Problem

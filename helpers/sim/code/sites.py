@@ -1,0 +1,126 @@
+"""Memory accesses of a program: what an instruction does to which memory, and by which rule that is charged.
+
+A handler of the instruction set states these facts once, when it binds an instruction (see `isa`). Both engines, the
+counters, the checks and the pictures read them.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AccessKind(StrEnum):
+    """What an access does."""
+
+    LOAD = "ld"
+    STORE = "st"
+    ATOMIC = "atom"  # gives the old value back
+    REDUCTION = "red"  # an atomic operation that does not
+    COPY = "cp.async"
+    MATRIX_LOAD = "ldmatrix"
+    MATRIX_STORE = "stmatrix"
+    WARPGROUP = "wgmma"  # the tensor cores' own reads
+    BULK_LOAD = "bulk load"
+    BULK_STORE = "bulk store"
+    PREFETCH = "prefetch"
+    BARRIER = "mbarrier"
+    BARRIER_INIT = "mbarrier.init"
+
+    @property
+    def atomic(self) -> bool:
+        """Is it performed as one, whatever other threads do?"""
+        return self in (AccessKind.ATOMIC, AccessKind.REDUCTION)
+
+    @property
+    def only_reads(self) -> bool:
+        """Does it leave memory as it is, at the moment it is executed?"""
+        return self in (AccessKind.LOAD, AccessKind.MATRIX_LOAD, AccessKind.WARPGROUP, AccessKind.PREFETCH)
+
+    @property
+    def changes(self) -> bool:
+        """Do the threads themselves write memory here?"""
+        return self in (AccessKind.STORE, AccessKind.ATOMIC, AccessKind.REDUCTION, AccessKind.MATRIX_STORE)
+
+
+class CostRule(StrEnum):
+    """Which function of a warp's addresses says what an access costs (see `counting.rules`)."""
+
+    GLOBAL = "global"  # requests and sectors
+    ATOMIC = "atomic"  # the same, in a pass for each repetition of an address
+    LOCAL = "local"  # the same, of interleaved words
+    SHARED_LOAD = "shared load"  # wavefronts; lanes that pair up share one
+    SHARED_STORE = "shared store"  # wavefronts
+    SHARED_ATOMIC = "shared atomic"  # wavefronts in which every lane counts
+    COPY = "copy"  # cp.async.ca's shared side: banks of the cache and of shared memory
+    COPY_BYPASS = "copy bypass"  # cp.async.cg's global side: sectors by both sides
+    MATRIX = "matrix"  # ldmatrix and stmatrix: a phase for each 8 x 8 matrix
+    WARPGROUP = "warpgroup"  # operands of wgmma: 128 bytes at a time, past the load-store unit
+    NONE = "none"  # not charged, or not known before a generic address is
+
+
+@functools.cache
+def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
+    """The rule of an access that is known to go to `space`. bypass: a copy past the cache (cp.async.cg, LDGSTS.BYPASS).
+
+    A copy has two sides, each with a rule: its reads of global memory and its writes to shared memory.
+    """
+    if kind in (AccessKind.MATRIX_LOAD, AccessKind.MATRIX_STORE):
+        return CostRule.MATRIX
+    if kind is AccessKind.WARPGROUP:
+        return CostRule.WARPGROUP
+    if kind is AccessKind.COPY:
+        if space == "global":
+            return CostRule.COPY_BYPASS if bypass else CostRule.GLOBAL
+        return CostRule.NONE if bypass else CostRule.COPY
+    if kind not in (AccessKind.LOAD, AccessKind.STORE, AccessKind.ATOMIC, AccessKind.REDUCTION):
+        return CostRule.NONE
+    if space == "shared":
+        return CostRule.SHARED_ATOMIC if kind.atomic else CostRule.SHARED_LOAD if kind is AccessKind.LOAD else CostRule.SHARED_STORE
+    if space == "local":
+        return CostRule.LOCAL
+    if space in ("global", "const"):
+        return CostRule.ATOMIC if kind.atomic else CostRule.GLOBAL
+    return CostRule.NONE
+
+
+@dataclass
+class Site:
+    """One memory access of an instruction: what it does to which space, how wide it is, and how the hardware performs it.
+
+    pc: position of the instruction in the program. space: 'generic' where only the address tells. width: bytes per lane in
+    the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
+    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX.
+    """
+
+    index: int
+    pc: int
+    line: int | None
+    space: str
+    op: AccessKind
+    width: int
+    opcode: str
+    ptx_line: int
+    rule: CostRule
+    charged: int = 0
+    sass: str = ""
+    shift: int = 0
+    matrices: int = 0
+    may_race: bool = True
+    strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
+    volatile: bool = False
+    checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
+
+    def __post_init__(self):
+        self.charged = self.width
+
+    @property
+    def made(self) -> AccessKind:
+        """What ptxas made of it: some loads of wmma become LDSM."""
+        return AccessKind.MATRIX_LOAD if self.op is AccessKind.LOAD and self.sass.startswith("LDSM") else self.op
+
+    def rule_in(self, space: str) -> CostRule:
+        """The rule of this access where its address turned out to lie in `space`."""
+        return self.rule if self.op is AccessKind.COPY else rule_of(self.made, space)
