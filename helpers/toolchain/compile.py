@@ -16,7 +16,7 @@ import sys
 
 from helpers.errors import CompileError
 
-from . import installation, signatures
+from . import installation, kernels, signatures
 from .attempts import attempt
 from .compiled import Compiled, load, save
 from .diagnostics import Diagnostic
@@ -78,18 +78,20 @@ def _checked_arch(nvrtc, arch: str) -> str:
 
 
 def _compile(source, entry, arch, options, flags, key) -> Compiled:
-    expressions = (entry,) if entry and "<" in entry else ()
+    wanted = kernels.instance(source, entry)
+    expressions = (wanted,) if wanted else ()
     made = attempt(source, flags, expressions)
+    if made.answer.refused and wanted and "<" not in (entry or ""):  # it was only our reading of the file's launches
+        wanted, made = None, attempt(source, flags)
     answer = made.answer
     if answer.refused:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
-    lowered = answer.lowered[0] if expressions else None
-    symbol = signatures.choose_entry(ptx, source, entry, lowered)
+    symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
     usage = signatures.resource_usage(log, symbol)
     return Compiled(
         source=source,
-        entry=signatures.plain_name(symbol),
+        entry=kernels.plain_name(symbol),
         symbol=symbol,
         arch=arch,
         options=options,
@@ -99,7 +101,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         parameters=signatures.parameters(ptx, symbol, source),
         constants=signatures.constants(ptx),
         warnings=made.notes(),
-        requested=entry or "",
+        requested=wanted or entry or "",
         key=key,
         **usage,
     )

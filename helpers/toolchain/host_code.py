@@ -9,10 +9,10 @@ host's, unless device code misses it. What is left out is blanked, so every line
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-_DEVICE = re.compile(r"\b(__global__|__device__|__constant__|__shared__|__managed__)\b")
+_MARKS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 # Kept until the compiler refuses them: what device code may use without a mark of its own.
 _KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_assert|const|constexpr|asm|friend|namespace)\b")
 _TYPE = re.compile(r"\s*(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b")
@@ -60,6 +60,12 @@ class Declaration:
     namespace: str = ""  # with its colons: 'outer::inner::'
     owner: str = ""  # the class it is a member of
 
+    @property
+    def function_name(self) -> str:
+        """The identifier in front of its parameters; '' if it has none."""
+        match = re.search(r"([A-Za-z_]\w*)\s*\(", _ATTRIBUTE.sub("", _without_arguments(self.head)))
+        return match[1] if match else ""
+
 
 @dataclass(frozen=True)
 class Mistake:
@@ -103,7 +109,7 @@ def parts(source: str) -> tuple[HostPart, ...]:
         is_class = not item.is_function and _TYPE.match(head)
         if (
             head.startswith("static_assert")
-            or _is_device(body if is_class else head, device_macros)
+            or device_mark(body if is_class else head, device_macros)
             or (item.owner and not item.is_function)
         ):
             continue
@@ -119,8 +125,10 @@ def parts(source: str) -> tuple[HostPart, ...]:
     return tuple(found)
 
 
-def _is_device(text: str, device_macros: set[str]) -> bool:
-    return bool(_DEVICE.search(text) or device_macros.intersection(_WORD.findall(text)))
+def device_mark(text: str, device_macros: Mapping[str, str], mark: str = "") -> bool:
+    """Is there a `__device__` or the like (or only `mark`) in `text`, or a macro that stands for it?"""
+    words = set(_WORD.findall(text))
+    return bool(words & ({mark} if mark else _MARKS)) or any(mark in text for macro, text in device_macros.items() if macro in words)
 
 
 def _is_likely(item: Declaration, words: set[str]) -> bool:
@@ -182,16 +190,16 @@ def _constructs(text: str, name: str) -> bool:
 # ------------------------------------------------------------------------------------------------- the structure of a file
 
 
-def structure(source: str) -> tuple[str, set[str]]:
+def structure(source: str) -> tuple[str, dict[str, str]]:
     """`source` for reading its braces: comments, strings and preprocessor lines blanked, one branch of an #if that splits
-    a block; and the macros that stand for `__device__` and its like."""
-    macros: set[str] = set()
+    a block; and the macros that stand for `__device__` and its like, with what they are."""
+    macros: dict[str, str] = {}
     text = _one_branch(strip_comments(source))
 
     def directive(match):
         define = re.match(r"[ \t]*#[ \t]*define[ \t]+(\w+)", match[0])
-        if define and (_DEVICE.search(match[0]) or macros.intersection(_WORD.findall(match[0]))):
-            macros.add(define[1])
+        if define and device_mark(match[0], macros):
+            macros[define[1]] = match[0] + "".join(text for macro, text in macros.items() if macro in match[0])
         return _blank(match[0])
 
     return _DIRECTIVE.sub(directive, text), macros

@@ -92,13 +92,6 @@ def test_a_missing_device_is_still_explained():
         helpers.compile("float f(float x) { return x; }\n__global__ void k(float* a) { a[0] = f(a[0]); }")
 
 
-def test_an_uninstantiated_template_is_told_how_the_host_names_it():
-    source = "template <int N> __global__ void k(float* a) { a[0] = N; }\nvoid run(float* a) { k<32><<<1, 1>>>(a); }"
-    with pytest.raises(helpers.CompileError, match="k<32>"):
-        helpers.compile(source)
-    assert helpers.compile(source, entry="k<32>").compiled.entry == "k"
-
-
 def test_every_stand_in_compiles_with_the_others():
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     helpers.compile(includes + "using namespace std;\n__global__ void k(float* a) { a[0] = std::numeric_limits<float>::max(); }")
