@@ -23,7 +23,7 @@ from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
 from .code import sass
 from .code.ptx import immediate_bits, literal
-from .counting import flow
+from .counting import machine_code
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
@@ -66,7 +66,7 @@ class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
     uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
-    "native", or "slice" where nothing was run and `flow` counted.
+    "native", or "slice" where nothing was run and `counting.machine_code` counted.
     """
 
     counters: dict[str, int]
@@ -182,7 +182,7 @@ def simulate(
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
             placed = [memory.base_of(value) if isinstance(value, np.ndarray) and value.ndim else value for value in args]
-            counters, by_line, uncounted = flow.refine(
+            counters, by_line, uncounted = machine_code.refine(
                 counters,
                 by_line,
                 compiled,
@@ -214,7 +214,7 @@ SECONDS_TO_COUNT = 20.0  # how long counting without running may take before run
 
 
 def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
-    """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `flow`).
+    """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
     Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
     None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
@@ -224,12 +224,12 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
     if not getattr(compiled, "cubin", b"") or clusters.extent(compiled.ptx, compiled.symbol, compiled.arch, grid, None) is not None:
         return None
     try:
-        counts, _ = flow.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
+        counts, _ = machine_code.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
     except CourseError:
         return None  # no disassembler on this machine
     if counts is None or not counts.complete:
         return None
-    exact, lines = flow.counters(counts, compiled)
+    exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
     def scaled(values):  # without memory_l2_…, which running the blocks does not count

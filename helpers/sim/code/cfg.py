@@ -8,14 +8,14 @@ unions until nothing changes. PTX (the loader, the native engine) and SASS share
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 Graph = Sequence[Iterable[int]]
 
 
 def cut(count: int, leaders: Iterable[int]) -> list[range]:
     """The basic blocks of `count` instructions as ranges of positions. leaders: where blocks begin, besides 0."""
-    starts = sorted({0, *(leader for leader in leaders if leader < count)}) if count else []
-    return [range(start, stop) for start, stop in zip(starts, [*starts[1:], count], strict=True)]
+    return [range(*bounds) for bounds in pairwise(sorted({0, count, *(leader for leader in leaders if leader < count)}))]
 
 
 def reachable(graph: Graph, start: int = 0) -> set[int]:

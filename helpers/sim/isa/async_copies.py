@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers.sim.checks.accesses import DeviceAccess
 from helpers.sim.code.ptx import Negated, Register
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
 from helpers.sim.machine.memory import RAW
 
@@ -43,9 +43,9 @@ def cp_async(op):
         else:
             size = op.bind(extra[0], "u32")
     through_cache = op.has("ca")
-    reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS)
-    writes = op.site("shared", AccessKind.COPY, width, CostRule.COPY if through_cache else CostRule.NONE)
-    writes.charged = 0
+    reads, writes = (
+        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache)) for space in ("global", "shared")
+    )
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece
@@ -74,8 +74,8 @@ def cp_async(op):
                 m.checks.device_read(m, DeviceAccess(reads, places, good, width))
             if m.watching:
                 watch(m, reads, addresses, good)
-                if m.counting is not None and through_cache:
-                    m.counting.copy(m, writes, addresses, offsets)
+                if m.counting is not None:
+                    m.counting.copy(m, writes if through_cache else reads, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
             index = places >> shift

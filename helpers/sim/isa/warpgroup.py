@@ -333,8 +333,7 @@ def wgmma_mma_async(op):
             m.checks.matrix_read(m, read)
             m.checks.reading_begun(m, read)
         if m.counting is not None:
-            lines = shape.n * (2 if shape.sparse else 1) + (0 if from_registers else ROWS)  # of 32 bytes
-            m.counting.warpgroups(site, np.count_nonzero(active), 32 * lines)
+            m.counting.warpgroups(site, np.count_nonzero(active), shape.n, shape.sparse, not from_registers)
         # result
         whole = every.copy()
         groups = whole[:, :count].reshape(m.blocks, -1, ROWS, shape.n)

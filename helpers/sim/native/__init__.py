@@ -11,15 +11,16 @@ import functools
 import numpy as np
 
 from helpers.sim.checks import endless
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
 
 from . import engine
-from .offsets import GENERIC, MATRICES
+from .offsets import GENERIC
 from .uniformity import is_generic
 
 # float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
 _COUNTED = ("fma", "mad", "add", "sub", "mul")
-_COUNTED_ACCESSES = ("ld", "st", "cp.async", "ldmatrix", "stmatrix")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
 WAYS = 4  # how many different ones, before it is made for all
@@ -148,23 +149,25 @@ def _asks_too_much(launch) -> str:
     return ""
 
 
-def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
-    """(position, number among its accesses) -> (bytes per lane, offset) of what is counted."""
+def _charges(program):
+    """(position, number among its accesses) -> Charge, of what is counted."""
+    from .lower import Charge
+
     found = {}
-    for key, site in _numbered(program):
-        instruction = program.code[site.pc]
-        if (
-            not site.charged
-            or site.op not in _COUNTED_ACCESSES
-            or not (site.space in ("global", "shared", "local") or is_generic(instruction))
-        ):
-            continue
-        width, shift = site.charged, site.shift
-        if site.op == "cp.async" and site.space == "shared":
-            width, shift = site.width, 0
-        elif instruction.name == "wmma":
-            width = MATRICES if site.sass.startswith("LDSM") and site.op == "ld" else site.width
-        found[key] = width, shift
+    for (position, number), site in _numbered(program):
+        spaces = {site.space: 0}
+        if is_generic(program.code[position]):
+            spaces = {"global": 0, "shared": GENERIC}
+        for space, more in spaces.items():
+            rule = site.rule_in(space)
+            if not site.charged or rule in (CostRule.NONE, CostRule.WARPGROUP):
+                continue
+            width, shift = site.charged, site.shift
+            if rule is CostRule.MATRIX:
+                width = site.matrices
+            elif rule in TWO_SIDED or program.code[position].name == "wmma":
+                width, shift = site.width, 0
+            found[position, number + more] = Charge(rule, width, shift)
     return found
 
 
@@ -196,8 +199,7 @@ def _count(launch, totals) -> bool:
         found += [(site, *part) for part in parts]
     for site, space, values in found:
         site.space = space
-        for k, value in enumerate(values):
-            counting.totals[site.index][k] += value
+        counting.add(site, space, values)
     start = 0
     for i, block in enumerate(launch.program.blocks):
         counting.blocks[i][0] += int(totals.warps[start])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
+from helpers.sim.counting.rules import TWO_SIDED
 
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
@@ -18,10 +19,6 @@ from .uniformity import Unsupported, written
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
             "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
             "v2", "v4"}  # fmt: skip
-
-
-# What the accounting is asked about; the position in this tuple is the number that compiled code passes.
-ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy", "ldmatrix", "local ld", "local st")
 
 
 @dataclass
@@ -73,7 +70,7 @@ def _memory(low, instruction):
         return
     access = _ready(low, space, address, nbytes * count)
     if low.counting:
-        _charge(low, instruction, space, access)
+        _charge(low, access)
     if low.watching and space == "shared":
         _watch(low, instruction, access, nbytes * count)
     if low.position in low.owning[1]:
@@ -102,7 +99,7 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     places = _far(low, address)
     uniform = places[1][1] == "zeroinitializer" and space != "local"  # where every lane has its own at the same address
     store = instruction.name == "st"
-    record, places = _recorded(low, "st" if store else "ld", space, places, nbytes * count)
+    record, places = _recorded(low, space, places, nbytes * count)
     _own(low, places[0][1], places[1][1], nbytes * count, store)
     memory = _memory_type(kind)
     vector = f"<32 x {memory}>"
@@ -130,18 +127,14 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
         low.put(item, _widened(low, loaded, kind, item))
 
 
-def _recorded(low, op: str, space: str, places, nbytes: int, number: int = 0, counted=True):
-    """(record, places) of an access by a call; where a generic address points shows when it happens."""
-
-    def account(where):
-        return _account(op, where) if counted else (0, 0)
-
+def _recorded(low, space: str, places, nbytes: int, number: int | None = 0):
+    """(record, places) of an access by a call; where a generic address points shows when it happens. number: as in `low.record`."""
     if space == "local":
-        return low.record(True, number, account(space), local=True), places
+        return low.record(True, number, local=True), places
     if space != "generic":
-        return low.record(space == "shared", number, account(space), **_watched(low, space, nbytes)), places
+        return low.record(space == "shared", number, **_watched(low, space, nbytes)), places
     records = [
-        low.record(where == "shared", number + more, account(where), **_watched(low, where, nbytes))
+        low.record(where == "shared", None if number is None else number + more, **_watched(low, where, nbytes))
         for where, more in (("global", 0), ("shared", GENERIC))
     ]
     scalar, lanes = places[0][1], places[1][1]
@@ -167,11 +160,6 @@ def _value_of(low, address: Address) -> Value:
     if isinstance(address.base, Immediate):
         return Value("i64", s=str(address.base.value))
     raise Unsupported("this address")
-
-
-def _account(op: str, space: str) -> tuple[int, int]:
-    """(number of the question to the accounting, the address bits that matter to it). op: ld or st."""
-    return ACCOUNTS.index(f"{space} {op}"), 31 if space == "global" else 15
 
 
 def _parameter(low, instruction, address, kind, count):
@@ -523,16 +511,15 @@ def _own(low, scalar: str, places: str, nbytes: int, store: bool):
 # --- counting ------------------------------------------------------------------------------------------------------------
 
 
-def _charge(low, instruction, space, access: Access):
+def _charge(low, access: Access):
     if (low.position, 0) not in low.charges:
         return
-    width, offset = low.charges[low.position, 0]
+    charge = low.charges[low.position, 0]
     memo = low.memo()
-    address = low.new(f"add i64 {access.base}, {access.offset + offset}")
-    question, mask = _account("st" if instruction.name == "st" else "ld", space)
+    address = low.new(f"add i64 {access.base}, {access.offset + charge.shift}")
     low.call(
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
-        ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),
+        ("i64", address), ("i32", str(charge.bits)), ("i32", str(charge.code)),
     )  # fmt: skip
 
 
@@ -572,8 +559,13 @@ def _copy(low, instruction):
     places = _far(low, source)
     _own(low, places[0][1], places[1][1], width, False)
     watched = _watched(low, "shared", width)
-    both = (ACCOUNTS.index("copy"), 127) if "ca" in instruction.modifiers else (0, 0)  # only .ca counts its shared side
-    records = [low.record(False, 0, (ACCOUNTS.index("global ld"), 127)), low.record(True, **watched), low.record(True, 1, both)]
+    first, second = (low.charges.get((low.position, number)) for number in (0, 1))
+    one_sided = first is not None and first.rule not in TWO_SIDED
+    records = [
+        low.record(False, 0 if one_sided else None),
+        low.record(True, None, **watched),
+        low.record(True, 1 if second else None if one_sided else 0),
+    ]
     low.call(
         "void", f"copy_{width}", ("ptr", "%ctx"), ("ptr", "%ws"), *(("ptr", record) for record in records), *places,
         *_far(low, target), ("<32 x i32>", sizes), ("i32", low.active), ("i32", low.first_thread),

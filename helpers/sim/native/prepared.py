@@ -21,11 +21,12 @@ from helpers.sim.code import ptx
 from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.counting import rules
 
-from . import access, engine, operations  # noqa: F401 - importing registers the handlers
+from . import access as _memory  # noqa: F401 - importing registers the handlers
+from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
 from .deferred import Asked
-from .lower import Lowered, Options, Record, lower
+from .lower import RULES, Charge, Lowered, Options, Record, lower
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .runtime import runtime_ir
 from .uniformity import Unsupported, instructions_met
@@ -88,7 +89,7 @@ def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
 def options_for(
     program,
     block: Sequence[int],
-    charges: dict[tuple[int, int], tuple[int, int]] | None,
+    charges: dict[tuple[int, int], Charge] | None,
     findings: bool,
     watched=None,
     decided: tuple[tuple[int, bool], ...] = (),
@@ -212,28 +213,18 @@ def _aligned(nbytes: int) -> np.ndarray:
 
 
 _ACCOUNT = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-_FAR = 1 << 40  # patterns have negative distances; addresses must not
+_FAR = (1 << 40, 1 << 20)  # in global and in shared memory: patterns have negative distances; addresses must not
 
 
 @functools.lru_cache(maxsize=65536)
 def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int, int]:
-    """(requests, sectors or wavefronts, ideal) of one warp's access, from rules.py."""
-    question, _, op = access.ACCOUNTS[code >> 8].partition(" ")
-    patterns = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, WARP)
-    addresses = patterns[:1] + (_FAR + (shift & 0xFFFF))
+    """(requests, sectors or wavefronts, ideal) of one warp's access. code: of a `Charge`."""
+    rule, width = RULES[code >> 8], code & 255
+    sides = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, 1, WARP)
+    starts = (_FAR[0] + (shift & 0xFFFF), _FAR[1] + (shift >> 16))
     lanes = (active >> np.arange(WARP) & 1).astype(bool)[None]
-    if question == "copy":
-        wavefronts, ideal = rules.copy_access(addresses, patterns[1:2] + (_FAR + (shift >> 16)), lanes, code & 255)
-        return 1, int(wavefronts[0]), int(ideal[0])
-    if question == "ldmatrix":
-        wavefronts, ideal = rules.ldmatrix_access(addresses, lanes, code & 255)
-        return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
-    if question == "local":
-        return tuple(int(value[0]) for value in rules.local_access(addresses, lanes, code & 255))
-    if question == "global":
-        return tuple(int(value[0]) for value in rules.global_access(addresses, lanes, code & 255))
-    wavefronts, ideal = rules.shared_access(addresses, lanes, code & 255, op)
-    return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+    addresses, *targets = (side + start for side, start in zip(sides, starts, strict=False))
+    return tuple(int(part[0]) for part in rules.cost(rule, addresses, lanes, width, *targets).charged)
 
 
 _failures: list[Exception] = []  # ctypes would only print what goes wrong in a callback
@@ -241,7 +232,7 @@ _failures: list[Exception] = []  # ctypes would only print what goes wrong in a 
 
 def _answer(code: int, active: int, shift: int, pattern: int, out: int) -> None:
     try:
-        sides = 2 if access.ACCOUNTS[code >> 8] == "copy" else 1
+        sides = 2 if RULES[code >> 8] in rules.TWO_SIDED else 1
         cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP * sides))
     except Exception as error:  # passed on by `run`
         _failures.append(error)
@@ -335,7 +326,7 @@ class _Worker:
                 wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo
                 wide[i, RECORD["shift"] // 8] = record.shift
             for name, value in (
-                ("code", record.question << 8 | record.width), ("mask", record.mask), ("position", record.position),
+                ("code", record.code), ("mask", record.bits), ("position", record.position),
                 ("granules", record.granules), ("log", max(0, record.log)), ("race", record.race), ("shared", record.shared),
             ):  # fmt: skip
                 records[i, RECORD[name] // 4] = value

@@ -1,12 +1,9 @@
-"""The reader's progress, and the rungs to show beside it.
+"""The reader's progress: every climb and every answer to a prediction question, as rows of one SQLite file.
 
-Every climb and every answer to a prediction question is one row in a SQLite file in the user's data folder. Rows are
-only ever added: a reset marks them as archived, an update of the course migrates the file and keeps a copy from
-before. Two notebooks may write at once (each write is one immediate transaction, and the file is in write-ahead mode).
-Where the folder cannot be written, the session goes on in memory and says so once.
-
-`rungs()` merges what the reader measured or predicted with the recorded runs of helpers/data, published ladders, cuBLAS
-and the hardware's limit, each labelled by its `kind`.
+The file lies in the user's data folder. Rows are only ever added: a reset marks them as archived, an update of the
+course migrates the file and keeps a copy from before. Two notebooks may write at once (each write is one immediate
+transaction, and the file is in write-ahead mode). Where the folder cannot be written, the session goes on in memory and
+says so once.
 """
 
 from __future__ import annotations
@@ -19,17 +16,13 @@ import json
 import sqlite3
 import sys
 import threading
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import CourseError
-from helpers.model import hardware
 from helpers.paths import data_folder
 
-DATA = Path(__file__).parents[1] / "data"
 FILE = "progress.sqlite3"
 BUSY_SECONDS = 15.0  # how long a write waits for another notebook's
 
@@ -77,7 +70,7 @@ _TABLES = ("climbs", "answers")
 
 
 @dataclass(frozen=True)
-class Climb:
+class SavedClimb:
     """One climb as it was saved. `saved` is False if it is only in memory."""
 
     kind: str
@@ -100,7 +93,7 @@ class Climb:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SavedAnswer:
     """What the reader answered to a prediction question, and the truth if it has been seen."""
 
     question: str
@@ -148,7 +141,7 @@ class Store:
         cublas_ratio: float | None = None,
         source: str = "",
         counters: Mapping[str, int] | None = None,
-    ) -> Climb:
+    ) -> SavedClimb:
         """Save one climb and return it. tflops follows from milliseconds if it is not given.
 
         Raises ValueError for a kind that is none of `CLIMBS`, or a measured climb without a time.
@@ -169,9 +162,9 @@ class Store:
         number = self._insert("climbs", row)
         return _climb({**row, "id": number}, saved=not self.problem)
 
-    def climbs(self, *, archived: bool = False, **wanted: Any) -> list[Climb]:
+    def climbs(self, *, archived: bool = False, **wanted: Any) -> list[SavedClimb]:
         """Climbs, oldest first. `wanted` narrows by column: step=3, dtype="float32", m=4096, kind="measured", …"""
-        allowed = {item.name for item in fields(Climb)} - {"counters", "saved"}
+        allowed = {item.name for item in fields(SavedClimb)} - {"counters", "saved"}
         if set(wanted) - allowed:
             raise ValueError(f"climbs have no column {', '.join(sorted(set(wanted) - allowed))}")
         where = ["archived IS NOT NULL" if archived else "archived IS NULL", *(f"{name} IS ?" for name in wanted)]
@@ -180,7 +173,7 @@ class Store:
 
     # ------------------------------------------------------------------------------------------------ answers
 
-    def answer(self, question: str, answer: Any, truth: Any = None, step: int | None = None) -> Answer:
+    def answer(self, question: str, answer: Any, truth: Any = None, step: int | None = None) -> SavedAnswer:
         """Keep the reader's answer (any JSON value) to a question; a later answer to the same question adds to it."""
         row = {
             "created": _now(), "step": step, "question": question, "answer": json.dumps(answer),
@@ -189,7 +182,7 @@ class Store:
         self._insert("answers", row)
         return _answer(row)
 
-    def answers(self, step: int | None = None, question: str | None = None) -> list[Answer]:
+    def answers(self, step: int | None = None, question: str | None = None) -> list[SavedAnswer]:
         """Answers, oldest first; of one step or one question if given."""
         where, values = ["archived IS NULL"], []
         for name, value in (("step", step), ("question", question)):
@@ -348,15 +341,15 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _climb(row: Mapping[str, Any] | sqlite3.Row, saved: bool) -> Climb:
+def _climb(row: Mapping[str, Any] | sqlite3.Row, saved: bool) -> SavedClimb:
     values = dict(row)
     values.pop("archived", None)
-    return Climb(**{**values, "counters": json.loads(values["counters"]), "saved": saved})
+    return SavedClimb(**{**values, "counters": json.loads(values["counters"]), "saved": saved})
 
 
-def _answer(row: Mapping[str, Any] | sqlite3.Row) -> Answer:
+def _answer(row: Mapping[str, Any] | sqlite3.Row) -> SavedAnswer:
     truth = row["truth"]
-    return Answer(
+    return SavedAnswer(
         row["question"],
         json.loads(row["answer"]),
         None if truth is None else json.loads(truth),
@@ -373,207 +366,31 @@ def _store(folder: Path) -> Store:
     return Store(folder)
 
 
-def store() -> Store:
+def own() -> Store:
     """The store in the user's data folder, the same one for the whole session."""
     return _store(data_folder())
 
 
-def climb(**row: Any) -> Climb:
+def climb(**row: Any) -> SavedClimb:
     """Save a climb in the reader's store; see `Store.climb`."""
-    return store().climb(**row)
+    return own().climb(**row)
 
 
-def climbs(**wanted: Any) -> list[Climb]:
+def climbs(**wanted: Any) -> list[SavedClimb]:
     """The reader's climbs; see `Store.climbs`."""
-    return store().climbs(**wanted)
+    return own().climbs(**wanted)
 
 
-def answer(question: str, value: Any, truth: Any = None, step: int | None = None) -> Answer:
+def answer(question: str, value: Any, truth: Any = None, step: int | None = None) -> SavedAnswer:
     """Keep the reader's answer to a question; see `Store.answer`."""
-    return store().answer(question, value, truth, step)
+    return own().answer(question, value, truth, step)
 
 
-def answers(step: int | None = None, question: str | None = None) -> list[Answer]:
+def answers(step: int | None = None, question: str | None = None) -> list[SavedAnswer]:
     """The reader's answers; see `Store.answers`."""
-    return store().answers(step, question)
+    return own().answers(step, question)
 
 
 def reset(step: int | None = None) -> int:
     """Archive the reader's climbs and answers; see `Store.reset`."""
-    return store().reset(step)
-
-
-# ------------------------------------------------------------------------------------------------------ the rungs
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One bar of the ladder.
-
-    kind: "measured", "predicted" or "counted" for the reader's; "recorded" for the course's runs (cuBLAS among them);
-    "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
-    None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
-    """
-
-    kind: str
-    name: str
-    device: str
-    dtype: str
-    m: int
-    n: int
-    k: int
-    step: int | None = None
-    milliseconds: float | None = None
-    tflops: float | None = None
-    cublas_ratio: float | None = None
-    source: str = ""
-    date: str = ""
-    clock_mhz: float | None = None
-    spread: float | None = None
-    mine: bool = False
-
-    @property
-    def label(self) -> str:
-        """Name and kind, as a picture or a table shows it: "naive (recorded)"."""
-        return f"{self.name} ({'yours, ' if self.mine else ''}{self.kind})"
-
-
-def recorded_files(folder: Path = DATA) -> list[Path]:
-    """The files of recorded runs, one per device."""
-    return sorted(folder.glob("*.json"))
-
-
-def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]]:
-    """All recorded rows of the kernels as they are shipped, on single products. Raises CourseError naming the file if
-    one is damaged. variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`).
-
-    A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
-    """
-    rows: list[dict[str, Any]] = []
-    for path in recorded_files(folder):
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise CourseError(f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository.") from None
-        if isinstance(found, list):
-            rows += [row for row in found if isinstance(row, dict) and "step" in row]
-    return [row for row in rows if variants or not {"batch", "configuration"} & row.keys()]
-
-
-@functools.cache
-def published() -> tuple[Rung, ...]:
-    """Every published rung of data/published.toml, cuBLAS figures of the same sources included."""
-    ladders = tomllib.loads((DATA / "published.toml").read_text(encoding="utf-8"))["ladder"]
-    return tuple(rung for row in ladders for rung in _published(row))
-
-
-def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
-    m, n, k = row["size"]
-    for entry in [*row["rungs"], {"name": "cuBLAS", "tflops": row["cublas"]}]:
-        yield Rung(
-            kind=PUBLISHED, name=entry["name"], device=row["device"], dtype=row["dtype"], m=m, n=n, k=k,
-            step=entry.get("step"), milliseconds=2 * m * n * k / entry["tflops"] / 1e9, tflops=entry["tflops"],
-            cublas_ratio=entry["tflops"] / row["cublas"], source=row["source"],
-        )  # fmt: skip
-
-
-def limit(device: str, m: int, n: int, k: int, dtype: str = "float32") -> Rung | None:
-    """What `device` (a name of model/gpus.toml) could do at most with CUDA cores in float32: the roofline at this size.
-
-    None for other dtypes, and for a device without a row. Bytes: each input read once, the result written once.
-    """
-    try:
-        gpu = hardware.gpu(device)
-    except CourseError:
-        return None
-    if dtype != "float32" or not m * n * k:
-        return None
-    compute = 2 * m * n * k / (gpu.peak_fp32_tflops * 1e12)
-    memory = 4 * (m * k + k * n + m * n) / (gpu.dram_gbs * 1e9)
-    seconds = max(compute, memory)
-    what = "FP32 lanes" if compute >= memory else "DRAM bandwidth"
-    return Rung(
-        kind=LIMIT, name=f"limit of the {what}", device=gpu.name, dtype=dtype, m=m, n=n, k=k,
-        milliseconds=seconds * 1e3, tflops=2 * m * n * k / seconds / 1e12, source=gpu.source,
-    )  # fmt: skip
-
-
-def rungs(
-    m: int = 4096,
-    n: int | None = None,
-    k: int | None = None,
-    dtype: str = "float32",
-    device: str | None = None,
-    kinds: Iterable[str] | None = None,
-) -> list[Rung]:
-    """The ladder at one size: recorded runs with their cuBLAS, published ladders, the limit, and the reader's own.
-
-    n, k: default to m. device: only this one (a name of gpus.toml or as a driver says it); None for all. kinds: only
-    these. Of the reader's climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from
-    slow to fast; climbs without a time come first.
-    """
-    n, k = m if n is None else n, m if k is None else k
-    all_rungs = [
-        *_recorded_rungs(m, n, k, dtype),
-        *(rung for rung in published() if (rung.m, rung.n, rung.k, rung.dtype) == (m, n, k, dtype)),
-        *_own_rungs(m, n, k, dtype),
-    ]
-    devices = {rung.device for rung in all_rungs if rung.kind != PUBLISHED}
-    if device is not None:
-        devices.add(device)
-    limits = {rung.device: rung for rung in (limit(name, m, n, k, dtype) for name in sorted(devices)) if rung}
-    all_rungs += limits.values()
-    if device is not None:
-        wanted = _canonical(device)
-        all_rungs = [rung for rung in all_rungs if _canonical(rung.device) == wanted]
-    if kinds is not None:
-        kept = set(kinds)
-        all_rungs = [rung for rung in all_rungs if rung.kind in kept]
-    return sorted(all_rungs, key=lambda rung: (_canonical(rung.device), rung.tflops or 0.0, rung.name))
-
-
-def _canonical(device: str) -> str:
-    """A device's name in gpus.toml, or as it is."""
-    try:
-        return hardware.gpu(device).name
-    except CourseError:
-        return device
-
-
-def _recorded_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
-    fastest_cublas: dict[str, Rung] = {}
-    for row in recorded():
-        if (row["m"], row["n"], row["k"], row["dtype"]) != (m, n, k, dtype):
-            continue
-        common = {
-            "kind": RECORDED, "device": _canonical(row["device"]), "dtype": dtype, "m": m, "n": n, "k": k,
-            "date": row["date"], "source": f"helpers/data, driver {row.get('driver', 'unknown')}",
-        }  # fmt: skip
-        yield Rung(
-            **common, name=row["slug"], step=row["step"], milliseconds=row["milliseconds"], tflops=row["tflops"],
-            cublas_ratio=row["cublas_ratio"], clock_mhz=row["clock_mhz"], spread=row["spread"],
-        )  # fmt: skip
-        if row.get("cublas_milliseconds"):
-            time = row["cublas_milliseconds"]
-            rung = Rung(
-                **common, name="cuBLAS", milliseconds=time, tflops=2 * m * n * k / time / 1e9, cublas_ratio=1.0,
-                clock_mhz=row.get("cublas_clock_mhz"), spread=row.get("cublas_spread"),
-            )  # fmt: skip
-            best = fastest_cublas.get(rung.device)
-            if best is None or time < best.milliseconds:
-                fastest_cublas[rung.device] = rung
-    yield from fastest_cublas.values()
-
-
-def _own_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
-    best: dict[tuple, Climb] = {}
-    for row in store().climbs(m=m, n=n, k=k, dtype=dtype):
-        key = (row.label, row.kind, row.device)
-        if key not in best or (row.tflops or 0.0) >= (best[key].tflops or 0.0):
-            best[key] = row
-    for row in best.values():
-        yield Rung(
-            kind=row.kind, name=row.label, device=row.device, dtype=dtype, m=m, n=n, k=k, step=row.step,
-            milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
-            date=row.created, mine=True,
-        )  # fmt: skip
+    return own().reset(step)
