@@ -27,12 +27,14 @@ class Touched(NamedTuple):
 
     cells: flat indices into [rows, granules]. who: thread + 1, or SEVERAL. several: is each touched by several threads?
     actors: rows of the threads' own blocks, where these are not the blocks that are touched; else None.
+    pair: two of the threads + 1, where several touch each granule; else None.
     """
 
     cells: np.ndarray
     who: np.ndarray
     several: bool = False
     actors: np.ndarray | None = None
+    pair: tuple[np.ndarray, np.ndarray] | None = None
 
 
 class Access:

@@ -55,6 +55,7 @@ class Machine(Protocol):
     warp_count: int
     mask: np.ndarray | None  # the active threads; None: all
     block_index: np.ndarray
+    thread_index: np.ndarray
     block_numbers: np.ndarray
     thread_numbers: np.ndarray
     program: LoadedKernel

@@ -56,7 +56,7 @@ class SharedCells:
         """What lanes touch in their own blocks' memory."""
         g = self.granule
         span = max(1, width // g)
-        several = False
+        several, pair = False, None
         if m.varies_by_block(offsets) or (mask is not None and m.varies_by_block(mask)):
             self.expand(m)
             cells = m.rows_of(offsets) // g + (np.arange(m.blocks) * self.count)[:, None]
@@ -67,7 +67,7 @@ class SharedCells:
         else:
             if mask is None and offsets.size < m.threads:
                 cells, several = offsets.reshape(-1) // g, True
-                who = np.full(cells.shape, SEVERAL)
+                who, pair = np.full(cells.shape, SEVERAL), _sharers(m, offsets)
             else:
                 cells, who = m.thread_row(offsets) // g, np.arange(1, m.threads + 1)
                 if mask is not None:
@@ -76,12 +76,15 @@ class SharedCells:
             if self.rows > 1:
                 copies = (np.arange(self.rows) * self.count)[:, None]
                 who = np.broadcast_to(who, (self.rows, *who.shape))
+                pair = pair and tuple(np.broadcast_to(part, who.shape) for part in pair)
                 cells = cells + copies
         cells, who = cells.reshape(-1), who.reshape(-1)
         if span > 1:
             cells = (cells[:, None] + np.arange(span)).reshape(-1)
             who = np.repeat(who, span)
-        return Touched(cells, who.astype(np.int32), several)
+        if pair is not None:
+            pair = tuple(np.repeat(part.reshape(-1), span) for part in pair)
+        return Touched(cells, who.astype(np.int32), several, None, pair)
 
     # ---------------------------------------------------------------------------------------------- for messages
 
@@ -101,6 +104,18 @@ class SharedCells:
             if base <= offset and (offset < base + nbytes or nbytes == 0):
                 return f" ({plain_name(symbol)})"
         return ""
+
+
+def _sharers(m: Machine, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each element of an array that fewer elements than a block has threads: two threads + 1 that share it."""
+    threads = m.thread_index
+    shared = [axis for axis, n in enumerate(threads.shape) if n > 1 and offsets.shape[axis] == 1]
+    found = []
+    for second in (0, 1):
+        place = [slice(None) if n > 1 else 0 for n in offsets.shape]
+        place[shared[-1]] = second
+        found.append(threads[tuple(place)].reshape(-1) + 1)
+    return found[0], found[1]
 
 
 def plain_name(symbol: str) -> str:

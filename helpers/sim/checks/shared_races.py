@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.code.sites import AccessKind
+from helpers.sim.code.sites import Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .observer import SharedCheck
@@ -14,6 +14,12 @@ from .warp_clocks import WarpClocks
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
+CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
+WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
+PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
+WARP_IS_NOT_ENOUGH = (
+    "There is a __syncwarp() between the two accesses, but it orders the lanes of one warp only, and these are of two: use __syncthreads()."
+)
 
 
 class SharedRaces(SharedCheck):
@@ -22,8 +28,8 @@ class SharedRaces(SharedCheck):
     `writer` and `reader` hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (where warps
     synchronise, several threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). WARPGROUP - g is
     what a product of warpgroup g has read. Two threads of one warp are ordered by a __syncwarp() that names both:
-    `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). Where reads at several places can
-    race, `last_reader` is one thread and `other_site` where somebody else has read.
+    `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
+    the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
     """
 
     order = 30
@@ -32,11 +38,18 @@ class SharedRaces(SharedCheck):
         program = launch.program
         self.sites = program.sites
         self.warp_barriers = bool({"bar.warp", "barrier.warp"} & program.uses)
-        reads = [site for site in self.sites if site.may_race and site.op is AccessKind.LOAD and site.space in ("shared", "generic")]
-        self.many_reads = len(reads) > 1
-        self.arrays = ("writer", "writer_site", "reader", "reader_site")
+        self.arrays = (
+            "writer",
+            "writer_site",
+            "writer_one",
+            "writer_two",
+            "reader",
+            "reader_site",
+            "reader_one",
+            "reader_two",
+            "other_site",
+        )
         self.arrays += ("writer_turn", "reader_turn") if self.warp_barriers else ()
-        self.arrays += ("last_reader", "other_site") if self.many_reads else ()
         super().__init__(m, launch, cells)
         self.clocks = WarpClocks(1, m.threads)
         self.atomic = np.array([site.atomic for site in self.sites], bool)
@@ -54,7 +67,7 @@ class SharedRaces(SharedCheck):
         if access.remote or not site.may_race or site.strong:
             return
         touched = access.touched(m, self.cells)
-        cells, who, several, _ = touched
+        cells, who, several = touched[:3]
         if not cells.size:
             return
         self.empty = False
@@ -64,12 +77,12 @@ class SharedRaces(SharedCheck):
             conflict = self._unordered(m, touched, last, conflict, "writer")
             conflict &= ~self.rechecks[self.writer_site.reshape(-1).take(cells)]
             if conflict.any():
-                self._race(m, site, self.writer_site, touched, last, conflict, "reads", "writes")
+                self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
         reader = self.reader.reshape(-1)
+        before = reader.take(cells)
         if several:
             reader[cells] = SEVERAL
         else:
-            before = reader.take(cells)
             other = SEVERAL
             if self.warp_barriers:
                 # Reads before a barrier of the warp that orders them need not be known any more.
@@ -77,8 +90,7 @@ class SharedRaces(SharedCheck):
                 code = -2 - (who - 1) // WARP
                 other = np.where((before == code) | (-2 - (before - 1) // WARP == code) & (before > 0), code, SEVERAL)
             self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))
-        if self.many_reads:
-            self._note_others(cells, who, site)
+        self._remember("reader", touched, before == 0, site)
         self.reader_site.reshape(-1)[cells] = site.index
         self._stamp("reader_turn", touched)
 
@@ -86,19 +98,20 @@ class SharedRaces(SharedCheck):
         if access.remote:
             return
         touched, site = access.touched(m, self.cells), access.site
-        cells, who, several, _ = touched
+        cells, who, several = touched[:3]
         if not cells.size:
             return
         self.empty = False
         self._meet(m, access, touched, "writes")
         writer = self.writer.reshape(-1)
         writer[cells] = who
+        self._remember("writer", touched, np.ones(len(cells), bool))
         if several or bool((writer.take(cells) != who).any()):
             if access.clash is not None and access.clash():
                 back = writer.take(cells)
                 clash = back != who if not several else np.ones(len(cells), bool)
                 self.writer_site.reshape(-1)[cells] = site.index
-                self._race(m, site, self.writer_site, touched, back, clash, "writes", "writes")
+                self._race(m, access, "writer", touched, back, clash, "writes", "writes", CLASH_ADVICE)
             if not several:
                 self._note(writer, cells, who, who)
         self.writer_site.reshape(-1)[cells] = site.index
@@ -114,14 +127,15 @@ class SharedRaces(SharedCheck):
             return
         self.empty = False
         for name, verb in (("writer", "writes"), ("reader", "reads")):
-            last, sites = getattr(self, name).reshape(-1).take(cells), getattr(self, f"{name}_site")
-            conflict = (last != 0) & ((last != who) | (last == SEVERAL)) & ~self.atomic[sites.reshape(-1).take(cells)]
+            last, sites = (getattr(self, array).reshape(-1).take(cells) for array in (name, f"{name}_site"))
+            conflict = (last != 0) & ((last != who) | (last == SEVERAL)) & ~self.atomic[sites]
             if conflict.any():
                 conflict = self._unordered(m, touched, last, conflict, name)
                 if conflict.any() and not (site.rechecks and name == "reader"):
-                    self._race(m, site, sites, touched, last, conflict, "updates", verb)
+                    self._race(m, access, name, touched, last, conflict, "updates", verb)
         writer = self.writer.reshape(-1)
         before = writer.take(cells)
+        self._remember("writer", touched, before == 0)
         writer[cells] = np.where((before == 0) | (before == who), who, SEVERAL)
         shared = writer.take(cells) != who
         if shared.any():
@@ -141,6 +155,7 @@ class SharedRaces(SharedCheck):
         touched = access.touched(m, self.cells)
         self.empty = False
         self.writer.reshape(-1)[touched.cells] = touched.who
+        self._remember("writer", touched, np.ones(len(touched.cells), bool))
         self.writer_site.reshape(-1)[touched.cells] = access.site.index
         self._stamp("writer_turn", touched)
 
@@ -155,13 +170,14 @@ class SharedRaces(SharedCheck):
         writer = self.writer.reshape(-1).take(touched.cells)
         if not writer.any():
             return False
-        self._race(m, access.site, self.writer_site, touched, writer, writer != 0, "reads", "writes")
+        self._race(m, access, "writer", touched, writer, writer != 0, "reads", "writes")
         return True
 
     def matrix_done(self, m: Machine, access: MatrixAccess) -> None:
         cells = access.touched(m, self.cells).cells
         self.reader.reshape(-1)[cells] = WARPGROUP - access.thread // GROUP
         self.reader_site.reshape(-1)[cells] = access.site.index
+        self.reader_one.reshape(-1)[cells], self.reader_two.reshape(-1)[cells] = access.thread + 1, 0
         self.empty = False
 
     def _meet(self, m: Machine, access: Access, touched: Touched, verb: str) -> None:
@@ -172,7 +188,7 @@ class SharedRaces(SharedCheck):
             if conflict.any():
                 conflict = self._unordered(m, touched, last, conflict, name)
                 if conflict.any():
-                    self._race(m, access.site, getattr(self, f"{name}_site"), touched, last, conflict, verb, other_verb)
+                    self._race(m, access, name, touched, last, conflict, verb, other_verb)
 
     @staticmethod
     def _others(last: np.ndarray, who: np.ndarray) -> np.ndarray:
@@ -198,16 +214,28 @@ class SharedRaces(SharedCheck):
         state[cells] = warps
         state[cells[state.take(cells) != warps]] = SEVERAL
 
-    def _note_others(self, cells, who, site) -> None:
-        """Threads read: keep where another thread than the last one did."""
-        last, other = self.last_reader.reshape(-1), self.other_site.reshape(-1)
-        changed = last.take(cells) != who
-        if changed.any():
-            other[cells[changed]] = self.reader_site.reshape(-1).take(cells[changed])
-        last[cells] = who
-        met = last.take(cells) != who
-        if met.any():
-            other[cells[met]] = site.index
+    def _remember(self, name: str, touched: Touched, fresh: np.ndarray, site: Site | None = None) -> None:
+        """Keep two of those who touch granules. fresh: where nobody had before who matters; site: of a read."""
+        cells, who = touched.cells, touched.who
+        one, two, other = (array.reshape(-1) for array in (getattr(self, f"{name}_one"), getattr(self, f"{name}_two"), self.other_site))
+        if touched.pair is not None:
+            one[cells], two[cells] = touched.pair
+            if site is not None:
+                other[cells] = site.index
+            return
+        before = one.take(cells)
+        moved = (before != who) & ~fresh
+        two[cells[fresh]] = 0
+        if moved.any():
+            two[cells[moved]] = before[moved]
+            if site is not None:
+                other[cells[moved]] = self.reader_site.reshape(-1).take(cells[moved])
+        one[cells] = who
+        lost = one.take(cells) != who
+        if lost.any():
+            two[cells[lost]] = who[lost]
+            if site is not None:
+                other[cells[lost]] = site.index
 
     # ------------------------------------------------------------------------------------------- what orders them
 
@@ -281,17 +309,45 @@ class SharedRaces(SharedCheck):
 
     # -------------------------------------------------------------------------------------------------- finding
 
-    def _race(self, m: Machine, site, sites, touched: Touched, last, conflict, verb: str, other_verb: str) -> None:
+    def _race(
+        self, m: Machine, access: Access, name: str, touched: Touched, last, conflict, verb: str, other_verb: str, advice=None
+    ) -> None:
+        """Report the first of the accesses that meet earlier ones (name: by the writer or the reader) with no order between."""
         i = first(conflict)
-        cell, who = touched.cells[i], touched.who[i]
-        block, thread, offset = self.cells.place(m, touched, i)
-        if sites is self.reader_site and self.many_reads and last[i] < 0 and self.last_reader.reshape(-1)[cell] == who:
-            sites = self.other_site
+        cell, site = touched.cells[i], access.site
+        block, _, offset = self.cells.place(m, touched, i)
+        who, rival, at_other = self._pair(m, name, touched, i, int(last[i]))
+        sites = self.other_site if at_other and name == "reader" else getattr(self, f"{name}_site")
         other = self.sites[int(sites.reshape(-1)[cell])]
-        rival = "another thread" if last[i] <= 0 or last[i] == who else f"thread {m.thread_position(int(last[i]) - 1)}"
+        thread = m.thread_position(max(who - 1, 0))
+        other_thread = f"thread {m.thread_position(rival - 1)}" if rival > 0 else "another thread"
         m.findings.add(
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, "
-            f"which {rival} {other_verb} at {line_of(site, other)} with no barrier between.",
+            f"which {other_thread} {other_verb} at {line_of(site, other)} with no barrier between.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
+            advice=advice or self._advice(m, name, cell, who, rival, touched.who[conflict], last[conflict]),
         )  # fmt: skip
+
+    def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
+        """(a thread + 1 that touches the i-th granule, another that did before or 0, is that the `…_two`?)."""
+        who = int(touched.who[i])
+        mine = [who] if touched.pair is None else [int(part[i]) for part in touched.pair]
+        one, two = (int(getattr(self, f"{name}_{which}").reshape(-1)[touched.cells[i]]) for which in ("one", "two"))
+        theirs = [(last, False)] if last > 0 else [(one, False), (two, True)]
+        pairs = [(a, b, second) for b, second in theirs for a in mine if b > 0 and a != b]
+        if self.warp_barriers and last == SEVERAL and m.threads > WARP:  # those of one warp may be ordered
+            pairs = [pair for pair in pairs if (pair[0] - 1) // WARP != (pair[1] - 1) // WARP] or pairs
+        return pairs[0] if pairs else (mine[0], 0, False)
+
+    def _advice(self, m: Machine, name: str, cell: int, who: int, rival: int, whos, lasts) -> str | None:
+        """What to do, if it is not to call __syncthreads(). whos, lasts: all that race, as the arrays have them."""
+        mine, theirs = (whos - 1) // WARP, np.where(lasts > 0, (lasts - 1) // WARP, -2 - lasts)
+        within = m.threads <= WARP or bool(((mine == theirs) & (whos > 0)).all())
+        passed = False
+        if self.warp_barriers and who > 0 and rival > 0:
+            row = self.cells.row_of(cell)
+            passed = self.clocks.now(row, rival - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
+        if within:
+            return PARTIAL_ADVICE if passed else WARP_ADVICE
+        return WARP_IS_NOT_ENOUGH if passed else None
