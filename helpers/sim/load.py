@@ -22,9 +22,9 @@ from helpers.errors import RunError
 
 from . import isa
 from .code import ptx
+from .code.addresses import DEVICE_BASE, FUNCTION_BASE
 from .code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from .code.sites import Site
-from .machine.addresses import DEVICE_BASE, FUNCTION_BASE
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
@@ -69,7 +69,7 @@ class Block:
     marks: list[Mark] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """An entry ready to run. Register indices are positions in the machine's register list."""
 
