@@ -47,7 +47,9 @@ class Progress:
         self._open = False
         self._shown.remove(self)
         if self._box is not None:
-            self._box.close()
+            from . import still  # here: it brings ipywidgets
+
+            still.close(self._box)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
         return False

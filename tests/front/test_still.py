@@ -117,6 +117,19 @@ def test_a_cell_run_again_leaves_no_widgets_and_no_runs(runs):
     assert [ref() is not None for ref in data] == [False, False, False, True]
 
 
+def test_a_progress_bar_leaves_no_widgets(monkeypatch):
+    from helpers.front import progress
+
+    monkeypatch.setattr(progress, "_in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr("IPython.display.display", lambda _: None)
+    before = set(_instances)
+    with progress.Progress("counting") as bar:
+        bar(1, 2)
+        assert set(_instances) - before
+    assert set(_instances) - before == set()
+
+
 def test_closing_leaves_nothing(runs):
     before = set(_instances)
     shown = widgets.explore(runs[1])
