@@ -117,7 +117,7 @@ class Exercise:
         expectations = ()
         if self.expect:
             try:
-                run = gemm.run(answer, gemm.Problem(*[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
+                run = gemm.run(answer, gemm.problem_for(answer, *[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
                 verdicts = [expectation.judge(run) for expectation in self.expect]
                 expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
             except CourseError as error:

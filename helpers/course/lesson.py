@@ -55,13 +55,6 @@ class LessonKernel(Kernel):
                     return row
         return None
 
-    @property
-    def dtype(self) -> str:
-        """Element type of the matrices, from the signature."""
-        names = {"float": "float32", "__half": "float16", "half": "float16", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16"}
-        pointees = [parameter.pointer_to for parameter in self.compiled.parameters if parameter.pointer_to]
-        return names.get(pointees[0], "float32") if pointees else "float32"
-
     def occupancy(self, gpu_name: str = DEFAULT_GPU) -> Occupancy:
         """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
         shape = gemm.geometry(self)
@@ -74,7 +67,7 @@ class LessonKernel(Kernel):
         Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
         """
         fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
-        problem = Problem(m, m if n is None else n, m if k is None else k, dtype=self.dtype, **fields)
+        problem = gemm.problem_for(self, m, m if n is None else n, m if k is None else k, **fields)
         return gemm.run(self, problem, on, **options)
 
     # ------------------------------------------------------------------------------------------------ the verbs
@@ -82,7 +75,7 @@ class LessonKernel(Kernel):
     def check(self, on: str | None = None) -> CheckReport:
         """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?"""
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
-            report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on, progress=progress)
+            report = gemm.check(self, on=on, progress=progress)
         if self.step is not None and self.step.expect and report.passed:
             run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)
             verdicts = [expectation.judge(run) for expectation in self.step.expect]
@@ -117,7 +110,7 @@ class LessonKernel(Kernel):
 
         gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
         """
-        problem = Problem(size, size, size, dtype=self.dtype)
+        problem = gemm.problem_for(self, size, size, size)
         if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
             with Progress(f"counting {self.lesson_name} at {size}³") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
@@ -133,7 +126,7 @@ class LessonKernel(Kernel):
         profile = self.profile(size, gpu_name)
         saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
-            dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
+            dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
             cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
             source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
@@ -148,7 +141,7 @@ def reference(step: int | str) -> LessonKernel:
         raise CourseError(f"There is {error.args[0]}.") from error
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
-    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry), row.slug)
+    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)
 
 
 @dataclass(frozen=True)
@@ -282,4 +275,5 @@ class Climb:
             from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         print(self)
-        display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))
+        problem = self.profile.problem
+        display(widgets.ladder(problem.m, problem.dtype, problem.out_dtype, device=self.profile.device))

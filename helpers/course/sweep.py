@@ -83,8 +83,9 @@ class Setting:
 
     @property
     def peak_share(self) -> float:
-        """Speed as a part of the GPU's FP32 limit."""
-        return self.profile.tflops / hardware.gpu(self.profile.gpu_name).peak_fp32_tflops
+        """Speed as a part of the GPU's limit for these element types; NaN where that is not known."""
+        unit = hardware.gpu(self.profile.gpu_name).unit(self.profile.problem.dtype)
+        return self.profile.tflops / unit.tflops if unit else math.nan
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ class Sweep:
     def kind(self) -> str:
         """'measured' or 'predicted'."""
         return self.settings[0].profile.kind
+
+    @property
+    def limit(self) -> str:
+        """What speeds are a part of: "FP32 limit"."""
+        return f"{self.settings[0].profile.problem.inputs.label} limit"
 
     @property
     def names(self) -> tuple[str, ...]:

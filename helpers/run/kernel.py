@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from helpers.element_types import ELEMENT_TYPES
 from helpers.errors import CourseError, Finding, LaunchError
 from helpers.model import hardware
+from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
@@ -26,11 +27,8 @@ from . import gpu
 
 # C's pointee types and the array element types that match them.
 _ELEMENT_TYPES = {
-    "float": (np.float32,), "double": (np.float64,),
-    "__half": (np.float16,), "half": (np.float16,), "__half2": (np.float16,), "half2": (np.float16,),
-    "__nv_bfloat16": (ml_dtypes.bfloat16,), "nv_bfloat16": (ml_dtypes.bfloat16,),
-    "__nv_bfloat162": (ml_dtypes.bfloat16,), "nv_bfloat162": (ml_dtypes.bfloat16,),
-    "float2": (np.float32,), "float4": (np.float32,), "double2": (np.float64,),
+    **{name: (item.storage,) for item in ELEMENT_TYPES.values() for name in item.c_names},
+    "double": (np.float64,), "double2": (np.float64,),
     "int": (np.int32,), "unsigned": (np.uint32,), "unsigned int": (np.uint32,), "int4": (np.int32,), "int2": (np.int32,),
     "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,),
     "int8_t": (np.int8,), "uint8_t": (np.uint8,), "short": (np.int16,), "unsigned short": (np.uint16,),
@@ -56,7 +54,8 @@ class Run:
     """What one launch did.
 
     on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
-    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks.
+    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how a few
+    warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere.
     """
 
     kernel: Kernel
@@ -70,6 +69,7 @@ class Run:
     outcome_or_simulate: Outcome | Callable[[], Outcome] = field(repr=False)
     timing: Any = field(default=None, repr=False)
     problem: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    first_tiles: Callable[[], Trace | None] = field(default=lambda: None, repr=False)
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -102,11 +102,9 @@ class Run:
     def sampled(self) -> bool:
         return bool(self.outcome.sampled)
 
-    def predict(self, gpu: str = "H200 SXM"):
+    def predict(self, gpu: str = "H200 SXM") -> Prediction:
         """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
-        from helpers.model.predict import predict  # here, because the model reads Runs: it sits above this module
-
-        return predict(self, gpu=gpu)
+        return predict(self, gpu)
 
     def __repr__(self) -> str:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import re
 import subprocess
 import tempfile
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,8 @@ from helpers.sim.code.lines import FILENAME
 from . import installation
 
 CACHE = Cache("kernels", 500)  # about 50 MB
+
+_MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,13 @@ class Compiled:
         Raises CourseError if the disassembler is not installed.
         """
         return _disassemble(self)
+
+    @functools.cached_property
+    def matrix_types(self) -> frozenset[str]:
+        """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""
+        found = re.findall(r"\b(?:mma|mma_async)\.[\w.:]+", self.ptx)
+        named = [_MATRIX_TYPES & set(re.split(r"[.:]+", text)) for text in found]
+        return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
 
 
 def _disassemble(compiled: Compiled) -> str:

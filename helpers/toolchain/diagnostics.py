@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -81,9 +81,6 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
 
 
 _ADVICE = (
-    (r"cannot open source file \"(?P<what>[^\"]+)\"",
-     "The cell is compiled for the GPU alone, without the host's C++ library: delete this #include, "
-     "or move what needs it out of the cell."),
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
     (r"calling a __host__ function", "Write __device__ in front of the function that the kernel calls."),
@@ -101,10 +98,10 @@ _ADVICE = (
 )  # fmt: skip
 
 
-def explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None]) -> CompileError:
-    errors = [item for item in parse_log(log, lines) if item.severity == "error"]
+def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
+    """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
     if not errors:
-        return CompileError(f"The compiler gave up: {log.strip() or fallback}")
+        return CompileError(f"The compiler gave up: {log}")
     # One mistake often makes several messages in its line: the one that says what to do comes first.
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     places = [item.line for item in errors]
@@ -112,6 +109,11 @@ def explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None
     texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
+    if missing:
+        texts.append(
+            f"Not here, and left out: {', '.join(missing)}. If the kernel uses something of that, paste it above the kernel, "
+            "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
+        )
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)

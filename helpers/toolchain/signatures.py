@@ -4,63 +4,9 @@ from __future__ import annotations
 
 import re
 
-from helpers.errors import CompileError
-
 from .compiled import Parameter
 from .host_code import strip_comments
-
-
-def _entries(ptx: str) -> list[str]:
-    return re.findall(r"^(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$.]+)", ptx, re.M)
-
-
-def plain_name(symbol: str) -> str:
-    """The identifier inside an Itanium-mangled function name: `_Z5naiveii` -> naive, `_ZN2ns4gemmEPf` -> gemm."""
-    match = re.match(r"_ZN?", symbol)
-    if not match:
-        return symbol
-    rest, name = symbol[match.end() :], ""
-    while match := re.match(r"(\d+)", rest):
-        length = int(match[1])
-        name, rest = rest[match.end() :][:length], rest[match.end() + length :]
-        if not symbol.startswith("_ZN"):
-            break
-    return name or symbol
-
-
-def choose_entry(ptx: str, source: str, entry: str | None, lowered: str | None) -> str:
-    symbols = _entries(ptx)
-    names = [plain_name(symbol) for symbol in symbols]
-    if lowered is not None:
-        return lowered
-    if entry is not None:
-        matches = [symbol for symbol, name in zip(symbols, names, strict=False) if entry in (name, symbol)]
-        if len(matches) == 1:
-            return matches[0]
-        listed = ", ".join(names) or "none"
-        if matches:
-            raise CompileError(f"{len(matches)} kernels are called {entry!r}: name a template with its arguments, as in {entry}<64>.")
-        raise CompileError(f"There is no kernel called {entry!r} in the cell. Its kernels: {listed}.")
-    if len(symbols) == 1:
-        return symbols[0]
-    if not symbols:
-        lines = [number for number, text in enumerate(strip_comments(source).split("\n"), 1) if "__global__" in text]
-        if lines:
-            launched = re.search(r"(\w+\s*<[^<>;(){}]*>)\s*<<<", source)
-            example = launched[1] if launched else "name<64>"
-            raise CompileError(
-                f"line {lines[0]}: the kernel is a template that nothing instantiates. Name it with its arguments: "
-                f"entry='{example}' (in the magic: %%cuda name --entry '{example}').",
-                lines[0],
-            )
-        raise CompileError(
-            "There is no kernel in the cell: write __global__ in front of the function that the GPU starts, "
-            "as in `__global__ void gemm(…)`."
-        )
-    raise CompileError(
-        f"The cell has {len(symbols)} kernels ({', '.join(names)}) and only one can be bound. "
-        "Make the others __device__ functions, or name the one you mean: entry='…' (in the magic: --entry …)."
-    )
+from .kernels import plain_name
 
 
 def resource_usage(log: str, symbol: str) -> dict[str, int]:

@@ -21,7 +21,7 @@ def sweep(found, *, ax):
     lines = (
         ("occupancy", BLUE, [item.occupancy.fraction for item in found.settings]),
         ("FMA share of\ninstructions × lanes", ORANGE, [math.nan if item.fma_share is None else item.fma_share for item in found.settings]),
-        (f"speed ({found.kind}),\nof the FP32 limit", GREEN, [item.peak_share for item in found.settings]),
+        (f"speed ({found.kind}),\nof the {found.limit}", GREEN, [item.peak_share for item in found.settings]),
     )
     ends = sorted(((values[-1], name, colour) for name, colour, values in lines), key=lambda end: end[0])
     height = -1.0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
 from helpers.sim.counting.rules import TWO_SIDED
-from helpers.sim.machine.addresses import SHARED_WINDOW
 
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
