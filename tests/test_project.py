@@ -155,6 +155,7 @@ def test_conda_takes_the_python_that_the_project_asks_for():
 
 def test_the_readme_sets_up_in_one_line():
     assert block_after("lab:command") == "pip install uv && uv run course lab"
+    assert block_after("update:command") == "git pull && uv run course lab"
     assert block_after("test:command") == "pip install uv && uv run course test"
 
 

@@ -33,6 +33,7 @@ from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
 
+from . import history
 from .measures import Expectation, expect
 from .steps import Step
 from .store import Store, own
@@ -94,6 +95,10 @@ class Exercise:
         """
         report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
         store = store or own()
+        if self.language == "py":
+            history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
+        else:
+            history.judged(getattr(answer, "lesson_name", ""), getattr(answer, "cell", ""), history.verdict(report), store)
         if report.passed and not self.solved(store):
             store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
         return report
