@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
+from helpers.progress import Progress
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 

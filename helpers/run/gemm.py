@@ -31,7 +31,7 @@ _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 class Problem:
     """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
 
-    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype=None: the usual one for dtype.
+    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype="": the usual one for dtype.
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
     batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
     """
@@ -48,7 +48,7 @@ class Problem:
     seed: int = 0
     fused: bool = False
     batch: int = 1
-    out_dtype: str | None = None
+    out_dtype: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
@@ -225,7 +225,7 @@ def types(kernel: Kernel) -> tuple[str, str]:
     CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ.
     """
     is_fused(kernel)  # the parameters are where they should be
-    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to, "float32") for place in (4, 6, 9))
+    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to or "", "float32") for place in (4, 6, 9))
     if a != b:
         raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
     return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
@@ -330,7 +330,7 @@ def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[
 # ---------------------------------------------------------------------------------------------------- check
 
 
-def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str | None = None) -> list[Problem]:
+def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
     """Small shapes that break kernels: 1, primes, a tile and one more or less, thin, empty K, padding, alpha, beta."""
     rows, columns = tile
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
@@ -423,7 +423,8 @@ def check(
     With a GPU (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     """
     problems = list(problems if problems is not None else adversarial(geometry(kernel).tile, *types(kernel)))
-    cases, findings = [], {}
+    cases: list[Case] = []
+    findings: dict[tuple, Finding] = {}
     used = "cpu"
     for done, problem in enumerate(problems):
         if progress:

@@ -62,7 +62,6 @@ class Compiled:
         """
         return _disassemble(self)
 
-
     @functools.cached_property
     def matrix_types(self) -> frozenset[str]:
         """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""

@@ -15,6 +15,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from helpers.errors import CompileError
 
@@ -44,11 +45,11 @@ class Answer:
 def compile_program(request: Request) -> Answer:
     """Compile in the child process. Raises CompileError if the compiler crashes; an interrupt ends it and is passed on."""
     with _lock:
-        child = _started()
+        requests, answers = _pipes(_started())
         try:
-            pickle.dump(request, child.stdin)
-            child.stdin.flush()
-            answer = pickle.load(child.stdout)
+            pickle.dump(request, requests)
+            requests.flush()
+            answer = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError):
             _stop()
             raise CompileError(
@@ -80,11 +81,18 @@ def _started() -> subprocess.Popen:
     return _child
 
 
+def _pipes(child: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
+    """Where requests go, and where answers come from."""
+    if child.stdin is None or child.stdout is None:
+        raise OSError("the child was started without pipes")
+    return child.stdin, child.stdout
+
+
 def _stop() -> None:
     global _child
     if _child is not None and _owner == os.getpid():
         _child.kill()
-        for pipe in (_child.stdin, _child.stdout):
+        for pipe in _pipes(_child):
             with contextlib.suppress(OSError):  # what was being written has nowhere to go
                 pipe.close()
         _child.wait()

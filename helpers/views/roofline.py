@@ -109,7 +109,7 @@ def gemm_point(
     k: int,
     name: str = "",
     dtype: str = "float32",
-    out_dtype: str | None = None,
+    out_dtype: str = "",
     tflops: float | None = None,
     kind: str = "",
 ) -> Point:

@@ -43,7 +43,7 @@ class Progress:
         self._shown.append(self)
         return self
 
-    def __exit__(self, kind, error, trace) -> bool:
+    def __exit__(self, kind, error, trace) -> None:
         self._open = False
         self._shown.remove(self)
         if self._box is not None:
@@ -52,7 +52,6 @@ class Progress:
             still.close(self._box)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
-        return False
 
     def __call__(self, done: int, total: int) -> None:
         """Raises CourseError if the work was stopped and is not the cell's own, which is interrupted instead."""
