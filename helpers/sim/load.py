@@ -95,6 +95,7 @@ class Program:
     labels: dict[str, int] = field(default_factory=dict)  # positions in `code`
     register_types: dict[str, str] = field(default_factory=dict)
     register_names: dict[int, str] = field(default_factory=dict)  # by index; the machine's own registers have none
+    exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 
     @property
@@ -129,6 +130,7 @@ class _Loader:
         self.constants: list[tuple[int, np.ndarray]] = []
         self.specials: list[tuple[int, str]] = []
         self.sites: list[Site] = []
+        self.exchanged: set[int] = set()
         self.param_bytes = 0
         self.local_bytes = 0
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -488,6 +490,7 @@ class _Loader:
             sites=self.sites, parameters=self.parameters, shared=self.shared, shared_bytes=self.shared_bytes,
             dynamic_shared_at=self.dynamic_shared_at, local_bytes=self.local_bytes, param_bytes=self.param_bytes,
             device=self.device, image=bytes(self.image), image_addresses=self.relocations, shared_granule=granule,
+            exchanged=sum(1 << index for index in self.exchanged),
             uses=frozenset(self.uses), line=self.entry.line, code=tuple(self.flat), labels=self.labels,
             grid_workspace=grid_workspace, register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip

@@ -269,7 +269,7 @@ class Chunk(Lanes):
         alone = not self.groups and not self.parked and self.exited is None
         self.mask = None if alone else mask
         live = self.program.blocks
-        protected = 0
+        protected = self.program.exchanged
         for other in self.groups:
             protected |= live[other].live_in
         for entry in self.parked:
