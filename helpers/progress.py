@@ -11,6 +11,7 @@ import _thread
 import sys
 import threading
 import time
+from typing import ClassVar
 
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
@@ -25,7 +26,7 @@ class Progress:
     Inside another one it shows nothing of its own: the outer bar stays, and says what the inner one says.
     """
 
-    _shown: list[Progress] = []
+    _shown: ClassVar[list[Progress]] = []
 
     def __init__(self, what: str):
         self.what = what

@@ -89,8 +89,8 @@ class Measured:
 class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
-    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
-    less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
+    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
+    this product. bound: fill, less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]

@@ -146,8 +146,9 @@ def rungs(
     """The ladder at one size: recorded runs with their cuBLAS, published ladders, the limit, and the reader's own.
 
     n, k: default to m. dtype, out_dtype: element types, as in `Problem`; figures of others are not comparable. device: only
-    this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from
-    slow to fast; climbs without a time come first.
+    this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's
+    climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from slow to fast; climbs without
+    a time come first.
     """
     n, k = m if n is None else n, m if k is None else k
     product: dict[str, Any] = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}

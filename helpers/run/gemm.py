@@ -464,7 +464,8 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     old, new = before[2], after[2]
     if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
         row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
-        return f"element [{row}, {problem.n + column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
+        place = f"element [{row}, {problem.n + column}]"
+        return f"{place} lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
     value, bound = problem.expected(*before)
     got = new[:, : problem.n].astype(np.float64)
     wrong = ~(np.abs(got - value) <= bound)

@@ -172,8 +172,9 @@ class Kernel:
         on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
-        count as never written, whatever they hold: reading them before the kernel has written is a finding. repeat: GPU timing repetitions (default: once,
-        untimed runs being cheaper than surprises: arrays are changed by every repetition).
+        count as never written, whatever they hold: reading them before the kernel has written is a finding.
+        repeat: GPU timing repetitions (default: once, untimed runs being cheaper than surprises: arrays are changed by every
+        repetition).
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
