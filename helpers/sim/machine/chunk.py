@@ -165,7 +165,8 @@ class Chunk(Lanes):
                 return True
 
     def _look_at_clock(self, clock, block) -> bool:
-        """Enforce the budgets; True if this chunk should let others run."""
+        """Enforce the budgets and show that something happens; True if this chunk should let others run."""
+        self.launch.tick()
         if clock.steps is not None and clock.used > clock.steps:
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
