@@ -28,7 +28,7 @@ from types import FunctionType
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
+from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
@@ -114,7 +114,7 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress)
-        expectations = ()
+        expectations: tuple[tuple[str, bool], ...] = ()
         if self.expect:
             try:
                 run = gemm.run(answer, gemm.problem_for(answer, *[gemm.counted_size(answer)] * 3), on="cpu", trace=True)

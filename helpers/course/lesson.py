@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
+from helpers.progress import Progress
 from helpers.run import gemm, gpu
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place

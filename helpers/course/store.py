@@ -158,7 +158,7 @@ class Store(Database):
         k: int,
         device: str = "",
         dtype: str = "float32",
-        out_dtype: str | None = None,
+        out_dtype: str = "",
         step: int | None = None,
         milliseconds: float | None = None,
         tflops: float | None = None,
@@ -221,7 +221,8 @@ class Store(Database):
 
     def reset(self, step: int | None = None) -> int:
         """Archive all climbs and answers (of one step if given) and return how many. Nothing is deleted."""
-        where, values = "archived IS NULL", ()
+        where = "archived IS NULL"
+        values: tuple = ()
         if step is not None:
             where, values = where + " AND step = ?", (step,)
 

@@ -10,13 +10,12 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from helpers import still
 from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
 from helpers.toolchain.compile import compile_source
-
-from . import still
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -492,7 +492,8 @@ class _Loader:
             device=self.device, image=bytes(self.image), image_addresses=self.relocations, shared_granule=granule,
             exchanged=sum(1 << index for index in self.exchanged),
             uses=frozenset(self.uses), line=self.entry.line, code=tuple(self.flat), labels=self.labels,
-            grid_workspace=grid_workspace, register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
+            grid_workspace=grid_workspace, register_types=self.register_types,
+            register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip
         _races_that_cannot_be(program, ops, starts)
         _leaving(blocks)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 import sys
+from typing import Any
 
 from helpers.errors import CompileError
 
@@ -88,7 +89,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
     symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
-    usage = signatures.resource_usage(log, symbol)
+    usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     return Compiled(
         source=source,
         entry=kernels.plain_name(symbol),

@@ -18,6 +18,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from helpers.errors import CompileError
 
@@ -61,6 +62,7 @@ def compile_program(request: Request) -> Answer:
         ) from None
     with _lock:
         child = _started()
+        requests, answers = _pipes(child)
         timer = threading.Timer(SECONDS, child.kill)
         start = time.monotonic()
         timer.start()
@@ -114,6 +116,13 @@ def _started() -> subprocess.Popen:
     return _child
 
 
+def _pipes(child: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
+    """Where requests go, and where answers come from."""
+    if child.stdin is None or child.stdout is None:
+        raise OSError("the child was started without pipes")
+    return child.stdin, child.stdout
+
+
 def _stop() -> int | None:
     """End the child; its exit status if it had ended by itself."""
     global _child
@@ -122,7 +131,7 @@ def _stop() -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
             status = _child.wait(0.2)
         _child.kill()
-        for pipe in (_child.stdin, _child.stdout):
+        for pipe in _pipes(_child):
             with contextlib.suppress(OSError):  # what was being written has nowhere to go
                 pipe.close()
         _child.wait()

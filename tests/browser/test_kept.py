@@ -8,7 +8,7 @@ from helpers.course.steps import STEPS
 
 NAME = "kept.ipynb"
 CELLS = {
-    "set-up": "%load_ext helpers\nfrom helpers import ask, exercise, reference, widgets\nfrom helpers.front.progress import Progress\nimport time",
+    "set-up": "%load_ext helpers\nfrom helpers import ask, exercise, reference, widgets\nfrom helpers.progress import Progress\nimport time",
     "question": "ask('naive.sectors_a', 'How many sectors?', unit='sectors')",
     "choice": "ask('naive.which', 'Which of them?', choices=('fewer', 'more'))",
     "picture": "widgets.tiles(reference('shared_tile').gemm(64, on='cpu', trace=True))",

@@ -156,7 +156,7 @@ def test_interrupt_leaves_the_arrays_alone():
 def test_trace_is_recorded_only_when_asked(scale):
     arguments = [np.ones(64, np.float32), np.zeros(64, np.float32), 64, 1.0]
     with pytest.raises(CourseError, match="trace=True"):
-        scale.launch(2, 32, arguments, on="cpu").trace
+        _ = scale.launch(2, 32, arguments, on="cpu").trace
     trace = scale.launch(2, 32, arguments, on="cpu", trace=True).trace
     loads = trace.select(op="ld", space="global")
     assert len(loads.accesses) == 2 and loads.addresses.shape == (2, 32)
