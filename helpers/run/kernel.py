@@ -46,7 +46,7 @@ _SCALAR_TYPES = {
 
 def compile(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Kernel:
     """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
-    return Kernel(compile_source(source, entry, arch, tuple([options] if isinstance(options, str) else options)))
+    return Kernel(compile_source(source, entry, arch, options))
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,13 @@ class Kernel:
         self._check_limits(grid, block, shared)
         dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
+        if not isinstance(trace, (bool, np.bool_, TraceFilter, type(None))):
+            raise LaunchError(f"trace={trace!r}: write trace=True to record every access, or give a TraceFilter.")
+        if not isinstance(seconds, numbers.Real) or not seconds > 0:
+            raise LaunchError(f"seconds={seconds!r} is no time budget: it is a number of seconds, more than 0.")
+        blocks = list(blocks) if isinstance(blocks, Iterable) else blocks
+        if blocks is not None and not (isinstance(blocks, list) and all(isinstance(item, numbers.Integral) for item in blocks)):
+            raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
         filter_ = TraceFilter() if trace is True else trace or None
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
 
@@ -315,6 +322,8 @@ _MAPS = ("CUtensorMap", "CUtensorMap_st", "struct CUtensorMap_st")
 def _argument(kernel: str, parameter, value: Any) -> Any:
     """`value` as the parameter wants it, or a LaunchError that says what is wrong."""
     what = f"Argument {parameter.name} of {kernel}"
+    if isinstance(value, np.ma.MaskedArray):
+        raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
     is_array = (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
     if parameter.pointer_to is not None:
         if value is None:
@@ -348,6 +357,8 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
     if is_array:
         raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
+    if parameter.half and not isinstance(value, (bytes, np.void)):
+        return np.frombuffer(_scalar(what, np.dtype(parameter.half).type, value).tobytes(), np.dtype((np.void, parameter.size)))[0]
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)
     if dtype is None or parameter.size != np.dtype(dtype).itemsize:
         data = value.tobytes() if isinstance(value, np.void) else value
@@ -362,9 +373,12 @@ def _scalar(what: str, dtype, value: Any):
         value = value[()]
     if not isinstance(value, (numbers.Real, np.generic)):
         raise LaunchError(f"{what} is a single number, and {type(value).__name__} was given.")
-    if np.issubdtype(dtype, np.floating):
-        return dtype(value)
-    whole = int(value)  # type: ignore[arg-type]  # a real number has one
+    try:
+        if np.dtype(dtype).kind in "fV":
+            return dtype(float(value))
+        whole = int(value)  # type: ignore[arg-type]  # a real number has one
+    except (TypeError, ValueError, OverflowError):  # NaN and infinity, and numbers that no float can hold
+        raise LaunchError(f"{what} is a single number of type {np.dtype(dtype).name}, and {value!r} cannot be one.") from None
     if value != whole:
         raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
     bits = np.dtype(dtype).itemsize * 8

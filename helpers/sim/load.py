@@ -18,13 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from helpers.errors import RunError
+from helpers.errors import LaunchError, RunError
 
 from . import isa
 from .code import ptx
 from .code.addresses import DEVICE_BASE, FUNCTION_BASE
 from .code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from .code.sites import Site
+
+_MOST_DEVICE_BYTES = 1 << 30
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
@@ -162,6 +164,11 @@ class _Loader:
                 shared_at = self._place_shared(name, variable, shared_at)
             else:
                 at = _align(len(self.image), max(variable.align, 256))
+                if at + variable.nbytes > _MOST_DEVICE_BYTES:
+                    raise LaunchError(
+                        f"The kernel's __device__ and __constant__ variables take {(at + variable.nbytes) / 2**30:,.1f} GB with `{name}`, "
+                        f"and the machine holds {_MOST_DEVICE_BYTES >> 30} GB of them: make it smaller, or pass it as an argument."
+                    )
                 self.image.extend(bytes(at - len(self.image)))
                 self.image.extend(variable.initial.ljust(variable.nbytes, b"\0")[: max(variable.nbytes, len(variable.initial))])
                 self.addresses[name] = ("device", DEVICE_BASE + at)

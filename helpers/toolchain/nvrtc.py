@@ -53,13 +53,6 @@ _TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 def compile_program(request: Request) -> Answer:
     """Compile in the child process. Raises CompileError if the compiler crashes or asks for too much; an interrupt ends it
     and is passed on."""
-    try:
-        data = pickle.dumps(request)
-        request.source.encode()
-    except UnicodeEncodeError as error:
-        raise CompileError(
-            f"The cell holds a character that is no text (a lone surrogate, at position {error.start}): delete it."
-        ) from None
     with _lock:
         child = _started()
         requests, answers = _pipes(child)
@@ -67,7 +60,7 @@ def compile_program(request: Request) -> Answer:
         start = time.monotonic()
         timer.start()
         try:
-            child.stdin.write(data)
+            pickle.dump(request, child.stdin)
             child.stdin.flush()
             answer = pickle.load(child.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
