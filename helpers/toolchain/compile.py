@@ -12,18 +12,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from helpers.errors import CompileError
-from helpers.sim.code.lines import FILENAME, line_of_ptx
 
-from . import installation, signatures
+from . import installation, kernels, signatures
+from .attempts import attempt
 from .compiled import Compiled, load, save
-from .diagnostics import Diagnostic, explain, parse_log
-from .host_code import HEADERS, IMPLICIT, HostPart, device_part
-from .nvrtc import Request, compile_program
+from .diagnostics import Diagnostic
+from .headers import HEADERS, IMPLICIT
+from .host_code import strip_comments
 
-_CACHE_FORMAT = 5  # raise it when what is stored changes
+_WITH_MORE = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # that have an architecture-specific target besides
+_BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
+_TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
+_CACHE_FORMAT = 7  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,7 +38,8 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     includes = tuple(f"-I{folder}" for folder in installation.include_folders())
     standard = () if any("-std" in option for option in options) else ("-std=c++17",)
     # NVRTC's own cache (12.9 and later, where there is a driver) answers without ptxas's report of registers.
-    return (f"-arch={arch}", *standard, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
+    wide = ("--device-int128",) if sys.platform == "linux" else ()
+    return (f"-arch={arch}", *standard, *wide, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
 
 
 def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: tuple[str, ...] = ()) -> Compiled:
@@ -43,13 +50,14 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     Results are cached on disk by everything that matters. Raises CompileError (with the cell's line) if the
     compiler refuses, CourseError if there is no compiler.
     """
-    if not isinstance(source, str) or not source.strip():
-        raise CompileError("There is no CUDA source to compile: the cell is empty.")
-    options = (options,) if isinstance(options, str) else tuple(options)
+    source = _readable(source)
+    if entry is not None and (not isinstance(entry, str) or not entry.strip()):
+        raise CompileError(f"entry={entry!r} is no kernel's name: write entry='gemm', or leave it out where the cell has one kernel.")
+    options = _checked_options(options)
     nvrtc = installation.nvrtc()
     arch = _checked_arch(nvrtc, arch)
     flags = _flags(arch, options)
-    about = [_CACHE_FORMAT, nvrtc.getVersion(), source, entry, flags, installation.header_identity()]
+    about = [_CACHE_FORMAT, nvrtc.getVersion(), source, entry, flags, installation.header_identity(), HEADERS]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     kept = load(key)
     if kept is not None:
@@ -64,8 +72,40 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
 
     Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
     """
-    answer = compile_program(_request(device_part(source)[0], _flags(_checked_arch(installation.nvrtc(), arch), ())))
-    return (parse_log(answer.log), {}) if answer.refused else ([], signatures.constants(answer.ptx))
+    made = attempt(source, _flags(_checked_arch(installation.nvrtc(), arch), ()))
+    return (made.errors, {}) if made.answer.refused else ([], signatures.constants(made.answer.ptx))
+
+
+def _readable(source: str) -> str:
+    """`source` with plain line ends and blanks. Raises CompileError for what no compiler can read, at its line."""
+    if not isinstance(source, str) or not source.strip():
+        raise CompileError("There is no CUDA source to compile: the cell is empty.")
+    source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
+    for number, line in enumerate(strip_comments(source).split("\n"), 1):
+        for character, meant in _TYPOGRAPHIC.items():
+            if character in line:
+                raise CompileError(
+                    f"line {number}: {character} is a character of typography, as word processors and web pages make it. "
+                    f"C++ knows only {meant}: type it anew.",
+                    number,
+                )
+    for number, line in enumerate(source.split("\n"), 1):
+        if "\0" in line:
+            raise CompileError(f"line {number}: there is a null byte, behind which the compiler would not look. Delete it.", number)
+        if any("\ud800" <= character <= "\udfff" for character in line):
+            raise CompileError(f"line {number}: there is half of a character (a lone surrogate), which is no text. Delete it.", number)
+    return source
+
+
+def _checked_options(options) -> tuple[str, ...]:
+    if isinstance(options, Iterable):
+        options = (options,) if isinstance(options, str) else tuple(options)
+    if not isinstance(options, tuple) or not all(isinstance(option, str) for option in options):
+        raise CompileError(f"options={options!r} are no compiler options: write them as a list of texts, options=['-ftz=true'].")
+    for option in options:
+        if not option.isprintable():
+            raise CompileError(f"options: {option!r} holds a character that is no text. Delete it.")
+    return options
 
 
 def _checked_arch(nvrtc, arch: str) -> str:
@@ -77,23 +117,26 @@ def _checked_arch(nvrtc, arch: str) -> str:
     return str(arch)
 
 
-def _request(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Request:
-    return Request(source, FILENAME, HEADERS, tuple(flags), tuple(expressions))
-
-
 def _compile(source, entry, arch, options, flags, key) -> Compiled:
-    expressions = (entry,) if entry and "<" in entry else ()
-    device, host = device_part(source)
-    answer = compile_program(_request(device, flags, expressions))
+    wanted = kernels.instance(source, entry)
+    expressions = (wanted,) if wanted else ()
+    made = attempt(source, flags, expressions)
+    if made.answer.refused and wanted and "<" not in (entry or ""):  # it was only our reading of the file's launches
+        wanted, made = None, attempt(source, flags)
+    answer = made.answer
+    if answer.refused and arch in _WITH_MORE and "not supported on .target" in answer.log:
+        specific = f"{arch}a"
+        compiled = _compile(source, entry, specific, options, _flags(specific, options), key)
+        note = f"Compiled for {specific}: there are instructions that {arch} leaves out (in the magic: --arch {specific})."
+        return replace(compiled, warnings=(note, *compiled.warnings))
     if answer.refused:
-        raise explain(answer.log, source, answer.refused, _lines_of_refused_ptx(answer.log, device, expressions, flags))
+        raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
-    lowered = answer.lowered[0] if expressions else None
-    symbol = signatures.choose_entry(ptx, source, entry, lowered)
-    usage = signatures.resource_usage(log, symbol)
+    symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
+    usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     return Compiled(
         source=source,
-        entry=signatures.plain_name(symbol),
+        entry=kernels.plain_name(symbol),
         symbol=symbol,
         arch=arch,
         options=options,
@@ -102,26 +145,8 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=signatures.parameters(ptx, symbol, source),
         constants=signatures.constants(ptx),
-        warnings=_left_out(host) + tuple(item.render(source) for item in parse_log(log) if item.severity == "warning"),
-        requested=entry or "",
+        warnings=made.notes(),
+        requested=wanted or entry or "",
         key=key,
         **usage,
     )
-
-
-def _lines_of_refused_ptx(log, source, expressions, flags) -> dict[int, int | None]:
-    """PTX line -> cell line when the assembler refused the PTX (inline asm, mostly): compile again for PTX alone."""
-    if "ptxas" not in log:
-        return {}
-    ptx_flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in flags if not f.startswith("--ptxas-options"))
-    answer = compile_program(_request(source, ptx_flags, expressions))
-    return {} if answer.refused else line_of_ptx(answer.ptx)  # without lines, the log of the first attempt is still shown
-
-
-def _left_out(host: tuple[HostPart, ...]) -> tuple[str, ...]:
-    if not host:
-        return ()
-    first = {part.name: part.first for part in reversed(host)}
-    names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
-    shown = ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
-    return (f"Host code is left out: {shown}. The course allocates, copies and launches.",)

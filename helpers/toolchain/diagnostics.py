@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -38,6 +38,7 @@ class Diagnostic:
         return text
 
 
+_ENTRY = "the name given as entry"  # NVRTC compiles it behind the cell
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<message>.*)$"
 )
@@ -74,16 +75,17 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 int(match["line"]) if in_cell else None,
                 " ".join(message),
                 column if in_cell else None,
-                "" if in_cell else f"{os.path.basename(match['file'])}, line {match['line']}",
+                ""
+                if in_cell
+                else _ENTRY
+                if match["file"] == "__nv_name_map"
+                else f"{os.path.basename(match['file'])}, line {match['line']}",
             )
         )
     return found
 
 
 _ADVICE = (
-    (r"cannot open source file \"(?P<what>[^\"]+)\"",
-     "The cell is compiled for the GPU alone, without the host's C++ library: delete this #include, "
-     "or move what needs it out of the cell."),
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
     (r"calling a __host__ function", "Write __device__ in front of the function that the kernel calls."),
@@ -94,17 +96,23 @@ _ADVICE = (
     (r"function without execution space annotations",
      "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
      "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
-    (r"not supported on \.target 'sm_(90|100|120)'",
-     "This instruction needs the architecture-specific target: add --arch sm_90a (or arch='sm_90a')."),
+    (r"identifier \"(?P<what>__(shfl|any|all|ballot)\w*)\" is undefined",
+     "CUDA 9 replaced it by the _sync form, which says which lanes take part: __shfl_down_sync(0xffffffff, …), __any_sync(…)."),
+    (r"\btexture is not a template|identifier \"texture\"",
+     "CUDA 12 took texture references away: pass a cudaTextureObject_t, or an array."),
+    (r"device-side kernel launch",
+     "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
+    (r"identifier \"curand\w*\" is undefined",
+     "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
     (r"uses too much shared data",
      "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
 )  # fmt: skip
 
 
-def explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None]) -> CompileError:
-    errors = [item for item in parse_log(log, lines) if item.severity == "error"]
+def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
+    """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
     if not errors:
-        return CompileError(f"The compiler gave up: {log.strip() or fallback}")
+        return CompileError(f"The compiler gave up: {log}")
     # One mistake often makes several messages in its line: the one that says what to do comes first.
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     places = [item.line for item in errors]
@@ -112,6 +120,11 @@ def explain(log: str, source: str, fallback: str, lines: Mapping[int, int | None
     texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
+    if missing:
+        texts.append(
+            f"Not here, and left out: {', '.join(missing)}. If the kernel uses something of that, paste it above the kernel, "
+            "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
+        )
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)

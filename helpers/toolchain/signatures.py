@@ -4,60 +4,11 @@ from __future__ import annotations
 
 import re
 
-from helpers.errors import CompileError
 from helpers.sim.code.ptx import TYPE_BYTES, declarations
 
 from .compiled import Parameter
 from .host_code import strip_comments
-
-
-def plain_name(symbol: str) -> str:
-    """The identifier inside an Itanium-mangled function name: `_Z5naiveii` -> naive, `_ZN2ns4gemmEPf` -> gemm."""
-    match = re.match(r"_ZN?", symbol)
-    if not match:
-        return symbol
-    rest, name = symbol[match.end() :], ""
-    while match := re.match(r"(\d+)", rest):
-        length = int(match[1])
-        name, rest = rest[match.end() :][:length], rest[match.end() + length :]
-        if not symbol.startswith("_ZN"):
-            break
-    return name or symbol
-
-
-def choose_entry(ptx: str, source: str, entry: str | None, lowered: str | None) -> str:
-    symbols = [function.name for function in declarations(ptx).functions.values() if function.entry]
-    names = [plain_name(symbol) for symbol in symbols]
-    if lowered is not None:
-        return lowered
-    if entry is not None:
-        matches = [symbol for symbol, name in zip(symbols, names, strict=False) if entry in (name, symbol)]
-        if len(matches) == 1:
-            return matches[0]
-        listed = ", ".join(names) or "none"
-        if matches:
-            raise CompileError(f"{len(matches)} kernels are called {entry!r}: name a template with its arguments, as in {entry}<64>.")
-        raise CompileError(f"There is no kernel called {entry!r} in the cell. Its kernels: {listed}.")
-    if len(symbols) == 1:
-        return symbols[0]
-    if not symbols:
-        lines = [number for number, text in enumerate(strip_comments(source).split("\n"), 1) if "__global__" in text]
-        if lines:
-            launched = re.search(r"(\w+\s*<[^<>;(){}]*>)\s*<<<", source)
-            example = launched[1] if launched else "name<64>"
-            raise CompileError(
-                f"line {lines[0]}: the kernel is a template that nothing instantiates. Name it with its arguments: "
-                f"entry='{example}' (in the magic: %%cuda name --entry '{example}').",
-                lines[0],
-            )
-        raise CompileError(
-            "There is no kernel in the cell: write __global__ in front of the function that the GPU starts, "
-            "as in `__global__ void gemm(…)`."
-        )
-    raise CompileError(
-        f"The cell has {len(symbols)} kernels ({', '.join(names)}) and only one can be bound. "
-        "Make the others __device__ functions, or name the one you mean: entry='…' (in the magic: --entry …)."
-    )
+from .kernels import plain_name
 
 
 def resource_usage(log: str, symbol: str) -> dict[str, int]:
@@ -105,6 +56,9 @@ def _split_commas(text: str) -> list[str]:
     return [part.strip() for part in [*parts, current] if part.strip()]
 
 
+_MOST_CONSTANTS = 1 << 16  # elements of an array; a larger one is data
+
+
 def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
     written = _signature(source, plain_name(symbol))
     found = []
@@ -112,11 +66,19 @@ def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
         text = written[index] if index < len(written) else ""
         name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
         pointer_to, const = _pointee(text)
+        size = variable.nbytes
         found.append(Parameter(
             name=name[1] if name else f"argument {index}",
-            ptx_type=variable.type, pointer_to=pointer_to if variable.type == "u64" else None, const=const, size=variable.nbytes,
+            ptx_type=variable.type, pointer_to=pointer_to if variable.type == "u64" else None, const=const, size=size,
+            half=_half(text, symbol) if size == 2 and variable.type == "b8" else "",
         ))  # fmt: skip
     return tuple(found)
+
+
+def _half(declaration: str, symbol: str) -> str:
+    """The 16-bit float that a parameter is: as declared, or (a template's `T`) as the kernel's mangled name has it."""
+    declared = re.search(r"\b(?:__)?(half|nv_bfloat16)\b", declaration) or re.search(r"\d__(half|nv_bfloat16)", symbol)
+    return "" if not declared else "float16" if declared[1] == "half" else "bfloat16"
 
 
 def _pointee(declaration: str) -> tuple[str | None, bool]:
@@ -138,7 +100,7 @@ def constants(ptx: str) -> dict[str, tuple[int, ...]]:
             continue
         if variable.type == "b8" and variable.nbytes > 1:
             width = 4
-        if variable.nbytes % width == 0:
+        if variable.nbytes % width == 0 and variable.nbytes <= _MOST_CONSTANTS * width:
             data = variable.initial.ljust(variable.nbytes, b"\0")
             found[name] = tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width))
     return found

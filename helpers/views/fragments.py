@@ -58,7 +58,7 @@ _MOVE = re.compile(r"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?")
 
 def instructions(run) -> list[MatrixProduct | MatrixMove]:
     """The matrix instructions of the kernel. Raises NothingToSee if there is none."""
-    code = [one for function in parsed(run.kernel.compiled).functions.values() for one in function.body or ()]
+    code = list(parsed(run.kernel.compiled).instructions)
     # What follows the registers of d in a wgmma is a list of registers, or one: the descriptor of a matrix in shared memory.
     a_in_registers = {one.opcode for one in code if one.name == "wgmma" and len(one.operands) > 1 and isinstance(one.operands[1], Vector)}
     found: dict[str, MatrixProduct | MatrixMove] = {}

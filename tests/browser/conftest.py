@@ -65,11 +65,12 @@ def chromium_path() -> str:
 
 @dataclass(frozen=True)
 class Lab:
-    """A running server: its address, its token, the folder of lessons that it shows, and its log."""
+    """A running server: its address, its token, the folder of lessons that it shows, the course they come from, and its log."""
 
     url: str
     token: str
     root: Path
+    shipped: Path
     log: Path
 
     def ask(self, path: str, method: str = "GET") -> Any:
@@ -129,7 +130,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     log = folder / "lab.log"
     with log.open("w") as out:
         server = subprocess.Popen(command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    lab = Lab(f"http://127.0.0.1:{port}", token, folder / "home" / "lessons", log)
+    lab = Lab(f"http://127.0.0.1:{port}", token, folder / "home" / "lessons", folder / "course", log)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not lab.answers():

@@ -12,7 +12,7 @@ from helpers.toolchain.compile import compile_source
         ("\n__global__ void k(float* p) {\n    p[0] = 1\n}", 4, 'expected a ";"'),
         ("__global__ void k(float* p) {\n\tp[0] = missing;\n}", 2, 'identifier "missing" is undefined'),
         ('constexpr int T = 3;\nstatic_assert(T % 2 == 0, "T must be even");\n__global__ void k() {}', 2, "T must be even"),
-        ("#include <cute/tensor.hpp>\n__global__ void k() {}", 1, "delete this #include"),
+        ("#include <cute/tensor.hpp>\n__global__ void k() { cute::print(1); }", 2, "left out: cute/tensor.hpp"),
         ("__global__ void k(float* p) {\n  cudaMalloc(&p, 4);\n}", 2, "This is host code"),
         ("__global__ void k(float* p) {\n  p[threadidx.x] = 0;\n}", 2, "threadIdx"),
         ("float twice(float x) { return 2 * x; }\n__global__ void k(float* p) { p[0] = twice(p[0]); }", 1, "__device__"),

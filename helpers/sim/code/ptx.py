@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from helpers.errors import RunError
@@ -142,6 +143,11 @@ class Module:
     version: str
     functions: dict[str, Function]
     variables: dict[str, Variable]
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Of all functions, in the order of the text."""
+        return (instruction for function in self.functions.values() for instruction in function.body or ())
 
 
 TYPE_BYTES = {

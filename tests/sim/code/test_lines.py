@@ -82,5 +82,5 @@ def test_counters_and_listing_agree_on_the_line_of_every_instruction(name):
     assert {line: values["smsp__inst_executed.sum"] for line, values in by_line.items()} == each
     run = SimpleNamespace(kernel=SimpleNamespace(compiled=compiled))
     assert {line: len(sass_of(run, line).split("\n")) for line in each} == each
-    code = [i for function in ptx.parsed(compiled).functions.values() for i in function.body or ()]
+    code = list(ptx.parsed(compiled).instructions)
     assert code and all(i.line == lines[i.ptx_line] for i in code)

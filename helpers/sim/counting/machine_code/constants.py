@@ -7,10 +7,9 @@ import re
 
 import numpy as np
 
-from helpers.sim.code import elf
+from helpers.sim.code import addresses, elf
 from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import TensorMap
-from helpers.sim.machine import addresses
 
 from .values import CannotTell
 

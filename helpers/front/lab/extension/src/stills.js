@@ -2,6 +2,8 @@
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const SETTLED = 700; // milliseconds without a change, after which the picture is renewed
+const PATIENCE = 2000; // milliseconds for a kernel to bring the widget, after which the page says that this is a picture
+const NOTE = "<small style='opacity:.7'>As it was last seen. Run the cell to use its controls.</small>";
 
 const escape = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
 
@@ -71,6 +73,11 @@ export function keepStills(notebook, Panel) {
       this.id = id;
       await this.saved.renderModel(model);
       this.live.renderModel(model); // not awaited: where there is no kernel it never ends
+      setTimeout(() => {
+        if (this.view === null && this.saved.node.firstElementChild?.innerHTML) {
+          this.saved.node.insertAdjacentHTML("beforeend", NOTE);
+        }
+      }, PATIENCE);
     }
 
     get view() {
@@ -78,13 +85,14 @@ export function keepStills(notebook, Panel) {
     }
 
     changed() {
-      const view = this.view;
-      this.saved.setHidden(view !== null);
-      this.live.setHidden(view === null);
-      clearTimeout(this.timer);
-      if (view !== null) {
-        this.timer = setTimeout(() => this.renew(), SETTLED);
+      if (this.view === null) {
+        return;
       }
+      this.saved.hide();
+      this.saved.node.textContent = ""; // the page has each picture once
+      this.live.show();
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.renew(), SETTLED);
     }
 
     renew() {

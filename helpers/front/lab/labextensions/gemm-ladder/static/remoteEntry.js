@@ -130,6 +130,8 @@
   // src/stills.js
   var VIEW = "application/vnd.jupyter.widget-view+json";
   var SETTLED = 700;
+  var PATIENCE = 2e3;
+  var NOTE = "<small style='opacity:.7'>As it was last seen. Run the cell to use its controls.</small>";
   var escape = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
   function field(view, value) {
     const label = view.querySelector(":scope > .widget-label")?.textContent;
@@ -190,18 +192,24 @@
         this.id = id;
         await this.saved.renderModel(model);
         this.live.renderModel(model);
+        setTimeout(() => {
+          if (this.view === null && this.saved.node.firstElementChild?.innerHTML) {
+            this.saved.node.insertAdjacentHTML("beforeend", NOTE);
+          }
+        }, PATIENCE);
       }
       get view() {
         return this.live.node.querySelector(":scope > .jupyter-widgets");
       }
       changed() {
-        const view = this.view;
-        this.saved.setHidden(view !== null);
-        this.live.setHidden(view === null);
-        clearTimeout(this.timer);
-        if (view !== null) {
-          this.timer = setTimeout(() => this.renew(), SETTLED);
+        if (this.view === null) {
+          return;
         }
+        this.saved.hide();
+        this.saved.node.textContent = "";
+        this.live.show();
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.renew(), SETTLED);
       }
       renew() {
         const { data } = this.model;
