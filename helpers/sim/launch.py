@@ -63,7 +63,8 @@ class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
     uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
-    "native", or "slice" where nothing was run and `flow` counted.
+    "native", or "slice" where nothing was run and `flow` counted. engine_reason: why "numpy" where "native" was free to be
+    chosen, with the instruction and its line if it is one's.
     """
 
     counters: dict[str, int]
@@ -77,6 +78,7 @@ class Outcome:
     steps: int = 0
     notes: tuple[str, ...] = field(default=())
     engine: str = "numpy"
+    engine_reason: str = ""
     uncounted: str = ""
 
 
@@ -165,13 +167,15 @@ def simulate(
         with np.errstate(all="ignore"):
             _run_chunks(launch, chosen, wanted, progress)
 
+    engine_reason = ""
     if engine == "numpy":
         alone()
     else:
         try:
-            engine = native.execute(launch, range(total) if chosen is None else chosen, progress, alone, engine == "native")
-        except ValueError as reason:
-            raise RunError(f"The native engine cannot run this launch: {reason}.") from None
+            indices = range(total) if chosen is None else chosen
+            engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native")
+        except native.Declined as reason:
+            raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
     with interrupts.delayed():
         launch.memory.copy_back()
     scale = total / wanted if wanted else 1.0
@@ -199,7 +203,7 @@ def simulate(
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
-        engine=engine, uncounted=uncounted,
+        engine=engine, engine_reason=engine_reason, uncounted=uncounted,
     )  # fmt: skip
 
 

@@ -6,8 +6,10 @@ counters, the checks and the pictures read them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from .ptx import Address
 
 
 class AccessKind(StrEnum):
@@ -73,7 +75,7 @@ def rule_of(kind: AccessKind, space: str) -> CostRule:
         return CostRule.SHARED_ATOMIC if kind.atomic else CostRule.SHARED_LOAD if kind is AccessKind.LOAD else CostRule.SHARED_STORE
     if space == "local":
         return CostRule.LOCAL
-    if space in ("global", "const"):
+    if space == "global":
         return CostRule.ATOMIC if kind.atomic else CostRule.GLOBAL
     return CostRule.NONE
 
@@ -82,9 +84,10 @@ def rule_of(kind: AccessKind, space: str) -> CostRule:
 class Site:
     """One memory access of an instruction: what it does to which space, how wide it is, and how the hardware performs it.
 
-    pc: position of the instruction in the program. space: 'generic' where only the address tells. width: bytes per lane in
+    pc: position of the instruction in the program. space: 'generic' until an address has told. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
-    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
+    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one. address: the
+    operand that says where, None if it has none; base: its register, None for a fixed address.
     """
 
     index: int
@@ -102,10 +105,14 @@ class Site:
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
+    generic: bool = field(init=False)  # does only the address tell the state space? Then `space` is where it went last
+    part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
+    address: Address | None = None
+    base: int | None = None
     checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     def __post_init__(self):
-        self.charged = self.width
+        self.charged, self.generic = self.width, self.space == "generic"
 
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address turned out to lie in `space`."""

@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 
+from helpers.sim.code import addresses
 from helpers.sim.code.lines import line_of_ptx
 from helpers.sim.code.sass import MEMORY_OPCODES, Function, Instruction, parse, sass_width
 from helpers.sim.layouts.tensor_map import TensorMap
-from helpers.sim.machine import addresses
 
 from . import rules
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Negated, Register
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.machine.copies import CopyQueue
@@ -42,7 +43,7 @@ def cp_async(op):
         else:
             size = op.bind(extra[0], "u32")
     through_cache = op.has("ca")
-    reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS)
+    reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS, at=1)
     writes = op.site("shared", AccessKind.COPY, width, CostRule.COPY if through_cache else CostRule.NONE)
     writes.charged = 0
     op.loader.uses.add("cp.async")
@@ -113,6 +114,7 @@ def _first_bytes(value, count, start, piece):
 @instruction("cp.async.commit_group")
 def commit_group(op):
     """Close the group of copies started since the last commit."""
+    op.effect = Effect.COPY
     line = op.line
 
     def run(m):
@@ -125,7 +127,7 @@ def commit_group(op):
 
 def _wait_for_groups(op, pending: int | None):
     """Wait until at most `pending` groups are under way; None: for all copies, committed or not."""
-    op.lands = True
+    op.effect, op.lands = Effect.COPY, True
     op.loader.uses.add("cp.async")
     line, kind = op.line, "wait all" if pending is None else f"wait {pending}"
 

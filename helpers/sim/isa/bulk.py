@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
 from helpers.sim.code.ptx import Address, Vector
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor
-from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.copies import Arrival, BulkGroups
 from helpers.sim.machine.memory import RAW
 

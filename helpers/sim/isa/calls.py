@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
 
 from .base import instruction
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.cluster_races import READ, WRITE
+from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.cluster import RANK_SHIFT
 from helpers.sim.machine.memory import RAW
 
@@ -439,6 +439,7 @@ def applypriority(op):
 @instruction("createpolicy")
 def createpolicy(op):
     """d = a cache policy, which the machine's memory does not have."""
+    op.pure()
     d = op.result(0, "b64")
 
     def run(m):

@@ -11,9 +11,9 @@ import functools
 import numpy as np
 
 from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.ptx import Address
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.copies import Arrival, MBarrier
 
 from .base import instruction
@@ -274,6 +274,7 @@ def mbarrier_try_wait(op):
 @instruction("mbarrier.pending_count")
 def mbarrier_pending_count(op):
     """d = the arrivals that were missing when the state b was made, before its arrival."""
+    op.pure()
     state, d = op.source(1, "b64"), op.result(0, "u32")
 
     def run(m):

@@ -21,8 +21,8 @@ from helpers.sim.checks.cluster_races import READ, UPDATE, WRITE, ClusterShadow
 from helpers.sim.checks.findings import Findings
 from helpers.sim.checks.proxy_fences import Proxies
 from helpers.sim.checks.warp_clocks import WarpClocks
+from helpers.sim.code.addresses import ALIGN, DEVICE_BASE, phase
 
-from .addresses import ALIGN, DEVICE_BASE, phase
 from .cluster import RANK_SHIFT
 from .trace import Allocation
 

@@ -15,11 +15,11 @@ from helpers.sim.isa.mma import _wmma_shape as wmma_shape
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, wmma_fragment
 
 from .access import ACCOUNTS, _far, _own, _recorded, _watched
+from .declined import Unsupported
 from .exchange import _demand, _together
 from .lower import Value
 from .offsets import GENERIC, MATRICES, PRODUCT
 from .operations import operation
-from .uniformity import Unsupported, is_generic
 
 _INTS = "<32 x i32>"
 # How elements are kept in registers; the position in this tuple is what `runtime._unpack` and `_pack` know them by.
@@ -135,7 +135,7 @@ def _wmma_access(low, i) -> None:
     _whole(low, i)
     operand = i.modifiers[1] if load else "c"
     kind = next(part for part in reversed(i.modifiers) if part in BITS)
-    space = "generic" if is_generic(i) else next((s for s in ("global", "shared") if {s, f"{s}::cta"} & set(i.modifiers)), None)
+    space = "generic" if low.op.generic else next((s for s in ("global", "shared") if {s, f"{s}::cta"} & set(i.modifiers)), None)
     bits = BITS[kind]
     if space is None or not 8 <= bits <= 32:
         raise Unsupported(f"`{i.opcode}`")
