@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from helpers.errors import CourseError
 
-from . import ladder, steps
-from .ladder import Rung
+from . import rungs, steps
+from .rungs import Rung
 
 # In this order: the reader's own times first, then the course's, then other people's kernels, last the model's.
-PREFERENCE = (ladder.MEASURED, ladder.RECORDED, ladder.PUBLISHED, ladder.PREDICTED)
+PREFERENCE = (rungs.MEASURED, rungs.RECORDED, rungs.PUBLISHED, rungs.PREDICTED)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Speedup:
         """Kind, device, size and source, as a phrase."""
         rung = self.fast
         whose = {True: "yours, ", False: ""}[rung.mine]
-        origin = f", {rung.source}" if rung.kind == ladder.PUBLISHED else ""
+        origin = f", {rung.source}" if rung.kind == rungs.PUBLISHED else ""
         return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{origin}"
 
     def __str__(self) -> str:
@@ -48,11 +48,11 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     Raises CourseError if nobody has timed both.
     """
     fast, slow = steps.get(step), steps.get(over)
-    rungs = [rung for rung in ladder.rungs(size, dtype=fast.dtype) if rung.tflops]
+    timed = [rung for rung in rungs.rungs(size, dtype=fast.dtype) if rung.tflops]
     for kind in kinds:
         pairs = []
-        for one in rungs:
-            for other in rungs:
+        for one in timed:
+            for other in timed:
                 wanted = (one.step, other.step) == (fast.number, slow.number) and one.kind == kind
                 if wanted and _origin(one) == _origin(other):
                     pairs.append(Speedup(one, other))
@@ -88,7 +88,7 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
     rows = []
     for size in sizes:
         found = [
-            rung for rung in ladder.rungs(size, dtype=wanted.dtype, kinds=[ladder.RECORDED])
+            rung for rung in rungs.rungs(size, dtype=wanted.dtype, kinds=[rungs.RECORDED])
             if rung.step == wanted.number and rung.device == device
         ]  # fmt: skip
         if not found:
@@ -133,15 +133,15 @@ def elsewhere(*names: int | str) -> Elsewhere:
     """
     wanted = tuple(steps.get(name) for name in names)
     sources: dict[tuple, list[Rung]] = {}
-    for rung in ladder.published():
+    for rung in rungs.published():
         sources.setdefault((rung.source, rung.device, rung.m), []).append(rung)
     rows = []
-    for rungs in sources.values():
-        best = [_fastest(rungs, step.number) for step in wanted]
+    for found in sources.values():
+        best = [_fastest(found, step.number) for step in wanted]
         if all(best):
             rows.append(tuple(best))
     return Elsewhere(wanted, tuple(rows))
 
 
-def _fastest(rungs: Sequence[Rung], step: int) -> Rung | None:
-    return max((rung for rung in rungs if rung.step == step), key=lambda rung: rung.tflops, default=None)
+def _fastest(found: Sequence[Rung], step: int) -> Rung | None:
+    return max((rung for rung in found if rung.step == step), key=lambda rung: rung.tflops, default=None)

@@ -33,10 +33,9 @@ from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
 
-from . import ladder
-from .ladder import Store
 from .measures import Expectation, expect
 from .steps import Step
+from .store import Store, own
 
 FOLDER = Path(__file__).parent / "exercise_sources"
 _LEADERS = {".cu": "//", ".py": "#"}
@@ -94,14 +93,14 @@ class Exercise:
         A solved exercise is kept in `store` (the reader's own by default).
         """
         report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
-        store = store or ladder.store()
+        store = store or own()
         if report.passed and not self.solved(store):
             store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
         return report
 
     def solved(self, store: Store | None = None) -> bool:
         """Has the reader ever solved it?"""
-        return bool((store or ladder.store()).answers(question=f"exercise.{self.slug}"))
+        return bool((store or own()).answers(question=f"exercise.{self.slug}"))
 
     def _check_kernel(self, answer: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):

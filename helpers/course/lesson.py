@@ -15,6 +15,7 @@ from typing import Any
 
 from helpers.errors import CourseError
 from helpers.front.progress import Progress
+from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.run import gemm, gpu
@@ -25,7 +26,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import ladder, steps
+from . import rungs, steps, store
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -88,7 +89,8 @@ class LessonKernel(Kernel):
 
     def show(self, size: int = SHOW_SIZE, **options: Any):
         """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+        with delayed():
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
             run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
@@ -117,7 +119,7 @@ class LessonKernel(Kernel):
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
-        saved = ladder.climb(
+        saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
             dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
             cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
@@ -153,7 +155,7 @@ class Profile:
     @property
     def kind(self) -> str:
         """How the time was had: 'measured', 'predicted', or 'counted' if there is none."""
-        return ladder.MEASURED if self.timed else ladder.PREDICTED if self.prediction else ladder.COUNTED
+        return rungs.MEASURED if self.timed else rungs.PREDICTED if self.prediction else rungs.COUNTED
 
     @functools.cached_property
     def _answer(self):
@@ -246,7 +248,7 @@ class Climb:
     """A rung you just put on your ladder. Shown as the ladder itself."""
 
     profile: Profile
-    saved: ladder.Climb
+    saved: store.SavedClimb
 
     def __str__(self) -> str:
         profile = self.profile
@@ -262,9 +264,10 @@ class Climb:
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        with delayed():
+            from IPython.display import display
 
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         print(self)
         display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from helpers.errors import CourseError
+from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting.names import (  # fmt: skip
     FFMA_THREADS,
     GLOBAL_REQUESTS,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:  # the step table imports this module, and must stay quick to 
 
 WARP = 32
 SECTOR_BYTES = 32
+_COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
 
 
 def shape_of(run) -> Problem:
@@ -62,7 +66,7 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
 
     Raises CourseError if there was no such access, or if the run's trace is missing or was cut short.
     """
-    from helpers.sim.counting import rules
+    from helpers.sim.counting import rules, traced
 
     trace = run.trace
     if trace.truncated:
@@ -72,15 +76,19 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
         raise CourseError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
     low, high = arrays[array].base, arrays[array].base + arrays[array].nbytes
     requests = pieces = 0
+    inside = ((trace.addresses >= low) & (trace.addresses < high)).any(axis=1)
     for index, site in enumerate(trace.sites):
-        if site.space != "global" or site.op != op or not site.width:
+        if site.space != "global" or site.op not in _COUNTED_AS[op] or not site.width:
             continue
-        rows = trace.addresses[trace.accesses["site"] == index]
-        rows = rows[((rows >= low) & (rows < high)).any(axis=1)]
-        # Aligned accesses lie within one piece, so its start stands for it; account counts the distinct ones.
-        starts = rows // nbytes * SECTOR_BYTES
-        some, touched, _ = rules.global_access(starts, rows >= 0, site.width)
-        requests, pieces = requests + int(some.sum()), pieces + int(touched.sum())
+        rows = np.flatnonzero(inside & (trace.accesses["site"] == index))
+        if not len(rows):
+            continue
+        if nbytes == SECTOR_BYTES:
+            cost = traced.cost_of(trace, rows)
+        else:  # aligned accesses lie within one piece, so its start stands for it, as if pieces were sectors
+            addresses = trace.addresses[rows]
+            cost = rules.cost(CostRule.GLOBAL, addresses // nbytes * SECTOR_BYTES, addresses >= 0, site.width)
+        requests, pieces = requests + int(cost.requests.sum()), pieces + int(cost.sectors.sum())
     return _per_request(pieces, requests, op, array)
 
 

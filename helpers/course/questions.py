@@ -11,18 +11,19 @@ prediction that is explained teaches more than a right one. The card of an exerc
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
-from . import ladder, steps
+from . import steps
+from .store import Store, own
 
 if TYPE_CHECKING:
     from .exercises import Exercise
-    from .ladder import Store
 
 EXACT = 1e-3  # relative: closer than this is "exactly"
 CLOSE = 2.0  # a factor within which a prediction counts as close
@@ -50,9 +51,13 @@ class Question:
             return text
         cleaned = (text or "").strip().replace(" ", "").removesuffix("%").rstrip("×x")
         try:
-            return float(Fraction(cleaned))
+            # Not Fraction(cleaned), which writes out every digit of 1e99999999.
+            above, *below = (float(part) for part in cleaned.split("/", 1))
+            if all(map(math.isfinite, (above, *below, value := above / below[0] if below else above))):
+                return value
         except (ValueError, ZeroDivisionError):
-            raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.") from None
+            pass
+        raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.")
 
     def show(self, answer: float | str) -> str:
         """An answer (or the truth) as words, with its unit: "1 sector per request", "4 sectors per request"."""
@@ -70,19 +75,19 @@ def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None
     from IPython.display import display
 
     question = _asked[id] = Question(id, text, unit, tuple(choices))
-    display(question_card(question, ladder.store()))
+    display(question_card(question, own()))
 
 
 def committed(id: str, store: Store | None = None) -> Any:
     """The reader's latest answer to a question, or None."""
-    answers = (store or ladder.store()).answers(question=id)
+    answers = (store or own()).answers(question=id)
     return answers[-1].answer if answers else None
 
 
 def commit(question: Question, text: str | None, store: Store | None = None) -> float | str:
     """Keep an answer. Raises CourseError if it cannot be understood."""
     answer = question.parse(text)
-    (store or ladder.store()).answer(question.id, answer, step=question.step)
+    (store or own()).answer(question.id, answer, step=question.step)
     return answer
 
 
@@ -117,7 +122,7 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
 
     Raises CourseError for a question whose cell has not been run.
     """
-    store = store or ladder.store()
+    store = store or own()
     rows = []
     for name, value in truths.items():
         if name not in _asked:
@@ -159,7 +164,10 @@ def _number(value: float) -> str:
 
 def question_card(question: Question, store: Store):
     """The question as a widget: an input, a button that commits, and what was committed."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
+
+        from helpers.front.still import Kept
 
     prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
@@ -192,12 +200,15 @@ def question_card(question: Question, store: Store):
     unit = widgets.Label(question.unit)
     row = widgets.HBox([field, unit, button, said], layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
     frame = widgets.Layout(border_left="4px solid #0072b2", padding="0 0 0 0.8em", margin="0.4em 0")
-    return widgets.VBox([prompt, row], layout=frame)
+    return Kept([prompt, row], layout=frame)
 
 
 def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
+
+        from helpers.front.still import Kept
 
     solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(
@@ -227,4 +238,4 @@ def exercise_card(exercise: Exercise):
     hint.on_click(next_hint)
     solution.on_click(show_solution)
     label()
-    return widgets.VBox([task, widgets.HBox([hint, solution]), shown], layout=widgets.Layout(margin="0.4em 0"))
+    return Kept([task, widgets.HBox([hint, solution]), shown], layout=widgets.Layout(margin="0.4em 0"))

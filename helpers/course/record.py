@@ -27,9 +27,9 @@ from typing import Any
 from helpers.errors import CourseError
 from helpers.run import gpu
 
-from . import ladder, steps
+from . import rungs, steps
 
-DATA = ladder.DATA
+DATA = rungs.DATA
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 START, END = "<!-- ladder:start -->", "<!-- ladder:end -->"
@@ -74,7 +74,7 @@ def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[d
 
 
 def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
-    from helpers.toolchain import compile as compiler
+    from helpers.toolchain.installation import compiler_version
 
     device, baseline = gpu.device(), timing.cublas
     batch = {"batch": problem.batch} if problem.batch > 1 else {}
@@ -103,7 +103,7 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "cuda": device.cuda,
-        "compiler": "NVRTC {}.{}".format(*compiler.compiler_version()),
+        "compiler": "NVRTC {}.{}".format(*compiler_version()),
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
         "kernel_hash": code_hash(source),
@@ -291,7 +291,7 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
     baseline = max((row["cublas_tflops"] or 0 for row in chosen), default=0)
     if baseline:
         bars.append(("cuBLAS", baseline, _CUBLAS))
-    ceiling = ladder.limit(device, size, size, size)
+    ceiling = rungs.limit(device, size, size, size)
     top = max([value for _, value, _ in bars] + ([ceiling.tflops] if ceiling else [])) * 1.12
     left, right, row_height, above = 190, 720, 34, 56
     width, height = right + 40, above + row_height * len(bars) + 44
@@ -326,7 +326,7 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
 
 def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:
     """Write the README's section and the figure from the recorded rows."""
-    rows = ladder.recorded()
+    rows = rungs.recorded()
     readme.write_text(with_section(readme.read_text(encoding="utf-8"), readme_section(rows)), encoding="utf-8")
     drawing = figure(rows)
     if drawing:

@@ -232,8 +232,8 @@ STEPS: tuple[Step, ...] = (
 
 
 def get(step: int | str) -> Step:
-    """The step of this number or slug. Raises KeyError with the known ones."""
+    """The step of this number, slug or name ("3" and "03" are numbers too). Raises KeyError with the known ones."""
     for row in STEPS:
-        if step in (row.number, row.slug):
+        if step in (row.number, str(row.number), f"{row.number:02}", row.slug, row.name):
             return row
     raise KeyError(f"no step {step!r}; there are {', '.join(row.name for row in STEPS)}")

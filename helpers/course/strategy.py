@@ -14,7 +14,7 @@ from typing import Any
 from helpers.errors import CourseError
 from helpers.run.gemm import Problem
 
-from . import ladder
+from . import rungs
 
 STEP = "autotune"
 
@@ -101,7 +101,7 @@ class Strategy:
 def recorded(device: str = "NVIDIA H200") -> Strategy:
     """The recorded table of a device. Raises CourseError if there is none."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    rows = [row for row in ladder.recorded(variants=True) if row["device"] == device and row.get("configuration")]
+    rows = [row for row in rungs.recorded(variants=True) if row["device"] == device and row.get("configuration")]
     for shape, problem in SHAPES.items():
         for row in rows:
             if (row["m"], row["n"], row["k"], row.get("batch", 1)) == (problem.m, problem.n, problem.k, problem.batch):

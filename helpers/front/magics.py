@@ -16,6 +16,8 @@ from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
 from helpers.toolchain.compile import compile_source
 
+from . import still
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -148,3 +150,6 @@ def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
     ipython.register_magics(CudaMagics)
     ipython.set_custom_exc((NameError, KeyboardInterrupt), _show)
+    for event, listener in (("pre_run_cell", still.cell_begins), ("post_run_cell", still.cell_ended)):
+        if listener not in ipython.events.callbacks[event]:  # it may be loaded twice
+            ipython.events.register(event, listener)

@@ -13,6 +13,7 @@ import threading
 import time
 
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
 _PATIENCE = 0.7  # seconds before anything is shown
 _OFTEN = 0.1  # seconds between two changes
@@ -46,7 +47,9 @@ class Progress:
         self._open = False
         self._shown.remove(self)
         if self._box is not None:
-            self._box.close()
+            from . import still  # here: it brings ipywidgets
+
+            still.close(self._box)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
         return False
@@ -83,8 +86,9 @@ class Progress:
 
     def _show(self, text: str, share: tuple[int, int] | None) -> None:
         if self._box is None:
-            import ipywidgets  # here: most work is done before a bar is needed
-            from IPython.display import display
+            with delayed():
+                import ipywidgets  # here: most work is done before a bar is needed
+                from IPython.display import display
 
             self._bar = ipywidgets.IntProgress(max=1, layout=ipywidgets.Layout(width="16em"))
             self._label = ipywidgets.Label()

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from helpers.course import ladder, record, steps
+from helpers.course import record, rungs, steps
 from helpers.errors import CourseError
 
 from . import hardware
@@ -160,7 +160,7 @@ def main() -> int:
     """Fit, and write data/model.toml. Returns the exit status."""
     gpu = hardware.gpu(DEVICE)
     try:
-        rows = [row for row in ladder.recorded() if hardware.gpu(row["device"]).name == gpu.name]
+        rows = [row for row in rungs.recorded() if hardware.gpu(row["device"]).name == gpu.name]
         known = samples(rows)
     except CourseError as error:
         print(error.message, file=sys.stderr)
@@ -217,12 +217,12 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
     return "\n".join(lines)
 
 
-def _same_ideas(known: Sequence[Sample], gpu: hardware.GPU) -> list[tuple[ladder.Rung, Sample]]:
+def _same_ideas(known: Sequence[Sample], gpu: hardware.GPU) -> list[tuple[rungs.Rung, Sample]]:
     """Published float32 rungs on other GPUs whose step and size are among the samples."""
     by_step = {(int(s.name[:2]), s.size): s for s in known}
     return [
         (rung, by_step[rung.step, rung.m])
-        for rung in ladder.published()
+        for rung in rungs.published()
         if (rung.step, rung.m) in by_step and rung.dtype == "float32" and rung.device != gpu.name
     ]
 

@@ -28,6 +28,7 @@ import numpy as np
 from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.sim import TraceFilter
+from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
 
 from . import chain, hardware
@@ -181,7 +182,7 @@ def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     active = addresses >= 0
     lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
     fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
-    wavefronts, _ = rules.shared_access(np.where(active, addresses, 0), active, width)
+    wavefronts = rules.cost(CostRule.SHARED_LOAD, np.where(active, addresses, 0), active, width).wavefronts
     return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
 
 

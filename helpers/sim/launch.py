@@ -16,17 +16,20 @@ from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, RunError
 
 from . import isa, native
-from .checks.device_races import DeviceShadow
+from .checks import endless
+from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
+from .checks.launch_checks import LaunchChecks, Unchecked
+from .checks.shared_cells import plain_name
 from .code import sass
 from .code.ptx import immediate_bits, literal
-from .counting import flow
+from .counting import machine_code
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
 from .machine import cluster as clusters
-from .machine.chunk import Chunk, Clock, endless
-from .machine.memory import DEVICE_BASE, DeviceMemory, plain_name
+from .machine.chunk import Chunk, Clock
+from .machine.memory import DEVICE_BASE, DeviceMemory
 from .machine.trace import Allocation, Recorder, Trace, TraceFilter
 
 # Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
@@ -63,8 +66,8 @@ class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
     uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
-    "native", or "slice" where nothing was run and `flow` counted. engine_reason: why "numpy" where "native" was free to be
-    chosen, with the instruction and its line if it is one's.
+    "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
+    was free to be chosen, with the instruction and its line if it is one's.
     """
 
     counters: dict[str, int]
@@ -95,14 +98,13 @@ class Launch:
     findings: Findings
     counting: Counting | None
     recorder: Recorder | None
-    watch_shared: bool
+    checks: Unchecked
     clock: Clock
     param_words: dict[int, int]
     dtypes: dict[str, np.dtype]
     arch: str
     cluster: tuple[int, int, int] | None = None
     printed: list[str] = field(default_factory=list)
-    races: DeviceShadow | None = None
     registers: int = 0  # per thread, 0 if unknown
     others_wait: Callable = lambda chunk: False
 
@@ -138,21 +140,21 @@ def simulate(
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
-    memory = DeviceMemory(program, arrays, findings)
+    memory = DeviceMemory(program, arrays)
     param_words = _param_words(program, words, memory)
     observed = collect.counters or collect.trace is not None
     estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
+    checks = Unchecked()
+    if collect.findings:
+        checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
     launch = Launch(
         program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
-        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds),
+        checks=checks, clock=Clock(budget.steps, budget.seconds),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims,
     )  # fmt: skip
-    if collect.findings:
-        races = DeviceShadow(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
-        launch.races = races if races.needed else None
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
     if chosen is not None and any(not 0 <= b < total for b in chosen):
@@ -184,7 +186,7 @@ def simulate(
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
             placed = [memory.base_of(value) if isinstance(value, np.ndarray) and value.ndim else value for value in args]
-            counters, by_line, uncounted = flow.refine(
+            counters, by_line, uncounted = machine_code.refine(
                 counters,
                 by_line,
                 compiled,
@@ -216,7 +218,7 @@ SECONDS_TO_COUNT = 20.0  # how long counting without running may take before run
 
 
 def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
-    """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `flow`).
+    """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
     Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
     None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
@@ -226,12 +228,12 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
     if not getattr(compiled, "cubin", b"") or clusters.extent(compiled.ptx, compiled.symbol, compiled.arch, grid, None) is not None:
         return None
     try:
-        counts, _ = flow.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
+        counts, _ = machine_code.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
     except CourseError:
         return None  # no disassembler on this machine
     if counts is None or not counts.complete:
         return None
-    exact, lines = flow.counters(counts, compiled)
+    exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
     def scaled(values):  # without memory_l2_…, which running the blocks does not count
@@ -265,7 +267,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
         done += chunk.blocks
         clock = launch.clock
         if piece is not None and clock.seconds is not None and clock.elapsed() > clock.seconds:  # chunks too short to look themselves
-            endless(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
+            endless.out_of_budget(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
         if progress is not None:
             progress(done, wanted)
 
@@ -278,7 +280,7 @@ def _pieces(launch: Launch, chosen):
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
     count = max(1, lanes // max(1, threads))
     cx, cy, cz = launch.cluster or (1, 1, 1)
-    if launch.watch_shared and "cluster" in launch.program.uses:
+    if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
     if chosen is not None:
         count = max(1, count // (cx * cy * cz)) * cx * cy * cz

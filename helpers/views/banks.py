@@ -6,20 +6,20 @@ a phase is the number of wavefronts that the phase takes. Everything above the f
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import rules
+from helpers.sim.counting.traced import cost_of, other_sides
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
-ATOMIC = ("atom", "red")
-COPY = "cp.async"
+WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)
 _UNSETTLED = "by the rule for stores, not settled for .cg copies"
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."
 
@@ -68,18 +68,17 @@ class SharedAccess:
         return self.wavefronts - self.ideal
 
 
-def split(addresses: np.ndarray, width: int, op: str = "ld") -> tuple[Phase, ...]:
+def split(addresses: np.ndarray, width: int, rule: CostRule = CostRule.SHARED_LOAD) -> tuple[Phase, ...]:
     """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.
 
     4 bytes or less go in one phase; 8 bytes in two of 16 lanes, 16 bytes in four of 8. Two phases of a load merge when the
     lanes of the warp pair up (see `rules.pairs_up`). Lanes that ask for the same word share it, but for atomics and copies.
     """
     lanes = WARP if width <= WORD else WARP * WORD // width
-    merged = lanes < WARP and op == "ld" and bool(rules.pairs_up(addresses[None], addresses[None] >= 0)[0])
+    merged = lanes < WARP and rule is CostRule.SHARED_LOAD and bool(rules.pairs_up(addresses[None], addresses[None] >= 0)[0])
     size = 2 * lanes if merged else lanes
-    return tuple(
-        _phase(addresses, np.arange(start, start + size), width, merged, share=op not in (*ATOMIC, COPY)) for start in range(0, WARP, size)
-    )
+    share = rule in (CostRule.SHARED_LOAD, CostRule.SHARED_STORE)
+    return tuple(_phase(addresses, np.arange(start, start + size), width, merged, share) for start in range(0, WARP, size))
 
 
 def rows_of_matrices(addresses: np.ndarray, matrices: int) -> tuple[Phase, ...]:
@@ -111,44 +110,23 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     place = choose_place(places(trace, space="shared"), site, line, _NONE)
     when = moment(trace, place, block, warp, iteration)
     addresses = trace.addresses[when.row]
-    note = ""
-    if place.op in ("ldmatrix", "stmatrix"):
-        stated = re.search(r"\.x([124])\b", place.opcode)
-        matrices = int(stated[1]) if stated else place.width // WORD  # a lane ends up with 4 bytes of each matrix
-        phases = rows_of_matrices(addresses, matrices)
-        wavefronts, ideal = rules.ldmatrix_access(addresses[None], addresses[None] >= 0, matrices)
-    elif place.op == COPY:
-        phases = split(addresses, place.width, COPY)
-        wavefronts, ideal = [sum(phase.wavefronts for phase in phases)], [sum(bool(phase.boxes) for phase in phases)]
-        sources = copied_from(trace, when)
-        if "cp.async.ca" not in place.opcode:
-            note = _UNSETTLED
-        elif sources is not None:
-            towers = wavefronts[0]
-            wavefronts, ideal = rules.copy_access(sources[None], addresses[None], sources[None] >= 0, place.width)
-            if wavefronts[0] > towers:
-                note = "the banks of the cache, where the lanes read, are more crowded than these"
-    else:
-        phases = split(addresses, place.width, place.op)
-        wavefronts, ideal = rules.shared_access(
-            addresses[None], addresses[None] >= 0, place.width, "atom" if place.op in ATOMIC else place.op
-        )
-    return SharedAccess(place, when, addresses, phases, int(wavefronts[0]), int(ideal[0]), note)
+    site, cost, note = trace.sites[place.index], cost_of(trace, when.row), ""
+    phases = rows_of_matrices(addresses, site.matrices) if site.rule is CostRule.MATRIX else split(addresses, place.width, site.rule)
+    towers = sum(phase.wavefronts for phase in phases)
+    if cost is None:  # past the cache, or its reads were not recorded
+        note = "" if site.rule is CostRule.COPY else _UNSETTLED
+        return SharedAccess(place, when, addresses, phases, towers, sum(bool(phase.boxes) for phase in phases), note)
+    if cost.wavefronts[0] > towers:
+        note = "the banks of the cache, where the lanes read, are more crowded than these"
+    elif cost.wavefronts[0] < towers and site.rule is CostRule.COPY:
+        note = "lanes that read nothing and fill zeros are not counted"
+    return SharedAccess(place, when, addresses, phases, int(cost.wavefronts[0]), int(cost.ideal_wavefronts[0]), note)
 
 
 def copied_from(trace, when: Moment) -> np.ndarray | None:
     """[32] global addresses, -1 for idle lanes, that an asynchronous copy reads, given where it writes; None if it only fills zeros."""
-    write = trace.accesses[when.row]
-    site = trace.sites[write["site"]]
-    twins = [index for index, other in enumerate(trace.sites) if other.pc == site.pc and other.space == "global"]
-    mine = (
-        (trace.accesses["block"] == write["block"]) & (trace.accesses["warp"] == write["warp"]) & (trace.accesses["order"] < write["order"])
-    )
-    reads = np.flatnonzero(mine & np.isin(trace.accesses["site"], twins))
-    earlier = trace.accesses["order"][mine & (trace.accesses["site"] == write["site"])]
-    if not len(reads) or (len(earlier) and trace.accesses["order"][reads].max() < earlier.max()):
-        return None
-    return trace.addresses[reads[trace.accesses["order"][reads].argmax()]]
+    row = other_sides(trace, np.array([when.row]))[0]
+    return trace.addresses[row] if row >= 0 else None
 
 
 def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
@@ -183,7 +161,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
     ax.set_ylim(total - floors, total)  # few boxes stand under the heading, and what is left stays free below
     points = ax.get_window_extent().height * 72 / ax.figure.dpi / floors
     base = total
-    colour = GREEN if seen.place.op in ("st", "stmatrix", COPY) else BLUE
+    colour = GREEN if seen.place.op in WRITES else BLUE
     for number, (phase, height) in enumerate(zip(seen.phases, heights, strict=False)):
         base -= height
         _towers(ax, phase, base, colour, points)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from helpers.sim.counting import rules
+from helpers.sim.code.sites import AccessKind
+from helpers.sim.counting.traced import cost_of
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture, stamp
 from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 SECTOR, WORD = 32, 4
-_ATOMIC = ("atom", "red")
 _NONE = "This kernel makes no access to global memory in the part that was recorded, so there are no sectors to show."
 
 
@@ -23,7 +23,8 @@ class WarpAccess:
 
     lane_sector: [32] index into `sectors`, -1 for a lane that takes no part. sectors: their addresses / 32, ascending.
     words: [sectors, 8] bool, the 4-byte words that lanes use. used: distinct bytes. charged: sectors the hardware counts, more
-    than there are where atomics take several passes over an address or copies past L1 part what lies together. ideal: sectors for the same lanes on packed data.
+    than there are where atomics take several passes over an address or copies past L1 part what lies together. ideal: sectors
+    for the same lanes on packed data.
     """
 
     place: Place
@@ -71,23 +72,9 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     used = np.unique(addresses[active][:, None] + np.arange(place.width))
     words = np.zeros((len(sectors), SECTOR // WORD), bool)
     words[np.searchsorted(sectors, used // SECTOR), used % SECTOR // WORD] = True
-    targets = copied_to(trace, when) if "cp.async.cg" in place.opcode else None
-    if targets is not None:
-        _, charged, ideal, _ = rules.bypass_access(addresses[None], targets[None], active[None])
-    else:
-        atomic = place.op in _ATOMIC
-        _, charged, ideal = (rules.atomic_access if atomic else rules.global_access)(addresses[None], active[None], place.width)
-    return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), int(charged[0]), int(ideal[0]))
-
-
-def copied_to(trace, when: Moment) -> np.ndarray | None:
-    """[32] addresses in shared memory that an asynchronous copy writes, given where it reads; None if that was not recorded."""
-    read = trace.accesses[when.row]
-    pc = trace.sites[read["site"]].pc
-    twins = [index for index, other in enumerate(trace.sites) if other.pc == pc and other.space == "shared"]
-    mine = (trace.accesses["block"] == read["block"]) & (trace.accesses["warp"] == read["warp"]) & (trace.accesses["order"] > read["order"])
-    writes = np.flatnonzero(mine & np.isin(trace.accesses["site"], twins))
-    return trace.addresses[writes[trace.accesses["order"][writes].argmin()]] if len(writes) else None
+    cost = cost_of(trace, when.row)
+    charged, ideal = (len(sectors), len(sectors)) if cost is None else (int(cost.sectors[0]), int(cost.ideal_sectors[0]))
+    return WarpAccess(place, when, addresses, lane_sector, sectors, words, len(used), charged, ideal)
 
 
 def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
@@ -113,7 +100,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
         heading(ax, f"No lane takes part in this {seen.place.what}", code=source, detail=where)
         _lanes(ax, seen, INK)
         return f"{source}: all 32 lanes are switched off here, so nothing is moved."
-    colour = GREEN if seen.place.op in ("st", "red") else BLUE
+    colour = GREEN if seen.place.op in (AccessKind.STORE, AccessKind.REDUCTION) else BLUE
     title = f"{plural(seen.charged, 'sector')} for one {seen.place.what}"
     amounts = _amounts(seen)
     heading(ax, title, code=source, detail=f"{where}: {amounts}{cut(run.trace)}")
@@ -130,7 +117,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
 
 
 def _amounts(seen: WarpAccess) -> str:
-    if seen.charged > len(seen.sectors) and seen.place.op in _ATOMIC:
+    if seen.charged > len(seen.sectors) and seen.place.op.atomic:
         return f"{plural(seen.active, 'lane')} change {plural(len(np.unique(seen.addresses[seen.addresses >= 0])), 'address')}, in turns"
     if seen.broadcast:
         return f"{seen.moved} bytes moved, one address serves {plural(seen.active, 'lane')}"

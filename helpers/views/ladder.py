@@ -1,6 +1,6 @@
 """The ladder: every kernel's speed, one rung per step, and how each figure came about.
 
-It draws rows of `helpers.course.ladder.rungs()`. How a figure came about is never lost: what the reader measured, what was
+It draws rows of `helpers.course.rungs.rungs()`. How a figure came about is never lost: what the reader measured, what was
 predicted, what the course recorded, what others published, cuBLAS and the hardware's limit are drawn differently.
 """
 
@@ -81,7 +81,7 @@ def controls(rungs, device=None, log=None):
 def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *, ax):
     """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
 
-    rungs: rows of `helpers.course.ladder.rungs()`. device: a name, or "all". log: logarithmic scale.
+    rungs: rows of `helpers.course.rungs.rungs()`. device: a name, or "all". log: logarithmic scale.
     """
     known = devices(rungs)
     if not known:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from .banks import BANKS, COPY, WORD, SharedAccess, controls, copied_from, shared_access
+from helpers.sim.code.sites import AccessKind
+
+from .banks import BANKS, WORD, WRITES, SharedAccess, controls, copied_from, shared_access
 from .canvas import BLUE, FAINT, GREEN, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import at, code, cut, element, plural
 
@@ -43,7 +45,7 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     height = max(len(shown), 6)
     ax.set_ylim(height, 0)
     points = ax.get_window_extent().height * 72 / ax.figure.dpi / height
-    writes = seen.place.op in ("st", "stmatrix", COPY)
+    writes = seen.place.op in WRITES
     empty = [_cell(0, BANKS, y) for y in range(len(shown))]
     ax.add_collection(PolyCollection(empty, facecolors=FAINT, alpha=0.5, linewidths=0, zorder=1))
     edges = [[(x, 0), (x, len(shown))] for x in range(1, BANKS)]
@@ -80,7 +82,7 @@ def _cell(bank: float, width: int, y: int):
 
 def _brought(run, seen: SharedAccess) -> dict[int, str]:
     """Lane -> the element that its copy begins with, for asynchronous copies."""
-    sources = copied_from(run.trace, seen.when) if seen.place.op == COPY else None
+    sources = copied_from(run.trace, seen.when) if seen.place.op is AccessKind.COPY else None
     if sources is None:
         return {}
     return {lane: element(run, "global", int(sources[lane])) for lane in np.flatnonzero(sources >= 0).tolist()}

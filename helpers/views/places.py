@@ -9,24 +9,32 @@ import ast
 import functools
 import math
 import re
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.sites import AccessKind
+
 from .canvas import Choice, Control, NothingToSee, Span
 
 WARP = 32
-OPERATIONS = {"ld": "load", "st": "store", "atom": "atomic", "red": "reduction", "cp.async": "copy", "ldmatrix": "matrix load",
-              "stmatrix": "matrix store"}  # fmt: skip
+OPERATIONS = {
+    AccessKind.LOAD: "load", AccessKind.STORE: "store", AccessKind.ATOMIC: "atomic", AccessKind.REDUCTION: "reduction",
+    AccessKind.COPY: "copy", AccessKind.MATRIX_LOAD: "matrix load", AccessKind.MATRIX_STORE: "matrix store",
+}  # fmt: skip
+
+
+ANSWERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # trace -> what was asked of it, and the answer
 
 
 def once_per_trace(function: Callable) -> Callable:
-    """Remember `function(trace, *arguments)` on the trace itself, so that a slider does not look for the same things again."""
+    """Remember `function(trace, *arguments)` as long as the trace lives, so that a slider does not look for the same things again."""
 
     @functools.wraps(function)
     def remembered(trace, *arguments, **options):
-        known = trace.__dict__.setdefault("_seen", {})
+        known = ANSWERS.setdefault(trace, {})
         key = (function.__qualname__, arguments, tuple(options.items()))
         if key not in known:
             known[key] = function(trace, *arguments, **options)
@@ -45,7 +53,7 @@ class Place:
     sites: tuple[int, ...]
     line: int
     space: str
-    op: str
+    op: AccessKind
     width: int
     array: str
     opcode: str
@@ -60,7 +68,8 @@ class Place:
     def what(self) -> str:
         """ "load of A", "128-bit store to Bs"."""
         wide = f"{self.width * 8}-bit " if self.width > 4 else ""
-        preposition = "to" if self.op in ("st", "red") or (self.op, self.space) == ("cp.async", "shared") else "of"
+        to = self.op in (AccessKind.STORE, AccessKind.REDUCTION) or (self.op is AccessKind.COPY and self.space == "shared")
+        preposition = "to" if to else "of"
         of = f" {preposition} {self.array}" if self.array else f" {preposition} {self.space} memory"
         return f"{wide}{OPERATIONS.get(self.op, self.op)}{of}"
 
@@ -178,7 +187,7 @@ class CopyGroup:
 @once_per_trace
 def copy_groups(trace, block: int, warp: int) -> tuple[CopyGroup, ...]:
     """The groups of copies of one warp, in the order in which it closed them; groups without a copy left out."""
-    kinds = np.array([site.op == "cp.async" and site.space == "shared" for site in trace.sites] or [False])
+    kinds = np.array([site.op is AccessKind.COPY and site.space == "shared" for site in trace.sites] or [False])
     mine = (trace.accesses["block"] == block) & (trace.accesses["warp"] == warp)
     copies = np.flatnonzero(kinds[trace.accesses["site"]] & mine)
     marks = trace.barriers[(trace.barriers["block"] == block) & (trace.barriers["warp"] == warp)]

@@ -115,7 +115,8 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
     texts = {item.ptx_line: item.text for item in trace.code}
     for row in rows:
         access = trace.accesses[row]
-        text = texts.get(trace.sites[access["site"]].ptx_line, "")
+        site = trace.sites[access["site"]]
+        text = texts.get(site.ptx_line, "")
         sources = _REGISTER.findall(text.partition("]")[2])
         lanes = trace.addresses[row] >= 0
         for offset, name in enumerate(sources):
@@ -124,7 +125,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
                 continue
             at = np.searchsorted(orders, access["order"]) - 1
             if at >= 0 and trace.registers[names[name]][1] in ("f32", "b32", "u32", "s32"):
-                words = trace.addresses[row][lanes] // WORD + offset
+                words = (trace.addresses[row][lanes] - site.shift) // WORD + offset
                 found.append((int(access["order"]), int(access["block"]), words, trace.values[group[at]][lanes]))
     return sorted(found, key=lambda item: item[0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.course import evidence, ladder
+from helpers.course import evidence, rungs
 from helpers.errors import CourseError
 
 
@@ -15,11 +15,11 @@ def home(tmp_path, monkeypatch):
 
 def row(kind, step, tflops, device="H200 SXM", size=4096):
     milliseconds = 2 * size**3 / tflops / 1e9
-    ladder.climb(label=f"k{step}", kind=kind, device=device, step=step, m=size, n=size, k=size, milliseconds=milliseconds)
+    rungs.climb(label=f"k{step}", kind=kind, device=device, step=step, m=size, n=size, k=size, milliseconds=milliseconds)
 
 
 def test_without_runs_of_its_own_it_names_whose_figures_they_are(monkeypatch):
-    monkeypatch.setattr(ladder, "recorded", list)
+    monkeypatch.setattr(rungs, "recorded", list)
     found = evidence.speedup("coalesced", "naive")
     assert found.fast.kind == "published" and found.fast.device == "H200 SXM"
     assert found.factor == found.fast.tflops / found.slow.tflops > 1
@@ -74,5 +74,5 @@ def test_other_kinds_can_be_left_out():
 
 def test_where_a_source_has_several_kernels_of_one_idea_the_fastest_stands():
     found = evidence.speedup("bank_conflicts", "thread_tile_2d", kinds=["published"], device="RTX A6000")
-    same = [rung for rung in ladder.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.m == 4096]
+    same = [rung for rung in rungs.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.m == 4096]
     assert len(same) > 1 and found.fast.tflops == max(rung.tflops for rung in same)

@@ -10,8 +10,8 @@ import pytest
 import helpers
 from helpers.course import exercises as module
 from helpers.course.exercises import exercise, exercises, parse
-from helpers.course.ladder import Store
 from helpers.course.steps import ROOT, STEPS
+from helpers.course.store import Store
 from helpers.errors import CompileError, CourseError
 from helpers.front import notebooks
 from helpers.front.magics import NotCompiled

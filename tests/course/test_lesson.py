@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.course import ladder, lesson
+from helpers.course import lesson, store
 from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError
 from helpers.toolchain.compile import compile_source
@@ -53,7 +53,7 @@ def test_predictions_follow_the_gpu():
 def test_climbing_saves_a_rung():
     climb = reference("coalesced").climb(512)
     assert "coalesced is on your ladder" in str(climb) and "predicted for H200 SXM" in str(climb)
-    (saved,) = ladder.climbs()
+    (saved,) = store.climbs()
     assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "predicted", 2, 512)
     assert saved.source == reference("coalesced").source
 
@@ -61,13 +61,13 @@ def test_climbing_saves_a_rung():
 def test_a_wrong_kernel_does_not_climb():
     with pytest.raises(CourseError, match="not ready to climb"):
         edited("k < K", "k < K - 1").climb(256)
-    assert ladder.climbs() == []
+    assert store.climbs() == []
 
 
 def test_a_kernel_that_is_right_by_other_means_climbs():
     other = LessonKernel(compile_source(reference("naive").source, "naive"), "coalesced")
     other.climb(256)
-    assert [row.label for row in ladder.climbs()] == ["coalesced"]
+    assert [row.label for row in store.climbs()] == ["coalesced"]
 
 
 def test_what_cannot_be_launched_says_so():

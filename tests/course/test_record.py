@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from helpers.course import ladder, record, steps, strategy
+from helpers.course import record, rungs, steps, strategy
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.run import gpu
@@ -34,7 +34,7 @@ def test_files_are_merged_and_readable(tmp_path):
     path = tmp_path / "new" / "nvidia-h200.json"
     record.write(path, [row(1), row(2)])
     record.write(path, [row(2, milliseconds=1.0), row(3)])
-    assert [r["step"] for r in ladder.recorded(path.parent)] == [1, 2, 3]
+    assert [r["step"] for r in rungs.recorded(path.parent)] == [1, 2, 3]
     assert len(path.read_text().splitlines()) == 5, "one line per row"
     path.write_text("[{")
     with pytest.raises(CourseError, match="damaged"):
@@ -120,7 +120,7 @@ def test_the_figure_draws_every_step():
 
 def test_the_readme_is_in_step_with_the_recorded_runs():
     text = record.README.read_text(encoding="utf-8")
-    rows = ladder.recorded()
+    rows = rungs.recorded()
     assert record.with_section(text, record.readme_section(rows)) == text, "run: course record --readme"
     assert rows and record.FIGURE.read_text(encoding="utf-8") == record.figure(rows), "run: course record --readme"
 
@@ -129,7 +129,7 @@ def test_the_readme_is_in_step_with_the_recorded_runs():
 
 
 def test_recorded_rows_are_complete_and_plausible():
-    rows = ladder.recorded(variants=True)
+    rows = rungs.recorded(variants=True)
     assert rows, "helpers/data has recorded runs"
     for got in rows:
         assert set(record.REQUIRED) <= set(got), got
@@ -143,7 +143,7 @@ def test_recorded_rows_are_complete_and_plausible():
 
 
 def test_recorded_kernels_are_the_shipped_ones():
-    for got in ladder.recorded(variants=True):
+    for got in rungs.recorded(variants=True):
         source = steps.get(got["step"]).kernel_path.read_text(encoding="utf-8")
         if name := got.get("configuration"):
             source = strategy.sources(source, [name])[name]

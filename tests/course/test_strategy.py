@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.course import ladder, strategy
+from helpers.course import rungs, strategy
 from helpers.course.autotune import vet
 from helpers.course.steps import get
 from helpers.course.sweep import variant
@@ -46,8 +46,8 @@ def test_a_device_without_a_table_is_refused():
 
 
 def test_variants_stay_out_of_the_ladder():
-    assert any("configuration" in row for row in ladder.recorded(variants=True))
-    assert not any("configuration" in row or "batch" in row for row in ladder.recorded())
+    assert any("configuration" in row for row in rungs.recorded(variants=True))
+    assert not any("configuration" in row or "batch" in row for row in rungs.recorded())
 
 
 SMALL = {"BM": 16, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4}

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from helpers.course import ladder as store
+from helpers.course import rungs
 from helpers.errors import CourseError
 from helpers.front import widgets
 from helpers.views.canvas import PICTURES, Picture, picture
@@ -162,7 +162,7 @@ def test_menus_that_differ_do_not_follow_each_other(shared):
 
 def test_ladder_takes_the_saved_climbs(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
-    monkeypatch.setattr(store, "rungs", lambda size, dtype: [])
+    monkeypatch.setattr(rungs, "rungs", lambda size, dtype: [])
     assert "still empty" in alt(widgets.ladder())
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.course import ladder, steps
+from helpers.course import rungs, steps
 from helpers.errors import CourseError
 from helpers.model import chain, fit, hardware, predict
 from helpers.model.predict import Constants, Demand, cycles, milliseconds
@@ -174,7 +174,7 @@ def test_the_measured_times_of_the_fit_are_the_recorded_ones():
     table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
     recorded = {
         f"{steps.get(row['step']).name} at {row['m']}³": row["milliseconds"]
-        for row in ladder.recorded()
+        for row in rungs.recorded()
         if row["m"] == row["n"] == row["k"] and hardware.gpu(row["device"]).name == H200.name
     }
     for row in table["held_out"] + table["training"] + table["unseen"]:

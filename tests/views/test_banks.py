@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
 from helpers.views import banks
 from helpers.views.banks import shared_access, split
@@ -38,9 +39,9 @@ def test_wavefronts_and_conflicts(addresses, width, wavefronts, conflicts):
     assert sum(phase.wavefronts for phase in seen.phases) == wavefronts
 
 
-@pytest.mark.parametrize("op", ["ld", "st", "atom"])
+@pytest.mark.parametrize("rule", [CostRule.SHARED_LOAD, CostRule.SHARED_STORE, CostRule.SHARED_ATOMIC])
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
-def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
+def test_towers_agree_with_the_accounting_on_random_accesses(width, rule):
     random = np.random.default_rng(width)
     for spread in (4, 40, 400):
         for _ in range(30):
@@ -48,8 +49,8 @@ def test_towers_agree_with_the_accounting_on_random_accesses(width, op):
             if random.random() < 0.3:
                 addresses = np.repeat(addresses[::2], 2)  # lanes pair up
             addresses[random.random(32) < 0.2] = -1
-            expected, _ = rules.shared_access(addresses[None], addresses[None] >= 0, width, op)
-            phases = split(addresses, width, op)
+            expected = rules.cost(rule, addresses[None], addresses[None] >= 0, width).wavefronts
+            phases = split(addresses, width, rule)
             assert sum(phase.wavefronts for phase in phases) == expected[0]
             assert sorted(lane for phase in phases for box in phase.boxes for lane in box.lanes) == list(np.flatnonzero(addresses >= 0))
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from helpers.sim.code.sites import AccessKind, CostRule, rule_of
 from helpers.sim.machine import trace as trace_module
 from helpers.sim.machine.trace import ACCESS, BARRIER, MATH
 
@@ -14,7 +15,9 @@ WARP = 32
 
 def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sass="LDG.E"):
     """A site with the fields that most tests do not care about filled in."""
-    return trace_module.Site(pc, line, space, op, width, opcode, sass, ptx_line=pc)
+    kind = AccessKind(op)
+    matrices = 4 if rule_of(kind, space) is CostRule.MATRIX else 0
+    return trace_module.Site(pc, line, space, kind, width, opcode, sass, pc, rule_of(kind, space), matrices)
 
 
 def Allocation(name, space, base, nbytes, shape, itemsize=4, dtype="float32"):

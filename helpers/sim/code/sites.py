@@ -6,6 +6,7 @@ counters, the checks and the pictures read them.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -55,20 +56,26 @@ class CostRule(StrEnum):
     SHARED_STORE = "shared store"  # wavefronts
     SHARED_ATOMIC = "shared atomic"  # wavefronts in which every lane counts
     COPY = "copy"  # cp.async.ca's shared side: banks of the cache and of shared memory
-    COPY_BYPASS = "copy bypass"  # cp.async.cg's global side: sectors by both sides; GLOBAL where only the PTX is known
+    COPY_BYPASS = "copy bypass"  # cp.async.cg's global side: sectors by both sides
     MATRIX = "matrix"  # ldmatrix and stmatrix: a phase for each 8 x 8 matrix
     WARPGROUP = "warpgroup"  # operands of wgmma: 128 bytes at a time, past the load-store unit
     NONE = "none"  # not charged, or not known before a generic address is
 
 
-def rule_of(kind: AccessKind, space: str) -> CostRule:
-    """The rule of an access that is known to go to `space`."""
+@functools.cache
+def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
+    """The rule of an access that is known to go to `space`. bypass: a copy past the cache (cp.async.cg, LDGSTS.BYPASS).
+
+    A copy has two sides, each with a rule: its reads of global memory and its writes to shared memory.
+    """
     if kind in (AccessKind.MATRIX_LOAD, AccessKind.MATRIX_STORE):
         return CostRule.MATRIX
     if kind is AccessKind.WARPGROUP:
         return CostRule.WARPGROUP
     if kind is AccessKind.COPY:
-        return CostRule.GLOBAL if space == "global" else CostRule.NONE
+        if space == "global":
+            return CostRule.COPY_BYPASS if bypass else CostRule.GLOBAL
+        return CostRule.NONE if bypass else CostRule.COPY
     if kind not in (AccessKind.LOAD, AccessKind.STORE, AccessKind.ATOMIC, AccessKind.REDUCTION):
         return CostRule.NONE
     if space == "shared":
@@ -86,8 +93,9 @@ class Site:
 
     pc: position of the instruction in the program. space: 'generic' until an address has told. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
-    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one. address: the
-    operand that says where, None if it has none; base: its register, None for a fixed address.
+    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. address: the operand that says where, None if
+    it has none; base: its register, None for a fixed address.
     """
 
     index: int
@@ -102,6 +110,7 @@ class Site:
     charged: int = 0
     sass: str = ""
     shift: int = 0
+    matrices: int = 0
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
@@ -109,11 +118,21 @@ class Site:
     part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
     address: Address | None = None
     base: int | None = None
-    checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
+    rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     def __post_init__(self):
         self.charged, self.generic = self.width, self.space == "generic"
 
+    @property
+    def atomic(self) -> bool:
+        """May it meet other atomic accesses of the same memory, without an order between? The one definition for all checks."""
+        return self.strong or self.op.atomic or self.op is AccessKind.BARRIER
+
+    @property
+    def made(self) -> AccessKind:
+        """What ptxas made of it: some loads of wmma become LDSM."""
+        return AccessKind.MATRIX_LOAD if self.op is AccessKind.LOAD and self.sass.startswith("LDSM") else self.op
+
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address turned out to lie in `space`."""
-        return rule_of(self.op, space) if self.rule is CostRule.NONE else self.rule
+        return self.rule if self.op is AccessKind.COPY else rule_of(self.made, space)

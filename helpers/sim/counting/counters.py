@@ -11,6 +11,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from helpers.sim.code.sites import AccessKind, CostRule
+
 from . import rules
 
 GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
@@ -47,8 +49,7 @@ class Counting:
 
     def __init__(self, program):
         self.program = program
-        self.totals = [[0, 0, 0] for _ in program.sites]
-        self.spaces: dict[tuple[int, str], list[int]] = {}
+        self.totals: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         self.guarded: dict[tuple[int | None, str], int] = defaultdict(int)
         self.blocks = [[0, 0] for _ in program.blocks]
 
@@ -56,18 +57,17 @@ class Counting:
         """Threads of a guarded instruction whose guard was on."""
         self.guarded[line, counter] += lanes
 
+    def add(self, site, space: str, charged, times: int = 1) -> None:
+        """charged: (requests, sectors or wavefronts, ideal), see `rules.Cost.charged`."""
+        totals = self.totals[site.index, space]
+        for i, value in enumerate(charged):
+            totals[i] += value * times
+
     def access(self, m, site, addresses: np.ndarray) -> None:
         """One executed access of a chunk. addresses: int64 in the site's space."""
-        if site.charged:
-            self.charge(m, site, site.space, addresses, site.charged, self.totals[site.index])
-
-    def access_in(self, m, site, space: str, addresses: np.ndarray) -> None:
-        """The same for a generic address that turned out to lie in `space`."""
-        if site.charged:
-            totals = self.spaces.setdefault((site.index, space), [0, 0, 0])
-            self.charge(m, site, space, addresses, site.charged, totals)
-
-    def charge(self, m, site, space, addresses, width, totals) -> None:
+        rule = site.rule_in(site.space)
+        if not site.charged or rule is CostRule.NONE or rule in rules.TWO_SIDED:
+            return
         mask = m.mask
         if site.shift:
             addresses = addresses + site.shift
@@ -76,61 +76,53 @@ class Counting:
         if (
             known is not None
             and known[1] is mask
-            and known[4] is space
+            and known[4] is rule
             and known[0].shape == addresses.shape
             and (known[0] is addresses or not np.not_equal(addresses, known[0] + (base - known[2])).any())
         ):
-            counts = known[3].get(base & 127)
+            charged = known[3].get(base & 127)
         else:
-            known = m.memo[site.index] = (addresses, mask, base, {}, space)
-            counts = None
-        if counts is None:
+            known = m.memo[site.index] = (addresses, mask, base, {}, rule)
+            charged = None
+        if charged is None:
             rows, rows_mask, blocks, threads, times = m.compact(addresses, mask)
-            if space == "shared":
-                op = "atom" if site.op in ("atom", "red") else "ld" if site.op == "ld" else "st"
-                counted = rules.count_shared(rows, rows_mask, width, blocks, threads, op)
-            elif space == "local":
-                counted = rules.count_local(rows, rows_mask, width, blocks, threads)
-            elif site.op in ("atom", "red"):
-                counted = rules.count_atomic(rows, rows_mask, width, blocks, threads)
-            else:
-                counted = rules.count_global(rows, rows_mask, width, blocks, threads)
-            counts = known[3][base & 127] = tuple(value * times for value in counted)
-        totals[0] += counts[0]
-        totals[1] += counts[1]
-        totals[2] += counts[2]
+            counted = rules.total(rule, rows, rows_mask, site.charged, blocks, threads)
+            charged = known[3][base & 127] = tuple(value * times for value in counted.charged)
+        totals = self.totals[site.index, site.space]
+        totals[0] += charged[0]
+        totals[1] += charged[1]
+        totals[2] += charged[2]
 
-    def copy(self, m, writes, addresses, offsets) -> None:
-        """The shared-memory side of a cp.async through the cache (.ca); `access` counts its global side."""
-        mask, bases = m.mask, (addresses.item(0), offsets.item(0))
-        known = m.memo[writes.index]
+    def copy(self, m, site, sources, targets) -> None:
+        """A cp.async, by a rule for which both sides matter: the shared side of .ca, the global side of .cg."""
+        if not site.charged:
+            return
+        mask, bases = m.mask, (sources.item(0), targets.item(0))
+        known = m.memo[site.index]
         if (
             known is None
             or known[0] is not mask
             or any(
                 old.shape != new.shape or np.not_equal(new - base, old).any()
-                for old, new, base in zip(known[1], (addresses, offsets), bases, strict=True)
+                for old, new, base in zip(known[1], (sources, targets), bases, strict=True)
             )
         ):
-            known = m.memo[writes.index] = (mask, (addresses - bases[0], offsets - bases[1]), {})
+            known = m.memo[site.index] = (mask, (sources - bases[0], targets - bases[1]), {})
         place = tuple(base & 127 for base in bases)
         if place not in known[2]:
             active = None if mask is None else m.rows_of(mask)
-            known[2][place] = rules.count_copy(m.rows_of(addresses), m.rows_of(offsets), active, writes.width, m.blocks, m.threads)
-        for i, value in enumerate(known[2][place]):
-            self.totals[writes.index][i] += value
+            counted = rules.total(site.rule, m.rows_of(sources), active, site.width, m.blocks, m.threads, m.rows_of(targets))
+            known[2][place] = counted.charged
+        self.add(site, site.space, known[2][place])
 
     def matrix(self, m, site, addresses, matrices: int) -> None:
-        """ldmatrix and stmatrix."""
+        """ldmatrix and stmatrix, and what ptxas made one."""
         rows, rows_mask, blocks, threads, times = m.compact(addresses, m.mask)
-        counted = rules.count_ldmatrix(rows, rows_mask, matrices, blocks, threads)
-        for i in range(3):
-            self.totals[site.index][i] += counted[i] * times
+        self.add(site, site.space, rules.total(CostRule.MATRIX, rows, rows_mask, matrices, blocks, threads).charged, times)
 
-    def warpgroups(self, site, times: int, nbytes: int) -> None:
-        """Products of `times` warpgroups that read `nbytes` each: 128 bytes at a time, and not through the load-store unit."""
-        for i, count in enumerate((1, nbytes // 128, nbytes // 128)):
-            self.totals[site.index][i] += count * times
+    def warpgroups(self, site, times: int, columns: int, sparse: bool, a_in_shared: bool) -> None:
+        """Products of warpgroups, see `rules.warpgroups`."""
+        self.add(site, site.space, rules.warpgroups(times, columns, sparse, a_in_shared).charged)
 
     def finish_chunk(self, m) -> None:
         """Take in how often a chunk executed each block of code."""
@@ -162,9 +154,8 @@ class Counting:
                 add(line, counter, size * lanes)
         for (line, counter), lanes in self.guarded.items():
             add(line, counter, lanes)
-        entries = [(self.program.sites[i], self.program.sites[i].space, totals) for i, totals in enumerate(self.totals)]
-        entries += [(self.program.sites[i], space, totals) for (i, space), totals in self.spaces.items()]
-        for site, space, (requests, second, ideal) in entries:
+        for (index, space), (requests, second, ideal) in sorted(self.totals.items()):
+            site = self.program.sites[index]
             if not requests:
                 continue
             op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(site.op, site.op)
@@ -175,13 +166,13 @@ class Counting:
                 add(site.line, name.format(what="requests", op=op), requests)
                 add(site.line, name.format(what="sectors", op=op), second)
                 add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
-                if site.op == "cp.async" and "cp.async.ca" in site.opcode:
+                if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
                     add(site.line, COPIED_SECTORS, second)
             elif site.op in ("cp.async", "wgmma"):
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":
-                if site.op == "ldmatrix" or site.sass.startswith("LDSM"):
+                if site.made is AccessKind.MATRIX_LOAD:
                     add(site.line, MATRIX_INSTRUCTIONS, requests)
                 else:
                     add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)

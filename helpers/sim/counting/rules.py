@@ -3,6 +3,9 @@
 Everything here is a pure function of addresses, the active mask and the access width; nothing knows the machine.
 Widths are those of the SASS instruction that ptxas made (see `sass.access_sites`), in bytes per lane.
 
+Which rule an access follows is a fact of its site (`code.sites`); what the rule says is here, and nowhere else: the NumPy
+machine, native code, the counters of machine code, the pictures and the course's measures all call `cost` or `total`.
+
 Global memory. One warp instruction with an active lane is one *request*, whatever its width. Its *sectors* are the
 distinct 32-byte chunks that the active lanes touch. *Ideal* sectors are those of packed lanes, ceil(active lanes x width
 / 32), or the sectors themselves where lanes share data and need fewer. Atomics and reductions take a pass for each
@@ -21,15 +24,12 @@ tests/sim/counting/test_calibration.py); so do stores of a warp that runs alone,
 counters also count lost arbitration and vary from run to run (4 to 5 % more wavefronts for a 2-D tiled kernel).
 Shared atomics: every lane counts, also those with the same address. Copies from global to shared memory (cp.async.ca)
 move each lane's words from a bank of the cache to a bank of shared memory: the larger of the two crowds decides, and
-equal addresses do not merge. cp.async.cg bypasses the cache: see `bypass_access` for its sectors; its wavefronts in shared
+equal addresses do not merge. cp.async.cg bypasses the cache: see `_bypass` for its sectors; its wavefronts in shared
 memory follow a rule that is not settled and are not charged.
 
-Two interfaces:
-- `count_global`, `count_shared`, `count_atomic`, … : totals over a chunk of blocks, straight from registers
-  that may be broadcast over blocks or threads. This is what the machine calls, once per executed access.
-- `global_access`, `shared_access`, `atomic_access`, … : one result per warp, for pictures and tests.
-
-Both recognise rows that repeat one pattern at different bases, and remember the answer for each pattern.
+- `cost`: one result per warp.
+- `total`: sums over a chunk of blocks, straight from registers that may be broadcast over blocks or threads. It
+  recognises rows that repeat one pattern at different bases, and remembers the answer for each pattern.
 """
 
 from __future__ import annotations
@@ -38,49 +38,80 @@ from typing import NamedTuple
 
 import numpy as np
 
+from helpers.sim.code.sites import CostRule
+
 WARP = 32
 SECTOR_BYTES = 32
 LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4
 WIDTHS = (1, 2, 4, 8, 16, 32)  # 32: global memory, from sm_100 on
+TWO_SIDED = (CostRule.COPY, CostRule.COPY_BYPASS)  # what these cost depends on where they write, too
 
 
-class GlobalCount(NamedTuple):
-    """Totals of a set of warp accesses to global (or local) memory."""
+class Cost(NamedTuple):
+    """What accesses cost: an int64 array with one number per warp, or their sums as ints.
+
+    requests: warp instructions with an active lane (local memory: one per word). sectors: as the hardware counts them.
+    distinct_sectors: 32-byte chunks touched, fewer for atomics and past the cache. Sectors are 0 where an access is charged
+    by its wavefronts, and the other way round.
+    """
 
     requests: int
     sectors: int
-    ideal: int
-
-
-class SharedCount(NamedTuple):
-    """Totals of a set of warp accesses to shared memory. `requests` counts warp instructions with an active lane."""
-
-    requests: int
+    distinct_sectors: int
+    ideal_sectors: int
     wavefronts: int
-    ideal: int
+    ideal_wavefronts: int
 
     @property
     def conflicts(self) -> int:
-        return self.wavefronts - self.ideal
+        return self.wavefronts - self.ideal_wavefronts
+
+    @property
+    def charged(self) -> tuple[int, int, int]:
+        """(requests, sectors or wavefronts, the ideal number of them)."""
+        return self.requests, self.sectors + self.wavefronts, self.ideal_sectors + self.ideal_wavefronts
 
 
-_NO_GLOBAL = GlobalCount(0, 0, 0)
-_NO_SHARED = SharedCount(0, 0, 0)
+NOTHING = Cost(0, 0, 0, 0, 0, 0)
 
 
 # --- one result per warp -------------------------------------------------------------------------------------------
 
 
-def global_access(addresses, active, width: int):
-    """Requests, sectors and ideal sectors of each warp.
+def cost(rule: CostRule, addresses, active, width: int, targets=None) -> Cost:
+    """What each of W warps' accesses costs.
 
-    addresses: [W, 32] integers, the lowest byte each lane touches. active: [W, 32] bool, or None for all.
-    width: bytes per lane. Returns three int64 arrays of shape [W].
+    addresses: [W, 32] integers, the lowest byte each lane touches: in global or shared memory, or within the thread's own
+    local memory. active: [W, 32] bool, or None for all. width: bytes per lane; for MATRIX the number of matrices. targets:
+    for copies from global memory, the lanes' bytes in shared memory, [W, 32].
     """
-    _check_width(width)
     addresses, active = _as_rows(addresses, active)
+    _check(rule, width)
+    if rule in TWO_SIDED:
+        return _RULES[rule](addresses, active, width, _as_rows(targets, None)[0])
+    return _RULES[rule](addresses, active, width)
+
+
+def warpgroups(times: int, columns: int, sparse: bool, a_in_shared: bool) -> Cost:
+    """What `times` wgmma instructions of 64 x `columns` cost: they read B, twice as deep if A is sparse, and A if it is in
+    shared memory, in rows of 32 bytes; 128 bytes at a time, and not through the load-store unit."""
+    wavefronts = times * ((columns * (2 if sparse else 1) + (64 if a_in_shared else 0)) // 4)
+    return Cost(times, 0, 0, 0, wavefronts, wavefronts)
+
+
+def _through_cache(requests, sectors, distinct, ideal) -> Cost:
+    nothing = np.zeros_like(sectors)
+    return Cost(requests, sectors, distinct, ideal, nothing, nothing)
+
+
+def _through_banks(active, wavefronts, ideal) -> Cost:
+    nothing = np.zeros_like(wavefronts)
+    return Cost(active.any(axis=1).astype(np.int64), nothing, nothing, nothing, wavefronts, ideal)
+
+
+def _global(addresses, active, width) -> Cost:
     lanes = np.count_nonzero(active, axis=1)
     # An inactive lane repeats the address of an active one, and so adds no sector.
     if not active.all():
@@ -94,14 +125,12 @@ def global_access(addresses, active, width: int):
     distinct = 1 + np.count_nonzero(sectors[:, 1:] != sectors[:, :-1], axis=1)
     some = lanes > 0
     distinct = np.where(some, distinct, 0)
-    return some.astype(np.int64), distinct, np.minimum(distinct, -(-lanes * width // SECTOR_BYTES))
+    return _through_cache(some.astype(np.int64), distinct, distinct, np.minimum(distinct, -(-lanes * width // SECTOR_BYTES)))
 
 
-def atomic_access(addresses, active, width: int):
-    """`global_access` for atomics and reductions: the k-th lane with the same address belongs to the k-th pass."""
-    _check_width(width)
-    addresses, active = _as_rows(addresses, active)
-    requests, _, ideal = global_access(addresses, active, width)
+def _atomic(addresses, active, width) -> Cost:
+    """The k-th lane with the same address belongs to the k-th pass."""
+    plain = _global(addresses, active, width)
     order = np.argsort(addresses, axis=1, kind="stable")
     ordered, on = np.take_along_axis(addresses, order, 1), np.take_along_axis(active, order, 1)
     turn = np.cumsum(on, axis=1)
@@ -112,60 +141,50 @@ def atomic_access(addresses, active, width: int):
     places.sort(axis=1)
     new = places >= 0
     new[:, 1:] &= places[:, 1:] != places[:, :-1]
-    return requests, np.count_nonzero(new, axis=1), ideal
+    return plain._replace(sectors=np.count_nonzero(new, axis=1))
 
 
-def local_access(offsets, active, width: int):
-    """The same for local memory: `offsets` are byte offsets within each thread's own local memory.
-
-    Each lane's word w lies at (w x 32 + lane) x 4 of its warp; an access of several words is a request for each.
-    """
-    _check_width(width)
-    offsets, active = _as_rows(offsets, active)
+def _local(offsets, active, width) -> Cost:
+    """Each lane's word w lies at (w x 32 + lane) x 4 of its warp; an access of several words is a request for each."""
     words = max(1, width // WORD_BYTES)
     sectors = np.zeros(len(offsets), np.int64)
     for k in range(words):
         byte = ((offsets // WORD_BYTES + k) * WARP + np.arange(WARP)) * WORD_BYTES
-        sectors += global_access(byte, active, WORD_BYTES)[1]
-    return active.any(axis=1) * words, sectors, -(-np.count_nonzero(active, axis=1) * width // SECTOR_BYTES)
+        sectors += _global(byte, active, WORD_BYTES).sectors
+    return _through_cache(active.any(axis=1) * words, sectors, sectors, -(-np.count_nonzero(active, axis=1) * width // SECTOR_BYTES))
 
 
-def shared_access(addresses, active, width: int, op: str = "ld"):
-    """Wavefronts and ideal wavefronts of each warp.
+def _shared_load(addresses, active, width) -> Cost:
+    merged = pairs_up(addresses, active) if width > WORD_BYTES else None
+    return _through_banks(active, *_wavefronts(addresses, active, width, merged))
 
-    addresses: [W, 32] byte offsets in the block's shared memory. active: [W, 32] bool, or None. width: bytes per lane.
-    op: 'ld', 'st' or 'atom'. Returns two int64 arrays of shape [W]; their difference is the number of bank conflicts.
+
+def _shared_store(addresses, active, width) -> Cost:
+    return _through_banks(active, *_wavefronts(addresses, active, width, None))
+
+
+def _shared_atomic(addresses, active, width) -> Cost:
+    return _through_banks(active, *_crowds((addresses,), active, width))
+
+
+def _copy(sources, active, width, targets) -> Cost:
+    """The shared-memory side of cp.async.ca; GLOBAL of its sources is the other side."""
+    return _through_banks(active, *_crowds((sources, targets), active, width))
+
+
+def _bypass(sources, active, width, targets) -> Cost:
+    """cp.async.cg (16 bytes per lane, past the cache).
+
+    Of lanes that name the same target only one counts: the last for the hardware's sectors, the first for the profiler's
+    figures. *Sectors* (hardware): pairs of a 32-byte chunk of shared memory and the 128-byte line that fills it. *Distinct*
+    (the profiler's theoretical sectors): what two lanes move as one aligned 32-byte sector on both sides, or one lane alone;
+    *ideal*: half as many as there are targets.
     """
-    _check_width(width)
-    addresses, active = _as_rows(addresses, active)
-    if op == "atom":
-        return _crowds((addresses,), active, width)
-    return _wavefronts(addresses, active, width, op)
-
-
-def copy_access(sources, targets, active, width: int):
-    """Wavefronts and ideal of each warp of cp.async.ca: from global `sources` to `targets` in shared memory, both [W, 32]."""
-    _check_width(width)
-    sources, active = _as_rows(sources, active)
-    return _crowds((sources, _as_rows(targets, None)[0]), active, width)
-
-
-def bypass_access(sources, targets, active):
-    """Requests, sectors, ideal sectors and distinct pieces of each warp of cp.async.cg (16 bytes per lane, past the cache).
-
-    sources, targets: [W, 32] bytes in global and in shared memory. Of lanes that name the same target only one counts: the
-    last for the hardware's sectors, the first for the profiler's figures. *Sectors* (hardware): pairs of a 32-byte chunk of
-    shared memory and the 128-byte line that fills it. *Pieces* (the profiler's theoretical sectors): what two lanes move as
-    one aligned 32-byte sector on both sides, or one lane alone; *ideal*: half as many as there are targets.
-    """
-    sources, active = _as_rows(sources, active)
-    targets, _ = _as_rows(targets, None)
-    some = active.any(axis=1).astype(np.int64)
     first, last = (_one_per_target(targets, active, latest) for latest in (False, True))
     chunks, halves = targets // SECTOR_BYTES, (targets ^ sources) // 16 & 1
     sectors = _distinct(chunks << 40 | sources // LINE_BYTES, last)
     pieces = _distinct((chunks << 40 | sources // SECTOR_BYTES) << 1 | halves, first)
-    return some, sectors, -(-np.count_nonzero(first, axis=1) // 2), pieces
+    return _through_cache(active.any(axis=1).astype(np.int64), sectors, pieces, -(-np.count_nonzero(first, axis=1) // 2))
 
 
 def _one_per_target(targets, active, latest: bool):
@@ -198,28 +217,26 @@ def _crowds(sides, active, width):
     return worst.sum(axis=1), np.count_nonzero(worst, axis=1)
 
 
-def ldmatrix_access(addresses, active, matrices: int):
-    """Wavefronts and ideal of each warp of `ldmatrix` (LDSM) for 1, 2 or 4 matrices of 8 rows of 16 bytes.
+def _matrix(addresses, active, matrices) -> Cost:
+    """ldmatrix and stmatrix (LDSM, STSM) of 1, 2 or 4 matrices of 8 rows of 16 bytes.
 
     Lanes 0-7 hold the row addresses of the first matrix, 8-15 of the second, and so on; the other lanes' addresses are
     ignored. One phase per matrix; rows in the same banks conflict.
     """
-    if matrices not in (1, 2, 4):
-        raise ValueError(f"ldmatrix loads 1, 2 or 4 matrices, not {matrices}")
-    addresses, active = _as_rows(addresses, active)
     some = active.any(axis=1)
     rows = addresses[:, : 8 * matrices].reshape(-1, 8)
     used = np.broadcast_to(some[:, None, None], (len(addresses), matrices, 8)).reshape(-1, 8)
     wavefronts = _worst_bank(rows, used, 16).reshape(-1, matrices).sum(axis=1)
-    return wavefronts, matrices * some.astype(np.int64)
+    return _through_banks(active, wavefronts, matrices * some.astype(np.int64))
 
 
-def _wavefronts(addresses, active, width, op):
-    if width <= 4:
+def _wavefronts(addresses, active, width, merged):
+    """(wavefronts, ideal) of each row; merged: [R] bool, rows whose lanes pair up, or None."""
+    if width <= WORD_BYTES:
         wavefronts = _worst_bank(addresses, active, width)
         return wavefronts, (wavefronts > 0).astype(np.int64)
     lanes = WARP * WORD_BYTES // width
-    merged = pairs_up(addresses, active) if op == "ld" else np.zeros(len(addresses), bool)
+    merged = np.zeros(len(addresses), bool) if merged is None else merged
     wavefronts = np.zeros(len(addresses), np.int64)
     phases = np.zeros(len(addresses), np.int64)
     for these, size in ((merged, 2 * lanes), (~merged, lanes)):
@@ -232,7 +249,10 @@ def _wavefronts(addresses, active, width, op):
 
 
 def pairs_up(addresses, active):
-    """[R] bool: every active lane of the row has the address of its partner n^1, or every one that of n^2."""
+    """[R] bool: every active lane of the row has the address of its partner n^1, or every one that of n^2.
+
+    Then two phases of a load of 8 or 16 bytes are served as one.
+    """
     merged = np.zeros(len(addresses), bool)
     for step in (1, 2):
         pairs = addresses.reshape(len(addresses), -1, 2, step)
@@ -282,36 +302,49 @@ def _as_rows(addresses, active):
     return addresses, np.broadcast_to(np.asarray(active, bool), addresses.shape)
 
 
-def _check_width(width):
-    if width not in WIDTHS:
+def _check(rule, width):
+    if rule is CostRule.MATRIX:
+        if width not in (1, 2, 4):
+            raise ValueError(f"ldmatrix loads 1, 2 or 4 matrices, not {width}")
+    elif width not in WIDTHS:
         raise ValueError(f"an access is 1, 2, 4, 8, 16 or 32 bytes wide per lane, not {width}")
+
+
+_RULES = {
+    CostRule.GLOBAL: _global,
+    CostRule.ATOMIC: _atomic,
+    CostRule.LOCAL: _local,
+    CostRule.SHARED_LOAD: _shared_load,
+    CostRule.SHARED_STORE: _shared_store,
+    CostRule.SHARED_ATOMIC: _shared_atomic,
+    CostRule.COPY: _copy,
+    CostRule.COPY_BYPASS: _bypass,
+    CostRule.MATRIX: _matrix,
+}
 
 
 # --- totals over a chunk of blocks ---------------------------------------------------------------------------------
 
 
-def count_global(addresses, active, width: int, blocks: int, threads: int) -> GlobalCount:
-    """Total requests, sectors and ideal sectors of one executed access of a chunk of blocks.
+def total(rule: CostRule, addresses, active, width: int, blocks: int, threads: int, targets=None) -> Cost:
+    """What one executed access of a chunk of blocks costs in all.
 
-    addresses: integer array that broadcasts to [blocks, threads]; the lowest byte of each thread.
+    addresses, targets: integer arrays that broadcast to [blocks, threads], otherwise as in `cost`.
     active: bool array that broadcasts to the same, or None when every thread takes part.
     Threads are in linear order; every 32 of a block are a warp, and a last, partial warp is filled up with idle lanes.
     """
-    return _sum_global("global", addresses, active, width, blocks, threads, SECTOR_BYTES)
+    _check(rule, width)
+    if rule in TWO_SIDED:
+        return _two_sided(rule, addresses, active, width, blocks, threads, targets)
+    sums = [0] * len(NOTHING)
+    for rows, mask, times in _row_sets(addresses, active, blocks, threads):
+        for value, pattern_times in _by_pattern(rule, rows, mask, width):
+            for i, part in enumerate(value):
+                sums[i] += part * pattern_times * times
+    return Cost(*sums)
 
 
-def count_atomic(addresses, active, width: int, blocks: int, threads: int) -> GlobalCount:
-    """`count_global` for atomics and reductions."""
-    return _sum_global("atomic", addresses, active, width, blocks, threads, SECTOR_BYTES)
-
-
-def count_local(offsets, active, width: int, blocks: int, threads: int) -> GlobalCount:
-    """`count_global` for local memory; `offsets` lie within each thread's own local memory."""
-    return _sum_global("local", offsets, active, width, blocks, threads, WORD_BYTES)
-
-
-def count_copy(sources, targets, active, width: int, blocks: int, threads: int) -> SharedCount:
-    """Shared-memory side of cp.async.ca; `count_global` of `sources` is the other side."""
+def _two_sided(rule, sources, active, width, blocks, threads, targets) -> Cost:
     both = np.broadcast_arrays(*(np.atleast_2d(np.asarray(a)) for a in (sources, targets)))
     height, width_of = both[0].shape
     if width_of == 1:
@@ -327,45 +360,14 @@ def count_copy(sources, targets, active, width: int, blocks: int, threads: int) 
         wide[:, :threads] = side
         rows.append(wide.reshape(-1, WARP))
     on = on.reshape(-1, WARP)
-    # Moving a side by whole words only rotates its banks: equal rows, relative to their first lane, cost the same.
-    alike = all(((r - r[:, :1]) == (r[0] - r[0, 0])).all() for r in rows) and (on == on[0]).all()
+    # Moving a side by whole words only rotates its banks, and by whole lines changes no sectors: such rows cost the same.
+    same = WORD_BYTES if rule is CostRule.COPY else LINE_BYTES
+    alike = (on == on[0]).all() and all(((r - r[0]) == (r - r[0])[:, :1]).all() and not ((r - r[0]) % same).any() for r in rows)
     times = blocks // height
     if alike:
         times *= len(on)
         rows, on = [r[:1] for r in rows], on[:1]
-    wavefronts, ideal = copy_access(*rows, on, width)
-    return SharedCount(int(on.any(axis=1).sum()) * times, int(wavefronts.sum()) * times, int(ideal.sum()) * times)
-
-
-def _sum_global(kind, addresses, active, width, blocks, threads, modulo):
-    _check_width(width)
-    total = [0, 0, 0]
-    for rows, mask, times in _row_sets(addresses, active, blocks, threads):
-        for value, pattern_times in _by_pattern(kind, rows, mask, width, modulo):
-            for i in range(3):
-                total[i] += value[i] * pattern_times * times
-    return GlobalCount(*total)
-
-
-def count_shared(addresses, active, width: int, blocks: int, threads: int, op: str = "ld") -> SharedCount:
-    """Total requests, wavefronts and ideal wavefronts; arguments as for `count_global`."""
-    _check_width(width)
-    return _sum_shared(f"shared {op}", addresses, active, width, blocks, threads)
-
-
-def count_ldmatrix(addresses, active, matrices: int, blocks: int, threads: int) -> SharedCount:
-    """The same for `ldmatrix`; `matrices` is 1, 2 or 4."""
-    return _sum_shared("ldmatrix", addresses, active, matrices, blocks, threads)
-
-
-def _sum_shared(kind, addresses, active, width, blocks, threads):
-    requests = wavefronts = ideal = 0
-    for rows, mask, times in _row_sets(addresses, active, blocks, threads):
-        for value, pattern_times in _by_pattern(kind, rows, mask, width, WORD_BYTES):
-            requests += value[0] * pattern_times * times
-            wavefronts += value[1] * pattern_times * times
-            ideal += value[2] * pattern_times * times
-    return SharedCount(requests, wavefronts, ideal)
+    return Cost(*(int(part.sum()) * times for part in cost(rule, rows[0], on, width, rows[1])))
 
 
 def _row_sets(addresses, active, blocks, threads):
@@ -416,14 +418,13 @@ def _split_active(rows, mask, times):
         yield rows[part], mask[part], times
 
 
-_GLOBAL_KINDS = {"global": global_access, "atomic": atomic_access, "local": local_access}
 _memo: dict = {}
 _MEMO_LIMIT = 65536
 _FULL = np.ones((1, WARP), bool)
 
 
-def _by_pattern(kind, rows, mask, width, modulo):
-    """Yield ((requests, a, b), times) over the distinct patterns of the rows.
+def _by_pattern(rule, rows, mask, width):
+    """Yield (cost, times) over the distinct patterns of the rows.
 
     A pattern is the lanes' distances from lane 0 with the base's remainder (sectors: 32 bytes; banks: one word, because
     moving all lanes by whole aligned words only rotates the banks).
@@ -439,15 +440,15 @@ def _by_pattern(kind, rows, mask, width, modulo):
     if mask is not None and pattern is not None and not (mask == mask[0]).all():
         pattern = None
     if pattern is None:
-        yield _generic(kind, rows, mask, width), 1
+        yield _summed(rule, rows, mask, width), 1
         return
-    key_tail = (kind, width, pattern.astype(np.int64).tobytes(), None if mask is None else mask[0].tobytes())
-    remainders, counts = _remainders(base[:, 0], modulo)
+    key_tail = (rule, width, pattern.astype(np.int64).tobytes(), None if mask is None else mask[0].tobytes())
+    remainders, counts = _remainders(base[:, 0], SECTOR_BYTES if rule in (CostRule.GLOBAL, CostRule.ATOMIC) else WORD_BYTES)
     for remainder, count in zip(remainders, counts, strict=True):
         key = (remainder, *key_tail)
         value = _memo.get(key)
         if value is None:
-            value = _generic(kind, (pattern + remainder)[None], _FULL if mask is None else mask[:1], width)
+            value = _summed(rule, (pattern + remainder)[None], _FULL if mask is None else mask[:1], width)
             if len(_memo) >= _MEMO_LIMIT:
                 _memo.clear()
             _memo[key] = value
@@ -470,21 +471,10 @@ def _remainders(bases, modulo):
     return present.tolist(), counts[present].tolist()
 
 
-def _generic(kind, rows, mask, width, step=8192):
-    requests = a = b = 0
+def _summed(rule, rows, mask, width, step=8192) -> Cost:
+    sums = [0] * len(NOTHING)
     for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        part_mask = None if mask is None else mask[start : start + step]
-        if kind in _GLOBAL_KINDS:
-            access = _GLOBAL_KINDS[kind]
-            some, first, second = access(part, part_mask, width)
-            requests += int(some.sum())
-        else:
-            if kind == "ldmatrix":
-                first, second = ldmatrix_access(part, part_mask, width)
-            else:
-                first, second = shared_access(part, part_mask, width, kind.split()[1])
-            requests += int((second > 0).sum())
-        a += int(first.sum())
-        b += int(second.sum())
-    return requests, a, b
+        part = cost(rule, rows[start : start + step], None if mask is None else mask[start : start + step], width)
+        for i, values in enumerate(part):
+            sums[i] += int(values.sum())
+    return Cost(*sums)

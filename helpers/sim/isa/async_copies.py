@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.checks.accesses import DeviceAccess
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Negated, Register
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
 from helpers.sim.machine.memory import RAW
 
@@ -43,9 +44,10 @@ def cp_async(op):
         else:
             size = op.bind(extra[0], "u32")
     through_cache = op.has("ca")
-    reads = op.site("global", AccessKind.COPY, width, CostRule.GLOBAL if through_cache else CostRule.COPY_BYPASS, at=1)
-    writes = op.site("shared", AccessKind.COPY, width, CostRule.COPY if through_cache else CostRule.NONE)
-    writes.charged = 0
+    reads, writes = (
+        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache), at)
+        for space, at in (("global", 1), ("shared", 0))
+    )
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
     shift, count = piece.bit_length() - 1, width // piece
@@ -70,12 +72,12 @@ def cp_async(op):
         if wanted is None or wanted.any():
             m.mask = wanted
             places, good = m.memory.locate(m, reads, addresses, width)
-            if m.races is not None and bytes_read is None and m.races.watches[reads.index]:
-                m.races.load(m, reads, places, good, width)
+            if bytes_read is None:
+                m.checks.device_read(m, DeviceAccess(reads, places, good, width))
             if m.watching:
                 watch(m, reads, addresses, good)
-                if m.counting is not None and through_cache:
-                    m.counting.copy(m, writes, addresses, offsets)
+                if m.counting is not None:
+                    m.counting.copy(m, writes if through_cache else reads, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
             index = places >> shift

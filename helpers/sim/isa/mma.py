@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from helpers.sim.checks import divergent_barriers
+from helpers.sim.checks.accesses import Access
 from helpers.sim.code.program import Effect
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
@@ -94,7 +96,7 @@ class Operand:
     def collect(self, m) -> np.ndarray:
         """The matrix of every warp: float64 [warps, height, width]; those of a warp that has several follow each other."""
         arrays = [m.regs[r] for r in self.registers]
-        found = m.__dict__.setdefault("tiles", {}).get(self.registers)
+        found = m.tiles.get(self.registers)
         if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
             return found[2]  # one A tile meets several B tiles
         f, (stored, number) = self.fragment, _NUMBERS[self.kind]
@@ -111,7 +113,7 @@ class Operand:
         return matrix
 
     def _remember(self, m, arrays, matrix) -> None:
-        known = m.__dict__.setdefault("tiles", {})
+        known = m.tiles
         if len(known) >= TILES:
             known.clear()
         known[self.registers] = (self.kind, arrays, matrix)
@@ -132,21 +134,8 @@ def _whole_warps(m, op) -> None:
     if m.mask is None and not m.threads % WARP:
         return
     lanes = np.count_nonzero(m.warps_active(), axis=2)
-    part = (lanes > 0) & (lanes < WARP)
-    if part.any():
-        block, warp = (int(i) for i in np.argwhere(part)[0])
-        message = (
-            f"Only {lanes[block, warp]} of the 32 threads of a warp execute `{op.parts[0]}`, which the whole warp has to execute together."
-        )
-        m.findings.add(
-            "divergent-barrier",
-            op.line,
-            message,
-            block=m.block_position(block),
-            thread=m.thread_position(warp * WARP),
-            advice="Make the condition the same for all threads of a warp, and the block a multiple of 32 threads.",
-        )
-        m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
+    if ((lanes > 0) & (lanes < WARP)).any():
+        divergent_barriers.part_of_a_warp(m, op.line, op.parts[0], lanes)
 
 
 def _operand(op, i: int, part: Fragment, kind: str, result: bool = False) -> Operand:
@@ -322,6 +311,7 @@ def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     sites = [op.site(space, what, unit.count * bits // 8) for unit in units]
     for site in sites:
         site.part = True
+    sites[0].matrices = _at_a_time(len(units))
 
     def places(m):
         """The address of each unit's first element."""
@@ -341,14 +331,38 @@ def _charge_as_made(sites) -> None:
         site.charged = site.charged and site.width
 
 
-def _count_matrices(m, site, addressed) -> None:
-    """A wmma load that ptxas made an LDSM counts like ldmatrix: up to four 8 x 8 matrices at a time."""
+def _at_a_time(matrices: int) -> int:
+    """How many of some 8 x 8 matrices one LDSM loads."""
+    return 4 if matrices >= 4 else 2 if matrices >= 2 else 1
+
+
+def _watch_matrices(m, site, addressed) -> None:
+    """A wmma load that ptxas made an LDSM is counted and traced like ldmatrix."""
     while addressed:
-        count = 4 if len(addressed) >= 4 else 2 if len(addressed) >= 2 else 1
+        count = _at_a_time(len(addressed))
         rows = np.concatenate([_by_warp(m, a)[..., ::4] for a in addressed[:count]], axis=-1)
         every = np.concatenate([rows] * (4 // count), axis=-1)
-        m.counting.matrix(m, site, m.from_rows(every.reshape(every.shape[0], -1)[:, : m.threads]), count)
+        _watch_rows(m, site, m.from_rows(every.reshape(every.shape[0], -1)[:, : m.threads]), count)
         addressed = addressed[count:]
+
+
+def _watch_rows(m, site, offsets, count: int) -> None:
+    """Count and trace the rows of `count` matrices: lane 8 i + r has the offset of row r of matrix i."""
+    if m.recorder is not None:
+        whole = m.mask
+        m.mask = _with_rows(m, count)
+        m.recorder.access(m, site, offsets)
+        m.mask = whole
+    if m.counting is not None and site.charged:
+        m.counting.matrix(m, site, offsets, count)
+
+
+def _with_rows(m, count: int):
+    """The mask of the lanes that have a row of one of `count` matrices."""
+    if count == 4:
+        return m.mask
+    first = m.thread_index % WARP < 8 * count
+    return first if m.mask is None else first & m.mask
 
 
 _WORDS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
@@ -381,18 +395,19 @@ def wmma_load(op):
     def run(m):
         _whole_warps(m, op)
         _charge_as_made(sites)
-        columns, addressed, counting = [], [], m.counting
-        if sites[0].sass.startswith("LDSM"):
-            m.counting = None
+        columns, addressed, observers = [], [], (m.counting, m.recorder)
+        as_matrices = sites[0].made is AccessKind.MATRIX_LOAD
+        if as_matrices:
+            m.counting = m.recorder = None
         for (load, unit), addresses in zip(loads, places(m), strict=True):
             for value in load(m, addresses):
                 rows = m.warps(value, 0)
                 columns.append(transposed(rows) if unit.turned else rows)
             addressed.append(addresses)
-        if m.counting is not counting:
-            m.counting = counting
-            if sites[0].charged:
-                _count_matrices(m, sites[0], addressed)
+        m.counting, m.recorder = observers
+        if as_matrices:
+            inside = [parts[0][1] for parts in (generic_parts(m, a) for a in addressed)] if space == "generic" else addressed
+            _watch_matrices(m, sites[0], inside)
         raw = np.ascontiguousarray(np.stack(columns, axis=-1))
         words = raw.view(np.dtype(f"u{bits // 8}"))
         # result
@@ -479,18 +494,12 @@ def _rows(m, site, offsets, count: int):
     Gives, per matrix, the offset of each lane's word and the mask of lanes whose row may be used (None: all).
     """
     whole = m.mask
-    if count < 4:
-        first = m.thread_index % WARP < 8 * count
-        m.mask = first if whole is None else first & whole
+    wanted = m.mask = _with_rows(m, count)
     try:
-        wanted = m.mask
         safe, mask = m.shared.locate(m, site, offsets, 16)
-        if m.recorder is not None:
-            m.recorder.access(m, site, offsets)
     finally:
         m.mask = whole
-    if m.counting is not None and site.charged:
-        m.counting.matrix(m, site, offsets, count)
+    _watch_rows(m, site, offsets, count)
     rows = _by_warp(m, safe)
     good = None if mask is wanted else _by_warp(m, mask)
     for i in range(count):
@@ -525,14 +534,14 @@ def ldmatrix(op):
     if len(targets) != count:
         op.fail(f"loads {count} matrices into {len(targets)} registers")
     site = op.site("shared", AccessKind.MATRIX_LOAD, 16)
+    site.matrices = count
 
     # meaning
     def run(m):
         _whole_warps(m, op)
         shared = m.shared
         for d, (offsets, mask) in zip(targets, _rows(m, site, address(m), count), strict=True):
-            if shared.shadow is not None:
-                shared.shadow.load(m, site, offsets, mask, 4)
+            m.checks.read(m, Access(site, offsets, mask, 4))
             words = shared.views[U32].take((offsets >> 2) + shared.bases[4], mode="wrap")
             if mask is not m.mask:
                 words = np.where(mask, words, np.uint32(0))
@@ -553,6 +562,7 @@ def stmatrix(op):
     if len(sources) != count:
         op.fail(f"stores {count} matrices from {len(sources)} registers")
     site = op.site("shared", AccessKind.MATRIX_STORE, 16)
+    site.matrices = count
 
     # meaning
     def run(m):
@@ -566,8 +576,7 @@ def stmatrix(op):
             index = np.broadcast_to((offsets >> 2) + shared.bases[4], m.shape)
             chosen = slice(None) if mask is None else np.broadcast_to(mask, m.shape)
             shared.views[U32][index[chosen]] = np.broadcast_to(words, m.shape)[chosen]
-            if shared.shadow is not None:
-                shared.shadow.store(m, site, offsets, mask, 4)
+            m.checks.write(m, Access(site, offsets, mask, 4))
 
     return run
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.sites import AccessKind, CostRule
 
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
 BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U12")])
@@ -48,16 +49,32 @@ class TraceFilter:
 
 @dataclass(frozen=True)
 class Site:
-    """A memory instruction. width: bytes per lane as ptxas made it; 0 if ptxas merged it into another or removed it."""
+    """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
+
+    rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
+    addresses begin, relative to those that the PTX instruction names.
+    """
 
     pc: int
     line: int | None
     space: str
-    op: str
+    op: AccessKind
     width: int
     opcode: str
     sass: str
     ptx_line: int
+    rule: CostRule
+    matrices: int = 0
+    shift: int = 0
+
+    @staticmethod
+    def of(site) -> Site:
+        """The trace's words for a site of the program."""
+        width = 16 if site.made is not site.op else site.charged  # a row of a matrix
+        rule = site.rule_in(site.space)
+        return Site(
+            site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, rule, site.matrices, site.shift
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,7 @@ class CodeLine:
     ptx_line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """Recorded events. `addresses` is [n, 32] int64 beside `accesses`; -1 marks a lane that took no part.
 
@@ -173,7 +190,7 @@ class Recorder:
         iterations = m.iterations(site)
         if not self.wants(site.line, site.space):
             return
-        rows = m.warps(addresses, -1)
+        rows = m.warps(addresses + site.shift if site.shift else addresses, -1)
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(self.filter)[:, None] & m.traced_warps(self.filter)[None, :]
         if self.filter.iterations is not None:
@@ -258,7 +275,7 @@ class Recorder:
         accesses = join(self.accesses, np.empty(0, ACCESS))
         addresses = join(self.addresses, np.empty((0, WARP), np.int64))
         order = np.lexsort((accesses["warp"], accesses["order"], accesses["block"]))
-        shown = [Site(s.pc, s.line, s.space, s.op, s.charged, s.opcode, s.sass, s.ptx_line) for s in sites]
+        shown = [Site.of(site) for site in sites]
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
             allocations, self.truncated, grid, block, **self._stepped(program),

@@ -10,12 +10,14 @@ import functools
 
 import numpy as np
 
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.checks import endless
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
 
 from . import engine
 from .declined import Declined
-from .offsets import GENERIC, MATRICES
+from .offsets import GENERIC
 
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
@@ -56,8 +58,6 @@ def _attempt(launch, blocks, progress, required):
     """Run the launch natively. A BackgroundRun if code has to be made first, which will take a while. Raises Declined."""
     if not engine.available():
         raise Declined("llvmlite is not installed")
-    from helpers.sim.machine.chunk import endless
-
     from . import prepared as native  # here, so that a missing llvmlite costs nothing but speed
 
     _check_wishes(launch, len(blocks))
@@ -68,8 +68,8 @@ def _attempt(launch, blocks, progress, required):
         program,
         launch.block,
         None if launch.counting is None else _charges(program),
-        launch.watch_shared and launch.shared_bytes > 0,
-        launch.races,
+        launch.checks.wanted and launch.shared_bytes > 0,
+        launch.checks.device,
         _fixed_branches(launch),
     )
     prepared = native.remembered(program, options)
@@ -83,10 +83,10 @@ def _attempt(launch, blocks, progress, required):
     except Declined:
         # What the attempt has written must not be seen.
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
-        launch.memory = DeviceMemory(program, arrays, launch.findings)
+        launch.memory = DeviceMemory(program, arrays)
         raise
     except native.OutOfTime as late:
-        endless(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line)
+        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line)
         raise
     return None
 
@@ -136,7 +136,7 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
         None if clock.seconds is None else clock.start + clock.seconds,
         progress,
         cancelled=cancelled,
-        races=launch.races,
+        watched=launch.checks.device,
     )
     if launch.counting is not None and not _count(launch, totals):
         raise Declined("a generic address points to several state spaces")
@@ -158,18 +158,25 @@ def _check_wishes(launch, blocks: int) -> None:
                 raise Declined(f"the threads that execute a guarded `{op.opcode}` are counted", op)
 
 
-def _charges(program) -> dict[tuple[int, int], tuple[int, int]]:
-    """(position, number among its accesses) -> (bytes per lane, offset) of what is counted."""
+def _charges(program):
+    """(position, number among its accesses) -> Charge, of what is counted."""
+    from .lower import Charge
+
     found = {}
-    for key, site in _numbered(program):
-        if not site.charged or (site.rule is CostRule.NONE and not site.generic):
-            continue
-        width, shift = site.charged, site.shift
-        if site.rule is CostRule.COPY:
-            width, shift = site.width, 0
-        elif site.part:
-            width = MATRICES if site.sass.startswith("LDSM") and site.op is AccessKind.LOAD else site.width
-        found[key] = width, shift
+    for (position, number), site in _numbered(program):
+        spaces = {site.space: 0}
+        if site.generic:
+            spaces = {"global": 0, "shared": GENERIC}
+        for space, more in spaces.items():
+            rule = site.rule_in(space)
+            if not site.charged or rule in (CostRule.NONE, CostRule.WARPGROUP):
+                continue
+            width, shift = site.charged, site.shift
+            if rule is CostRule.MATRIX:
+                width = site.matrices
+            elif rule in TWO_SIDED or site.part:
+                width, shift = site.width, 0
+            found[position, number + more] = Charge(rule, width, shift)
     return found
 
 
@@ -200,8 +207,7 @@ def _count(launch, totals) -> bool:
         found += [(site, *part) for part in parts]
     for site, space, values in found:
         site.space = space
-        for k, value in enumerate(values):
-            counting.totals[site.index][k] += value
+        counting.add(site, space, values)
     start = 0
     for i, block in enumerate(launch.program.blocks):
         counting.blocks[i][0] += int(totals.warps[start])

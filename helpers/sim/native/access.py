@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.program import Effect, Op
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
+from helpers.sim.counting.rules import TWO_SIDED
 
 from .declined import Unsupported
 from .lower import BITS, FULL, Value
@@ -19,10 +20,6 @@ from .operations import operation
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
             "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
             "v2", "v4"}  # fmt: skip
-
-
-# What the accounting is asked about; the position in this tuple is the number that compiled code passes.
-ACCOUNTS = ("global ld", "global st", "shared ld", "shared st", "copy", "ldmatrix", "local ld", "local st")
 
 
 @dataclass
@@ -76,13 +73,13 @@ def _memory(low, instruction):
         return
     access = _ready(low, space, address, nbytes * count)
     if low.counting:
-        _charge(low, instruction, space, access)
+        _charge(low, access)
     if low.watching and space == "shared":
         _watch(low, instruction, access, nbytes * count)
     if low.position in low.owning[1]:
         far = low.new(f"sext <32 x i32> {access.pattern or 'zeroinitializer'} to <32 x i64>")
-        _own(low, low.new(f"add i64 {access.base}, {access.offset}"), far, nbytes * count, instruction.name == "st")
-    if instruction.name == "st":
+        _own(low, low.new(f"add i64 {access.base}, {access.offset}"), far, nbytes * count, low.op.effect is Effect.STORE)
+    if low.op.effect is Effect.STORE:
         _store(low, instruction, access, space, kind, count, nbytes)
     else:
         _load(low, instruction, access, space, kind, count, nbytes)
@@ -104,8 +101,8 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     """The whole access by a call: less code to compile, for what does not run often."""
     places = _far(low, address)
     uniform = places[1][1] == "zeroinitializer" and space != "local"  # where every lane has its own at the same address
-    store = instruction.name == "st"
-    record, places = _recorded(low, "st" if store else "ld", space, places, nbytes * count)
+    store = low.op.effect is Effect.STORE
+    record, places = _recorded(low, space, places, nbytes * count)
     _own(low, places[0][1], places[1][1], nbytes * count, store)
     memory = _memory_type(kind)
     vector = f"<32 x {memory}>"
@@ -133,18 +130,14 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
         low.put(item, _widened(low, loaded, kind, item))
 
 
-def _recorded(low, op: str, space: str, places, nbytes: int, number: int = 0, counted=True):
-    """(record, places) of an access by a call; where a generic address points shows when it happens."""
-
-    def account(where):
-        return _account(op, where) if counted else (0, 0)
-
+def _recorded(low, space: str, places, nbytes: int, number: int | None = 0):
+    """(record, places) of an access by a call; where a generic address points shows when it happens. number: as in `low.record`."""
     if space == "local":
-        return low.record(True, number, account(space), local=True), places
+        return low.record(True, number, local=True), places
     if space != "generic":
-        return low.record(space == "shared", number, account(space), **_watched(low, space, nbytes)), places
+        return low.record(space == "shared", number, **_watched(low, space, nbytes)), places
     records = [
-        low.record(where == "shared", number + more, account(where), **_watched(low, where, nbytes))
+        low.record(where == "shared", None if number is None else number + more, **_watched(low, where, nbytes))
         for where, more in (("global", 0), ("shared", GENERIC))
     ]
     scalar, lanes = places[0][1], places[1][1]
@@ -172,13 +165,8 @@ def _value_of(low, address: Address) -> Value:
     raise Unsupported("this address")
 
 
-def _account(op: str, space: str) -> tuple[int, int]:
-    """(number of the question to the accounting, the address bits that matter to it). op: ld or st."""
-    return ACCOUNTS.index(f"{space} {op}"), 31 if space == "global" else 15
-
-
 def _parameter(low, instruction, address, kind, count):
-    if not isinstance(address.base, Immediate) or instruction.name == "st":
+    if not isinstance(address.base, Immediate) or low.op.effect is Effect.STORE:
         raise Unsupported("a parameter reached by an address")
     offset = address.base.value + address.offset
     if offset + count * TYPE_BYTES[kind] > low.param_bytes:
@@ -499,7 +487,7 @@ def _watch(low, instruction, access: ReadyAddress, nbytes: int):
         ("i32", low.first_thread),
     ]  # fmt: skip
     name = "shadow_store"
-    if instruction.name != "st":
+    if low.op.effect is not Effect.STORE:
         name = "shadow_load"
         arguments.append(("i32", str(int(facts["race"]))))
     bad = low.call("i32", name, *arguments)
@@ -526,16 +514,15 @@ def _own(low, scalar: str, places: str, nbytes: int, store: bool):
 # --- counting ------------------------------------------------------------------------------------------------------------
 
 
-def _charge(low, instruction, space, access: ReadyAddress):
+def _charge(low, access: ReadyAddress):
     if (low.position, 0) not in low.charges:
         return
-    width, offset = low.charges[low.position, 0]
+    charge = low.charges[low.position, 0]
     memo = low.memo()
-    address = low.new(f"add i64 {access.base}, {access.offset + offset}")
-    question, mask = _account("st" if instruction.name == "st" else "ld", space)
+    address = low.new(f"add i64 {access.base}, {access.offset + charge.shift}")
     low.call(
         "void", "count", ("ptr", "%ctx"), ("ptr", memo), ("<32 x i32>", access.pattern or "zeroinitializer"), ("i32", low.active),
-        ("i64", address), ("i32", str(mask)), ("i32", str(question << 8 | width)),
+        ("i64", address), ("i32", str(charge.bits)), ("i32", str(charge.code)),
     )  # fmt: skip
 
 
@@ -575,8 +562,13 @@ def _copy(low, instruction):
     places = _far(low, source)
     _own(low, places[0][1], places[1][1], width, False)
     watched = _watched(low, "shared", width)
-    both = (ACCOUNTS.index("copy"), 127) if "ca" in instruction.modifiers else (0, 0)  # only .ca counts its shared side
-    records = [low.record(False, 0, (ACCOUNTS.index("global ld"), 127)), low.record(True, **watched), low.record(True, 1, both)]
+    first, second = (low.charges.get((low.position, number)) for number in (0, 1))
+    one_sided = first is not None and first.rule not in TWO_SIDED
+    records = [
+        low.record(False, 0 if one_sided else None),
+        low.record(True, None, **watched),
+        low.record(True, 1 if second else None if one_sided else 0),
+    ]
     low.call(
         "void", f"copy_{width}", ("ptr", "%ctx"), ("ptr", "%ws"), *(("ptr", record) for record in records), *places,
         *_far(low, target), ("<32 x i32>", sizes), ("i32", low.active), ("i32", low.first_thread),

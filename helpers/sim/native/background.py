@@ -48,7 +48,7 @@ class BackgroundRun:
         findings = Findings(False)
         self.own = dataclasses.replace(
             launch,
-            memory=DeviceMemory(launch.program, arrays, findings),
+            memory=DeviceMemory(launch.program, arrays),
             findings=findings,
             counting=None if launch.counting is None else Counting(launch.program),
         )

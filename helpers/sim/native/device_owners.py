@@ -1,7 +1,7 @@
 """LLVM IR that notices when threads meet in device memory.
 
 A word per granule of the arrays that the launch writes says who touched it: (number of the thread in the grid + 1) << 1 | was
-it written; several readers are ~1; 0 is nobody. Each worker has words of its own, and `DeviceShadow.meet` compares them
+it written; several readers are ~1; 0 is nobody. Each worker has words of its own, and `DevicePlaces.meet` compares them
 when all have ended. Barriers and atomics are not looked at: whatever two threads share, one of them writing, is left
 to the NumPy machine, which knows what orders them.
 """

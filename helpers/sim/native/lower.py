@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from helpers.sim.code import cfg
 from helpers.sim.code.program import Effect, Op, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Negated, Register, Symbol, immediate_bits
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting.rules import TWO_SIDED
 
 from .builder import Writer
 from .declined import Unsupported
-from .offsets import CONTEXT, GENERIC, MEMO_BYTES, RECORD_BYTES, WARP_STATE
+from .offsets import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 from .uniformity import Analysis, analyse, stepped_over
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
@@ -57,20 +60,40 @@ class Value:
 
 @dataclass(frozen=True)
 class Record:
-    """What the launcher must tell compiled code of an access. memo: slot in the counters, -1 for none. shift: where the
-    charged access begins; question, mask and width: see `access._account`. granules, log, race: see `access._watch`."""
+    """What the launcher must tell compiled code of an access. memo: slot in the counters, -1 for none. shift, code, bits: see
+    `Charge`. granules, log, race: see `access._watch`."""
 
     position: int
     shared: bool
     memo: int = -1
     shift: int = 0
-    question: int = 0
-    mask: int = 0
-    width: int = 0
+    code: int = 0
+    bits: int = 0
     granules: int = 0
     log: int = 0
     race: bool = False
     local: bool = False
+
+
+RULES = tuple(CostRule)
+
+
+class Charge(NamedTuple):
+    """How an access is counted. width: as `rules.cost` has it. shift: where the charged access begins, relative to the PTX's."""
+
+    rule: CostRule
+    width: int
+    shift: int = 0
+
+    @property
+    def code(self) -> int:
+        """Rule and width as compiled code passes them on."""
+        return RULES.index(self.rule) << 8 | self.width
+
+    @property
+    def bits(self) -> int:
+        """The bits of an address that matter to what the access costs, beside the lanes' distances."""
+        return 127 if self.rule in TWO_SIDED else 31 if self.rule in (CostRule.GLOBAL, CostRule.ATOMIC) else 15
 
 
 @dataclass(frozen=True)
@@ -96,15 +119,15 @@ class Lowered:
 class Options:
     """What the code is for.
 
-    flags: (tid.x runs along the warp, tid.y and tid.z are the same within a warp). charges: position -> (bytes per
-    lane, offset) of the memory instructions to count, None for no counting. watching: (granule of shared memory in
+    flags: (tid.x runs along the warp, tid.y and tid.z are the same within a warp). charges: (position, number among its
+    accesses) of what is to be counted, and how; None for no counting. watching: (granule of shared memory in
     bytes, positions of loads that may race), None for no findings. owning: (granule of device memory, positions of
     accesses to arrays that the launch writes), None for no findings. fixed: (position, taken) of
     branches that always go one way. wide: the host has AVX-512, whose gathers are worth having in place.
     """
 
     flags: tuple[bool, bool, bool] = (True, True, True)
-    charges: tuple[tuple[tuple[int, int], tuple[int, int]], ...] | None = None
+    charges: tuple[tuple[tuple[int, int], Charge], ...] | None = None
     watching: tuple[int, frozenset[int]] | None = None
     owning: tuple[int, frozenset[int]] | None = None
     fixed: tuple[tuple[int, bool], ...] = ()
@@ -293,13 +316,13 @@ class _Lowering(Writer):
             self.cache[key] = self.new(f"and i32 {lane}, 31")
         return self.cache[key]
 
-    def record(self, shared, number=0, account=(0, 0), granules=0, log=0, race=False, width=None, local=False) -> str:
-        """A new record for the instruction's access of this number, as a pointer. account: see `access._account`."""
+    def record(self, shared, number: int | None = 0, granules=0, log=0, race=False, local=False) -> str:
+        """A new record for the instruction's access of this number (None: it is not counted), as a pointer."""
         position = self.position
-        charged, shift = self.charges.get((position, number % GENERIC), (0, 0)) if account[1] else (0, 0)
-        memo = self.memos.setdefault((position, number), len(self.memos)) if charged else -1
-        width = charged if width is None else width
-        self.records.append(Record(position, shared, memo, shift, account[0], account[1], width, granules, log, race, local))
+        memo, counted = -1, (0, 0, 0)
+        if (charge := self.charges.get((position, number))) is not None:
+            memo, counted = self.memos.setdefault((position, number), len(self.memos)), (charge.shift, charge.code, charge.bits)
+        self.records.append(Record(position, shared, memo, *counted, granules, log, race, local))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
     def call_machine(self) -> None:

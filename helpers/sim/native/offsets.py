@@ -59,4 +59,3 @@ PRODUCT = {
 
 # Numbers of accesses in the tables of what is counted.
 GENERIC = 64  # added to the number of a generic access when it is in shared memory
-MATRICES = -1  # instead of a width: a wmma load that ptxas made an LDSM

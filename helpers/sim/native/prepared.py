@@ -22,11 +22,12 @@ from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.code.program import Op, Program
 from helpers.sim.counting import rules
 
-from . import access, engine, operations  # noqa: F401 - importing registers the handlers
+from . import access as _memory  # noqa: F401 - importing registers the handlers
+from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
 from .declined import Declined, Unsupported
-from .lower import Lowered, Options, Record, lower, turning
+from .lower import RULES, Charge, Lowered, Options, Record, lower, turning
 from .machine_calls import MachineCalls
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .runtime import runtime_ir
@@ -86,13 +87,13 @@ def _flags(block: Sequence[int]) -> tuple[bool, bool, bool]:
 def options_for(
     program,
     block: Sequence[int],
-    charges: dict[tuple[int, int], tuple[int, int]] | None,
+    charges: dict[tuple[int, int], Charge] | None,
     findings: bool,
-    races=None,
+    watched=None,
     fixed: tuple[tuple[int, bool], ...] = (),
 ) -> Options:
     """What code a launch needs. charges: as in Options, a dict.
-    races: the DeviceShadow, None for no such findings.
+    watched: what the checks watch of device memory (`DevicePlaces`), None for no such findings.
 
     Raises Declined.
     """
@@ -103,9 +104,8 @@ def options_for(
         may_race = frozenset(site.pc for site in program.sites if site.may_race)
         watching = (min(4, program.shared_granule), may_race)
     owning = None
-    if races is not None:
-        watched = frozenset(site.pc for site, wanted in zip(program.sites, races.watches, strict=True) if wanted)
-        owning = (races.granule, watched)
+    if watched is not None:
+        owning = (watched.granule, frozenset(site.pc for site, wanted in zip(program.sites, watched.watches, strict=True) if wanted))
     return Options(
         _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, fixed, engine.wide_vectors()
     )
@@ -216,28 +216,18 @@ def _aligned(nbytes: int) -> np.ndarray:
 
 
 _ACCOUNT = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
-_FAR = 1 << 40  # patterns have negative distances; addresses must not
+_FAR = (1 << 40, 1 << 20)  # in global and in shared memory: patterns have negative distances; addresses must not
 
 
 @functools.lru_cache(maxsize=65536)
 def _cost(code: int, active: int, shift: int, pattern: bytes) -> tuple[int, int, int]:
-    """(requests, sectors or wavefronts, ideal) of one warp's access, from rules.py."""
-    question, _, op = access.ACCOUNTS[code >> 8].partition(" ")
-    patterns = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, WARP)
-    addresses = patterns[:1] + (_FAR + (shift & 0xFFFF))
+    """(requests, sectors or wavefronts, ideal) of one warp's access. code: of a `Charge`."""
+    rule, width = RULES[code >> 8], code & 255
+    sides = np.frombuffer(pattern, np.int32).astype(np.int64).reshape(-1, 1, WARP)
+    starts = (_FAR[0] + (shift & 0xFFFF), _FAR[1] + (shift >> 16))
     lanes = (active >> np.arange(WARP) & 1).astype(bool)[None]
-    if question == "copy":
-        wavefronts, ideal = rules.copy_access(addresses, patterns[1:2] + (_FAR + (shift >> 16)), lanes, code & 255)
-        return 1, int(wavefronts[0]), int(ideal[0])
-    if question == "ldmatrix":
-        wavefronts, ideal = rules.ldmatrix_access(addresses, lanes, code & 255)
-        return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
-    if question == "local":
-        return tuple(int(value[0]) for value in rules.local_access(addresses, lanes, code & 255))
-    if question == "global":
-        return tuple(int(value[0]) for value in rules.global_access(addresses, lanes, code & 255))
-    wavefronts, ideal = rules.shared_access(addresses, lanes, code & 255, op)
-    return int(ideal[0] > 0), int(wavefronts[0]), int(ideal[0])
+    addresses, *targets = (side + start for side, start in zip(sides, starts, strict=False))
+    return tuple(int(part[0]) for part in rules.cost(rule, addresses, lanes, width, *targets).charged)
 
 
 _failures: list[Exception] = []  # ctypes would only print what goes wrong in a callback
@@ -245,7 +235,7 @@ _failures: list[Exception] = []  # ctypes would only print what goes wrong in a 
 
 def _answer(code: int, active: int, shift: int, pattern: int, out: int) -> None:
     try:
-        sides = 2 if access.ACCOUNTS[code >> 8] == "copy" else 1
+        sides = 2 if RULES[code >> 8] in rules.TWO_SIDED else 1
         cost = _cost(code, active, shift, ctypes.string_at(pattern, 4 * WARP * sides))
     except Exception as error:  # passed on by `run`
         _failures.append(error)
@@ -259,7 +249,7 @@ _ask_account = _ACCOUNT(_answer)
 class _Worker:
     """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
 
-    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, races=None):
+    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, watched=None):
         lowered, self.program = prepared.lowered, prepared.program
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // WARP)
@@ -287,12 +277,12 @@ class _Worker:
             ("shadow_bytes", shadow_bytes),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = value
-        self.owners = np.zeros(0 if races is None else races.reach, np.uint32)  # pages never touched cost nothing
-        if races is not None:
+        self.owners = np.zeros(0 if watched is None else watched.reach, np.uint32)  # pages never touched cost nothing
+        if watched is not None:
             self.words[CONTEXT["owners"] // 8] = self.owners.ctypes.data
-            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(races.starts[0])
-            self.words[CONTEXT["owned_count"] // 8] = races.reach
-            self.halves[CONTEXT["must_be_written"] // 4] = bool(races.marked)
+            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(watched.starts[0])
+            self.words[CONTEXT["owned_count"] // 8] = watched.reach
+            self.halves[CONTEXT["must_be_written"] // 4] = bool(watched.unwritten)
         self.halves[CONTEXT["turning"] // 4] = has_turns
         self.calls = MachineCalls(prepared.program, lowered.calls) if lowered.calls else None
         if self.calls is not None:
@@ -339,7 +329,7 @@ class _Worker:
                 wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo
                 wide[i, RECORD["shift"] // 8] = record.shift
             for name, value in (
-                ("code", record.question << 8 | record.width), ("mask", record.mask), ("position", record.position),
+                ("code", record.code), ("mask", record.bits), ("position", record.position),
                 ("granules", record.granules), ("log", max(0, record.log)), ("race", record.race), ("shared", record.shared),
             ):  # fmt: skip
                 records[i, RECORD[name] // 4] = value
@@ -379,7 +369,7 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
     cancelled: threading.Event | None = None,
-    races=None,
+    watched=None,
 ) -> Totals:
     """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
 
@@ -393,7 +383,7 @@ def run(
         np.int64,
     ).reshape(-1, 3)
     count = min(threads or workers_wanted(), max(1, len(blocks)))
-    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, races) for _ in range(count)]
+    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, watched) for _ in range(count)]
     queue = _Queue(blocks, count)
     changed = threading.Condition()
     running = count
@@ -453,7 +443,7 @@ def run(
     for worker in workers:
         if worker.calls is not None and worker.calls.failure is not None:
             raise worker.calls.failure
-    if races is not None and races.meet([worker.owners for worker in workers]):
+    if watched is not None and watched.meet([worker.owners for worker in workers]):
         raise Declined("blocks meet in device memory")
     return _totals(prepared.lowered, workers)
 

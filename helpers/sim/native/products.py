@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
+from helpers.sim.code.sites import CostRule
 from helpers.sim.isa.mma import _units as units
 from helpers.sim.isa.mma import _wmma_shape as wmma_shape
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, wmma_fragment
 
-from .access import ACCOUNTS, _far, _own, _recorded, _watched
+from .access import _far, _own, _recorded, _watched
 from .declined import Unsupported
 from .exchange import _demand, _together
-from .lower import Value
-from .offsets import GENERIC, MATRICES, PRODUCT
+from .lower import Charge, Value
+from .offsets import GENERIC, PRODUCT
 from .operations import operation
 
 _INTS = "<32 x i32>"
@@ -150,7 +152,8 @@ def _wmma_access(low, i) -> None:
     if len(i.operands) > 2:
         pitch = low.operand(i.operands[2], "s32")
     pitch = low.full(low.unary(pitch, lambda t, x: f"sext {t('i32')} {x} to {t('i64')}", "i64"))
-    matrices = low.charges.get((low.position, 0), (0, 0))[0] == MATRICES
+    charge = low.charges.get((low.position, 0))
+    matrices = charge is not None and charge.rule is CostRule.MATRIX
     columns: list[tuple[int, str]] = []  # (bits, vector), one after the other in the registers
     addressed = []
     for number, unit in enumerate(units(part, bits, by_row)):
@@ -161,7 +164,7 @@ def _wmma_access(low, i) -> None:
         nbytes = unit.count * bits // 8
         size = min(4, nbytes)
         places = (("i64", scalar), ("<32 x i64>", place))
-        record, places = _recorded(low, "ld" if load else "st", space, places, nbytes, number, counted=not matrices)
+        record, places = _recorded(low, space, places, nbytes, None if matrices else number)
         _own(low, scalar, place, nbytes, not load)
         first = unit.first * bits // 8
         if not load:
@@ -174,7 +177,7 @@ def _wmma_access(low, i) -> None:
         for k in range(nbytes // size if load else 0):
             value = low.new(f"load <32 x i{8 * size}>, ptr {_slot(low, k)}, align 64")
             columns.append((8 * size, low.call(_INTS, "transposed", (_INTS, value)) if unit.turned else value))
-    if matrices and low.counting:
+    if matrices:
         _count_matrices(low, scalar, addressed, space)
     if load:
         words = _merged(low, columns)
@@ -223,10 +226,10 @@ def _count_matrices(low, scalar: str, addressed: list[str], space: str) -> None:
         first = low.new(f"extractelement <32 x i64> {lanes}, i32 0")
         far = low.new(f"sub <32 x i64> {lanes}, {low.splat('i64', first)}")
         pattern = low.new(f"trunc <32 x i64> {far} to {_INTS}")
-        code = ACCOUNTS.index("ldmatrix") << 8 | count
+        charge = Charge(CostRule.MATRIX, count)
         low.call(
             "void", "count", ("ptr", "%ctx"), ("ptr", low.memo(GENERIC if space == "generic" else 0)), (_INTS, pattern),
-            ("i32", low.active), ("i64", low.new(f"add i64 {first}, {scalar}")), ("i32", "15"), ("i32", str(code)),
+            ("i32", low.active), ("i64", low.new(f"add i64 {first}, {scalar}")), ("i32", str(charge.bits)), ("i32", str(charge.code)),
         )  # fmt: skip
 
 
@@ -240,14 +243,14 @@ def _joined(low, kind: str, count: int, a: str, b: str) -> str:
 
 @operation("ldmatrix", "stmatrix")
 def _rows(low, i):
-    load = i.name == "ldmatrix"
+    load = low.op.effect is Effect.LOAD
     words = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
     if not set(i.modifiers) <= words or not {"shared", "shared::cta"} & set(i.modifiers):
         raise Unsupported(f"`{i.opcode}`")
     _whole(low, i)
     count = int(next(m for m in i.modifiers if m in ("x1", "x2", "x4"))[1])
     address, registers = (i.operands[1], i.operands[0]) if load else i.operands
-    record = low.record(True, 0, (ACCOUNTS.index("ldmatrix"), 15), width=count, **_watched(low, "shared", 4))
+    record = low.record(True, **_watched(low, "shared", 4))
     if not load:
         for n, item in enumerate(_words(registers)):
             low.emit(f"store {_INTS} {low.full(low.operand(item, 'b32'))}, ptr {_slot(low, n)}, align 64")

@@ -10,7 +10,9 @@ import json
 import numpy as np
 import pytest
 
-from helpers.sim.counting import flow, rules
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting import machine_code
+from helpers.sim.counting.rules import cost
 from tests import DATA
 from tests.sim.counting import probes
 
@@ -39,6 +41,14 @@ def active(row):
     return (row["mask"] >> LANES & 1).astype(bool)[None]
 
 
+SHARED = {"ld": CostRule.SHARED_LOAD, "st": CostRule.SHARED_STORE}
+
+
+def charged(*access):
+    """[requests, sectors or wavefronts, ideal] of one warp."""
+    return [int(x[0]) for x in cost(*access).charged]
+
+
 def test_the_grid_is_whole():
     groups = {r["group"] for r in TABLE["rows"]}
     assert groups == {"shared", "global", "ldsm", "cp.async", "atomic", "counts"}
@@ -51,7 +61,7 @@ def test_shared_loads_and_stores_equal_the_hardware():
     for row in rows("shared"):
         op = {"lds": "ld", "sts": "st"}[row["probe"].split("_")[1]]
         values = measured(row)
-        wavefronts, ideal = (int(x[0]) for x in rules.shared_access(lanes(row, "shared"), active(row), row["width"], op))
+        wavefronts, ideal = charged(SHARED[op], lanes(row, "shared"), active(row), row["width"])[1:]
         assert wavefronts == values[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"], row
         assert wavefronts - ideal == values[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"], row
 
@@ -61,10 +71,9 @@ def test_source_level_wavefronts_of_nvidia_differ_only_where_wide_loads_pair_up(
     other = [
         row
         for row in rows("shared")
-        if rules.shared_access(
-            lanes(row, "shared"), active(row), row["width"], "ld" if "lds" in row["probe"] else "st"
-        )[0][0] != measured(row)["memory_l1_wavefronts_shared"]
-    ]  # fmt: skip
+        if charged(SHARED["ld" if "lds" in row["probe"] else "st"], lanes(row, "shared"), active(row), row["width"])[1]
+        != measured(row)["memory_l1_wavefronts_shared"]
+    ]
     assert len(other) == 15
     assert {r["probe"] for r in other} == {"probe_lds_8", "probe_lds_16"}
     assert all("pair" in r["pattern"] or "uniform" in r["pattern"] for r in other)
@@ -74,7 +83,7 @@ def test_matrix_loads_and_stores_equal_the_hardware():
     for row in rows("ldsm"):
         op = "st" if "stsm" in row["probe"] else "ld"
         values = measured(row)
-        wavefronts, ideal = (int(x[0]) for x in rules.ldmatrix_access(lanes(row, "shared"), None, int(row["probe"].split("_")[2])))
+        wavefronts, ideal = charged(CostRule.MATRIX, lanes(row, "shared"), None, int(row["probe"].split("_")[2]))[1:]
         assert wavefronts == values[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"], row
         assert wavefronts - ideal == values[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"], row
 
@@ -83,7 +92,7 @@ def test_global_requests_sectors_and_ideal_sectors_equal_the_hardware():
     for row in rows("global"):
         op = "st" if "stg" in row["probe"] else "ld"
         values = measured(row)
-        got = [int(x[0]) for x in rules.global_access(lanes(row, "global"), active(row), row["width"])]
+        got = charged(CostRule.GLOBAL, lanes(row, "global"), active(row), row["width"])
         names = ("l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum")
         assert got == [values[n.format(op)] for n in names] + [values["memory_l2_theoretical_sectors_global_ideal"]], row
 
@@ -92,12 +101,12 @@ def test_atomics_equal_the_hardware():
     for row in rows("atomic"):
         values = measured(row)
         if "atoms" in row["probe"]:
-            wavefronts, ideal = (int(x[0]) for x in rules.shared_access(lanes(row, "shared"), active(row), row["width"], "atom"))
+            wavefronts, ideal = charged(CostRule.SHARED_ATOMIC, lanes(row, "shared"), active(row), row["width"])[1:]
             assert wavefronts == values["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum"], row
             assert ideal == values["memory_l1_wavefronts_shared_ideal"], row
             continue
         op = row["probe"].split("_")[1]
-        got = [int(x[0]) for x in rules.atomic_access(lanes(row, "global"), active(row), row["width"])]
+        got = charged(CostRule.ATOMIC, lanes(row, "global"), active(row), row["width"])
         names = ("l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum")
         assert got[:2] == [values[n.format(op)] for n in names], row
 
@@ -108,12 +117,11 @@ def test_asynchronous_copies_through_the_cache_equal_the_profiler():
             continue
         values = measured(row)
         sides = lanes(row, "global"), lanes(row, "shared")
-        requests, sectors, ideal = (int(x[0]) for x in rules.global_access(sides[0], active(row), row["width"]))
+        requests, sectors, ideal = charged(CostRule.GLOBAL, sides[0], active(row), row["width"])
         assert requests == values["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], row
         assert sectors == values["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"], row
         assert ideal == values["memory_l2_theoretical_sectors_global_ideal"], row
-        wavefronts, _ = rules.copy_access(*sides, active(row), row["width"])
-        assert wavefronts[0] == values["memory_l1_wavefronts_shared"], row
+        assert charged(CostRule.COPY, sides[0], active(row), row["width"], sides[1])[1] == values["memory_l1_wavefronts_shared"], row
 
 
 def test_asynchronous_copies_past_the_cache_equal_the_hardware():
@@ -123,7 +131,7 @@ def test_asynchronous_copies_past_the_cache_equal_the_hardware():
         if "_cg_" not in row["probe"]:
             continue
         values, sides = measured(row), (lanes(row, "global"), lanes(row, "shared"))
-        requests, sectors, ideal, pieces = (int(x[0]) for x in rules.bypass_access(*sides, active(row)))
+        requests, sectors, pieces, ideal, *_ = (int(x[0]) for x in cost(CostRule.COPY_BYPASS, sides[0], active(row), 16, sides[1]))
         assert requests == values["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], row
         assert pieces == values["memory_l2_theoretical_sectors_global"], row
         assert ideal == values["memory_l2_theoretical_sectors_global_ideal"], row
@@ -137,9 +145,9 @@ def test_asynchronous_copies_past_the_cache_equal_the_hardware():
 @functools.cache
 def counted(case):
     compiled = probes.compiled(case.file, case.kernel)
-    counts, why = flow.instruction_counts(compiled, case.grid, case.block, case.arrays(), accesses=True)
+    counts, why = machine_code.instruction_counts(compiled, case.grid, case.block, case.arrays(), accesses=True)
     assert counts is not None, why
-    return flow.counters(counts, compiled)
+    return machine_code.counters(counts, compiled)
 
 
 @pytest.mark.parametrize("row", rows("counts"), ids=lambda r: f"{r['case']}-{r['probe']}")

@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 
+from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
+from helpers.sim.counting.rules import NOTHING, cost, total
 
 LANES = np.arange(32)
+ONE_SIDED = (
+    CostRule.GLOBAL, CostRule.ATOMIC, CostRule.LOCAL, CostRule.SHARED_LOAD, CostRule.SHARED_STORE, CostRule.SHARED_ATOMIC,
+)  # fmt: skip
+RULES_OF_SHARED = {"ld": CostRule.SHARED_LOAD, "st": CostRule.SHARED_STORE}
+
+
+def one(rule, addresses, width):
+    """(requests, sectors or wavefronts, ideal) of one full warp."""
+    return [int(x[0]) for x in cost(rule, addresses, None, width).charged]
 
 
 def literal_sectors(addresses, active, width):
@@ -66,8 +77,10 @@ def test_per_warp_results_equal_the_literal_rules(width):
     rng = np.random.default_rng(width)
     cases = [(a, m) for a in patterns(rng, width) for m in masks(rng)]
     addresses, active = np.array([a for a, _ in cases]), np.array([m for _, m in cases])
-    requests, sectors, ideal = rules.global_access(addresses, active, width)
-    shared = {op: rules.shared_access(addresses, active, width, op) for op in ("ld", "st")}
+    got = cost(CostRule.GLOBAL, addresses, active, width)
+    requests, sectors, ideal = got.charged
+    assert (got.distinct_sectors == sectors).all()
+    shared = {op: cost(rule, addresses, active, width)[-2:] for op, rule in RULES_OF_SHARED.items()}
     for i, (a, m) in enumerate(cases):
         assert requests[i] == m.any()
         assert sectors[i] == literal_sectors(a, m, width)
@@ -93,34 +106,33 @@ def test_per_warp_results_equal_the_literal_rules(width):
     ],
 )
 def test_shared_wavefronts_of_known_patterns(width, addresses, wavefronts, ideal):
-    got = rules.shared_access(addresses[None], None, width)
-    assert (got[0][0], got[1][0]) == (wavefronts, ideal)
+    assert one(CostRule.SHARED_LOAD, addresses[None], width) == [1, wavefronts, ideal]
 
 
 def test_a_wide_store_never_merges():
-    assert [int(x[0]) for x in rules.shared_access(LANES[None] * 0, None, 16, "st")] == [4, 4]
-    assert [int(x[0]) for x in rules.shared_access(LANES[None] * 0, None, 8, "st")] == [2, 2]
+    assert one(CostRule.SHARED_STORE, LANES[None] * 0, 16) == [1, 4, 4]
+    assert one(CostRule.SHARED_STORE, LANES[None] * 0, 8) == [1, 2, 2]
 
 
 def test_wide_global_loads_take_more_sectors_not_more_requests():
     for width, sectors in ((4, 4), (8, 8), (16, 16)):
-        assert [int(x[0]) for x in rules.global_access(LANES[None] * width, None, width)] == [1, sectors, sectors]
+        assert one(CostRule.GLOBAL, LANES[None] * width, width) == [1, sectors, sectors]
 
 
 def test_ldmatrix_counts_a_phase_per_matrix_and_conflicts_between_its_rows():
     packed = LANES[None] * 16
-    assert [int(x[0]) for x in rules.ldmatrix_access(packed, None, 4)] == [4, 4]
-    assert [int(x[0]) for x in rules.ldmatrix_access(packed, None, 1)] == [1, 1]
+    assert one(CostRule.MATRIX, packed, 4) == [1, 4, 4]
+    assert one(CostRule.MATRIX, packed, 1) == [1, 1, 1]
     rows_in_one_bank = LANES[None] * 128
-    assert [int(x[0]) for x in rules.ldmatrix_access(rows_in_one_bank, None, 4)] == [32, 4]
+    assert one(CostRule.MATRIX, rows_in_one_bank, 4) == [1, 32, 4]
 
 
 def test_local_memory_interleaves_threads():
     same = np.full((1, 32), 8)
-    assert [int(x[0]) for x in rules.local_access(same, None, 4)] == [1, 4, 4]
-    assert [int(x[0]) for x in rules.local_access(same, None, 16)] == [4, 16, 16]
+    assert one(CostRule.LOCAL, same, 4) == [1, 4, 4]
+    assert one(CostRule.LOCAL, same, 16) == [4, 16, 16]
     apart = LANES[None] * 4
-    assert [int(x[0]) for x in rules.local_access(apart, None, 4)] == [1, 32, 4]
+    assert one(CostRule.LOCAL, apart, 4) == [1, 32, 4]
 
 
 def full(array, blocks, threads):
@@ -161,20 +173,11 @@ def test_totals_equal_the_sum_over_warps_for_every_kind_of_broadcast(width, thre
             rows = full(a, blocks, threads)
             mask = full(True if m is None else m, blocks, threads).astype(bool)
             where = (what, which)
-            expected = tuple(int(x.sum()) for x in rules.global_access(rows, mask, width))
-            assert rules.count_global(a, m, width, blocks, threads) == expected, where
-            expected = tuple(int(x.sum()) for x in rules.atomic_access(rows, mask, width))
-            assert rules.count_atomic(a, m, width, blocks, threads) == expected, where
-            expected = tuple(int(x.sum()) for x in rules.local_access(rows, mask, width))
-            assert rules.count_local(a, m, width, blocks, threads) == expected, where
-            for op in ("ld", "st", "atom"):
-                wavefronts, ideal = rules.shared_access(rows, mask, width, op)
-                expected = (int(mask.any(axis=1).sum()), int(wavefronts.sum()), int(ideal.sum()))
-                assert rules.count_shared(a, m, width, blocks, threads, op) == expected, where
-            for matrices in (1, 2, 4):
-                wavefronts, ideal = rules.ldmatrix_access(rows, mask, matrices)
-                expected = (int(mask.any(axis=1).sum()), int(wavefronts.sum()), int(ideal.sum()))
-                assert rules.count_ldmatrix(a, m, matrices, blocks, threads) == expected, where
+            for rule in (*ONE_SIDED, CostRule.MATRIX):
+                for amount in (1, 2, 4) if rule is CostRule.MATRIX else (width,):
+                    expected = tuple(int(x.sum()) for x in cost(rule, rows, mask, amount))
+                    assert total(rule, a, m, amount, blocks, threads) == expected, (rule, *where)
+                    assert rule is CostRule.LOCAL or expected[0] == mask.any(axis=1).sum()
 
 
 @pytest.mark.parametrize("width", (4, 8, 16))
@@ -190,25 +193,41 @@ def test_copies_cost_the_larger_crowd_at_a_bank(width):
                 crowds = [sum(side[n] // 4 % 32 == bank for n in lanes) for side in (a, b) for bank in range(0, 32, width // 4)]
                 wavefronts += max(crowds)
                 ideal += bool(lanes)
-        got = rules.count_copy(sources, targets, active, width, 3, 64)
-        assert got[1:] == (wavefronts, ideal)
-        assert rules.count_copy(sources[:1], targets[:1], active[:1], width, 6, 64)[1] % 6 == 0
+        got = total(CostRule.COPY, sources, active, width, 3, 64, targets)
+        assert got.charged[1:] == (wavefronts, ideal)
+        assert total(CostRule.COPY, sources[:1], active[:1], width, 6, 64, targets[:1]).wavefronts % 6 == 0
+
+
+@pytest.mark.parametrize("rule", rules.TWO_SIDED)
+def test_totals_of_copies_equal_the_sum_over_warps(rule):
+    rng = np.random.default_rng(7)
+    block, thread = np.arange(6)[:, None], np.arange(64)[None]
+    sides = {
+        "affine": ((block * 64 + thread) * 16, thread * 16 + 0 * block),
+        "rows apart": ((block * 64 + thread) * 16 + thread // 8 * 48, (thread ^ (thread // 8)) * 16 + 0 * block),
+        "random": (rng.integers(0, 300, (6, 64)) * 16, rng.integers(0, 300, (6, 64)) * 16),
+    }
+    for what, (sources, targets) in sides.items():
+        for active in (None, thread < 61, rng.random((6, 64)) < 0.7):
+            on = full(True if active is None else active, 6, 64).astype(bool)
+            expected = cost(rule, full(sources, 6, 64), on, 16, full(targets, 6, 64))
+            assert total(rule, sources, active, 16, 6, 64, targets) == tuple(int(x.sum()) for x in expected), what
 
 
 def test_atomics_take_a_pass_for_every_repetition_of_an_address():
-    assert [int(x[0]) for x in rules.atomic_access(LANES[None] * 4, None, 4)] == [1, 4, 4]
-    assert [int(x[0]) for x in rules.atomic_access(LANES[None] * 0, None, 4)] == [1, 32, 1]
-    assert [int(x[0]) for x in rules.atomic_access(LANES[None] % 8 * 4, None, 4)] == [1, 4, 1]
-    assert [int(x[0]) for x in rules.shared_access(LANES[None] % 8 * 4, None, 4, "atom")] == [4, 1]
+    assert one(CostRule.ATOMIC, LANES[None] * 4, 4) == [1, 4, 4]
+    assert one(CostRule.ATOMIC, LANES[None] * 0, 4) == [1, 32, 1]
+    assert one(CostRule.ATOMIC, LANES[None] % 8 * 4, 4) == [1, 4, 1]
+    assert one(CostRule.SHARED_ATOMIC, LANES[None] % 8 * 4, 4) == [1, 4, 1]
 
 
 def test_an_empty_chunk_costs_nothing():
-    assert rules.count_global(np.zeros((1, 1), np.int64), None, 4, 0, 32) == (0, 0, 0)
-    assert rules.count_shared(np.zeros((1, 1), np.int64), None, 4, 0, 32) == (0, 0, 0)
+    for rule in ONE_SIDED:
+        assert total(rule, np.zeros((1, 1), np.int64), None, 4, 0, 32) == NOTHING
 
 
 def test_a_width_that_no_instruction_has_is_refused():
     with pytest.raises(ValueError, match="1, 2, 4, 8, 16 or 32"):
-        rules.count_global(np.zeros((1, 32), np.int64), None, 12, 1, 32)
+        total(CostRule.GLOBAL, np.zeros((1, 32), np.int64), None, 12, 1, 32)
     with pytest.raises(ValueError, match="1, 2 or 4"):
-        rules.ldmatrix_access(np.zeros((1, 32), np.int64), None, 3)
+        cost(CostRule.MATRIX, np.zeros((1, 32), np.int64), None, 3)

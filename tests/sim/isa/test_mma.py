@@ -427,13 +427,13 @@ def test_ldmatrix_conflicts_of_padded_plain_and_swizzled_tiles(pitch, swizzle, p
 def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
     """Counted while the PTX runs, and counted again from the addresses of the SASS."""
     from helpers.sim import launch
-    from helpers.sim.counting import flow
+    from helpers.sim.counting import machine_code
 
     exact, _ = multiply(case, 64, 64, 128, collect=Collect())
     assert exact.uncounted == "" and not exact.estimate
-    monkeypatch.setattr(launch.flow, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
+    monkeypatch.setattr(launch.machine_code, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
     alone, _ = multiply(case, 64, 64, 128, collect=Collect())
-    counts, why = flow.instruction_counts(
+    counts, why = machine_code.instruction_counts(
         cases.compiled(case.source, case.symbol, case.arch),
         case.grid(64, 64),
         (case.threads, 1, 1),
@@ -441,7 +441,7 @@ def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
         accesses=True,
     )
     assert why == ""
-    machine, _ = flow.counters(counts)
+    machine, _ = machine_code.counters(counts)
     for name in (
         LD,
         LD_CONFLICTS,
@@ -460,18 +460,18 @@ def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
 def test_wmma_accesses_cost_what_the_machine_code_costs(case, monkeypatch):
     """In every layout, from both memories, wherever the SASS's addresses can be told."""
     from helpers.sim import launch
-    from helpers.sim.counting import flow
+    from helpers.sim.counting import machine_code
 
-    monkeypatch.setattr(launch.flow, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
+    monkeypatch.setattr(launch.machine_code, "refine", lambda totals, by_line, *rest, **more: (totals, by_line, ""))
     made = cases.compiled(all_wmmas(case.arch), case.symbol, case.arch)
     args = case.arguments(1, False)
     shared = 2 * sum(pair[0].nbytes for pair in args[:3])
-    counts, why = flow.instruction_counts(made, (1, 1, 1), (32, 1, 1), args, accesses=True)
+    counts, why = machine_code.instruction_counts(made, (1, 1, 1), (32, 1, 1), args, accesses=True)
     outcome = run(made, (1, 1, 1), 32, args, Collect(findings=False), shared)
     if counts is None:
         assert why.startswith("a branch depends on data")
         return
-    machine, _ = flow.counters(counts)
+    machine, _ = machine_code.counters(counts)
     memory = [name for name in machine if "l1tex" in name or "memory_l1" in name]
     assert memory
     assert {name: outcome.counters[name] for name in memory} == {name: machine[name] for name in memory}

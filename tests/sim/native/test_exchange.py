@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
-from test_native import both, own_cache  # noqa: F401 - a fixture
+from tests.sim.native.test_native import both, own_cache  # noqa: F401 - a fixture
 
 from helpers.errors import RunError
 from helpers.sim import simulate

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
-from test_native import both, own_cache  # noqa: F401 - a fixture
+from tests.sim.native.test_native import both, own_cache  # noqa: F401 - a fixture
 
 from helpers.sim.native.products import KINDS
 from helpers.toolchain.compile import compile_source

@@ -1,7 +1,6 @@
-"""Progress is never lost: two writers, resets, migrations, read-only folders, full disks; and rungs are honest."""
+"""Progress is never lost: two writers, resets, migrations, read-only folders, full disks."""
 
 import contextlib
-import json
 import multiprocessing
 import os
 import sqlite3
@@ -10,9 +9,9 @@ import threading
 
 import pytest
 
-from helpers.course import ladder
-from helpers.course.ladder import Store
-from helpers.errors import CourseError
+from helpers.course import database
+from helpers.course import store as stores
+from helpers.course.store import Store
 
 ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "device": "NVIDIA H200", "step": 1}
 
@@ -20,9 +19,7 @@ ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "d
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
-    ladder._store.cache_clear()
-    yield tmp_path
-    ladder._store.cache_clear()
+    return tmp_path
 
 
 @pytest.fixture
@@ -94,35 +91,62 @@ def test_a_reset_archives_and_can_be_taken_back(store):
 def test_an_update_migrates_and_keeps_a_copy(tmp_path):
     old = Store(tmp_path / "data")
     old.climb(**ROW, milliseconds=2.0)
-    newer = (*ladder.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT; UPDATE climbs SET note = 'old'")
+    newer = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT; UPDATE climbs SET note = 'old'")
     new = Store(tmp_path / "data", migrations=newer)
     new.answer("q", 1)
     with contextlib.closing(sqlite3.connect(new.path)) as db:
         assert db.execute("SELECT note FROM climbs").fetchall() == [("old",)]
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
-    with contextlib.closing(sqlite3.connect(new.path.with_suffix(".v1.sqlite3"))) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(newer),)
+    with contextlib.closing(sqlite3.connect(new.path.with_suffix(f".v{len(stores.MIGRATIONS)}.sqlite3"))) as db:
         assert db.execute("SELECT count(*) FROM climbs").fetchone() == (1,)
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, said):
     old = Store(tmp_path / "data")
     old.climb(**ROW, milliseconds=2.0)
-    broken = (*ladder.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT; SELECT nonsense FROM nowhere")
+    broken = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT; SELECT nonsense FROM nowhere")
     with pytest.raises(sqlite3.OperationalError):
         Store(tmp_path / "data", migrations=broken, announce=said.append).climbs()
     assert [row.milliseconds for row in old.climbs()] == [2.0]
     with contextlib.closing(sqlite3.connect(old.path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(stores.MIGRATIONS),)
 
 
 def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
-    newer = (*ladder.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT")
+    newer = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT")
     Store(tmp_path / "data", migrations=newer).climb(**ROW, milliseconds=2.0)
     old = Store(tmp_path / "data", announce=said.append)
     old.climb(**ROW, milliseconds=5.0)
     assert "newer version of the course" in said[0] and not old.climbs()[0].saved
     with contextlib.closing(sqlite3.connect(old.path)) as db:
         assert db.execute("SELECT count(*) FROM climbs").fetchone() == (1,)
+
+
+def test_resets_are_undone_in_their_order_though_the_clock_went_back(store, monkeypatch):
+    clock = iter(["2030-01-02", "2030-01-03", "2029-12-31", "2029-12-30"])
+    monkeypatch.setattr(stores, "_now", lambda: next(clock))
+    store.climb(**ROW, milliseconds=1.0)
+    store.reset()
+    store.climb(**ROW, milliseconds=2.0)
+    store.reset()
+    assert store.restore() == 1 and [row.milliseconds for row in store.climbs()] == [2.0]
+    assert store.restore() == 1 and [row.milliseconds for row in store.climbs()] == [1.0, 2.0]
+
+
+def test_resets_of_an_older_file_keep_their_order(tmp_path):
+    old = sqlite3.connect(tmp_path / stores.FILE, isolation_level=None)
+    old.executescript(stores.MIGRATIONS[0])
+    for number, archived in enumerate(("2030-01-02", "2030-01-01", None, "2030-01-02")):
+        old.execute("INSERT INTO answers (created, archived, question, answer) VALUES ('', ?, ?, '1')", (archived, str(number)))
+    old.execute("PRAGMA user_version = 1")
+    old.execute("PRAGMA journal_mode = WAL")
+    old.close()
+    store = Store(tmp_path)
+    assert [row.question for row in store.answers()] == ["2"]
+    assert store.restore() == 2 and [row.question for row in store.answers()] == ["0", "2", "3"]
+    assert store.restore() == 1 and store.restore() == 0
+    with contextlib.closing(sqlite3.connect(store.path)) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 # ------------------------------------------------------------------------------------------- several writers
@@ -231,91 +255,41 @@ def test_a_full_disk(store, said, monkeypatch):
     assert [row.milliseconds for row in Store(store.path.parent).climbs()] == [1.0]
 
 
+def test_a_full_disk_hides_nothing(tmp_path, said, monkeypatch):
+    """237 climbs, most of them still in the write-ahead log of another program when the disk fills up."""
+    store = Store(tmp_path, announce=said.append)
+    store.climb(**ROW, milliseconds=1.0)
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("PRAGMA journal_mode = WAL").fetchone()
+    names = "created, kind, label, device, dtype, m, n, k, milliseconds, source, source_hash, counters"
+    for number in range(2, 238):
+        other.execute(f"INSERT INTO climbs ({names}) VALUES ('', 'measured', 'x', '', 'float32', 1, 1, 1, ?, '', '', '{{}}')", (number,))
+
+    def refused(*args):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "_run_on_file", refused)
+    assert not store.climb(**ROW, milliseconds=238.0).saved
+    assert [row.milliseconds for row in store.climbs()] == list(range(1, 239)) and "disk is full" in said[0]
+    other.close()
+
+
 def test_a_file_that_is_no_database(tmp_path, said):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / ladder.FILE).write_bytes(b"not a database at all" * 100)
+    (tmp_path / "data" / stores.FILE).write_bytes(b"not a database at all" * 100)
     store = Store(tmp_path / "data", announce=said.append)
-    check_goes_on_in_memory(store, said, "cannot be used")
-    assert store.path.read_bytes().startswith(b"not a database"), "left as it is"
+    assert store.climb(**ROW, milliseconds=7.0).saved and not store.problem
+    (sentence,) = said
+    (aside,) = store.path.parent.glob("*.damaged*")
+    assert "was damaged" in sentence and str(aside) in sentence
+    assert aside.read_bytes().startswith(b"not a database"), "kept as it is"
+    assert [row.milliseconds for row in Store(store.path.parent).climbs()] == [7.0]
 
 
 def test_a_lock_held_too_long(store, said, monkeypatch):
     store.climb(**ROW, milliseconds=1.0)
-    monkeypatch.setattr(ladder, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         store.climb(**ROW, milliseconds=2.0)
     assert "held by another program" in said[0]
-
-
-# -------------------------------------------------------------------------------------------------- the rungs
-
-
-@pytest.fixture
-def one_recorded_file(tmp_path, monkeypatch):
-    folder = tmp_path / "recorded"
-    folder.mkdir()
-    row = {
-        "step": 2, "slug": "coalesced", "dtype": "float32", "m": 4096, "n": 4096, "k": 4096, "milliseconds": 20.0,
-        "tflops": 6.87, "cublas_ratio": 0.137, "cublas_milliseconds": 2.74, "clock_mhz": 1980.0, "spread": 0.001,
-        "date": "2026-11-21", "device": "NVIDIA H200",
-    }  # fmt: skip
-    (folder / "h200.json").write_text(json.dumps([row, {**row, "cublas_milliseconds": 2.70, "step": 1, "slug": "naive"}]))
-    monkeypatch.setattr(ladder, "recorded", lambda: json.loads((folder / "h200.json").read_text()))
-
-
-def test_rungs_of_all_kinds_are_labelled(one_recorded_file):
-    ladder.climb(**ROW, milliseconds=300.0)
-    ladder.climb(**ROW, milliseconds=280.0)
-    ladder.climb(**{**ROW, "kind": "predicted", "device": "RTX 4090"}, milliseconds=400.0)
-    ladder.climb(**{**ROW, "kind": "counted", "device": "SIMT machine"})
-    got = ladder.rungs(4096)
-    assert {rung.kind for rung in got} == {"measured", "predicted", "counted", "recorded", "published", "limit"}
-    mine = [rung for rung in got if rung.mine]
-    assert [rung.milliseconds for rung in mine if rung.kind == "measured"] == [280.0], "the best of each kind"
-    assert {rung.label for rung in mine} == {
-        "naive (yours, measured)", "naive (yours, predicted)", "naive (yours, counted)"
-    }  # fmt: skip
-    cublas = [rung for rung in got if rung.name == "cuBLAS" and rung.kind == "recorded"]
-    assert [(rung.device, rung.milliseconds) for rung in cublas] == [("H200 SXM", 2.70)]
-    assert all(rung.source for rung in got if rung.kind in ("published", "limit", "recorded"))
-
-
-def test_one_device_goes_by_any_of_its_names(one_recorded_file):
-    for name in ("NVIDIA H200", "H200 SXM"):
-        got = ladder.rungs(4096, device=name)
-        assert {rung.device for rung in got} <= {"H200 SXM", "NVIDIA H200"}
-        assert "limit" in {rung.kind for rung in got} and "recorded" in {rung.kind for rung in got}
-        speeds = [rung.tflops for rung in got]
-        assert speeds == sorted(speeds) and got[-1].kind == "limit"
-
-
-def test_kinds_can_be_chosen_and_sizes_do_not_mix(one_recorded_file):
-    assert {rung.kind for rung in ladder.rungs(4096, kinds=["published"])} == {"published"}
-    assert ladder.rungs(4096, 4096, 17, kinds=["recorded", "published", "measured"]) == []
-
-
-def test_the_limit_is_the_roofline():
-    assert ladder.limit("H200 SXM", 4096, 4096, 4096).tflops == pytest.approx(66.9, rel=0.001)
-    thin = ladder.limit("H200 SXM", 1, 4096, 4096)
-    assert thin.tflops == pytest.approx(4800e9 / 2 / 1e12, rel=0.001) and "DRAM" in thin.name
-    assert ladder.limit("unheard of", 8, 8, 8) is None
-
-
-def test_published_rungs_name_their_source():
-    rungs = ladder.published()
-    assert len(rungs) > 50
-    assert all(rung.source and rung.kind == "published" and rung.tflops > 0 and not rung.mine for rung in rungs)
-    a6000 = {rung.name: rung for rung in rungs if rung.device == "RTX A6000"}
-    assert a6000["naive"].cublas_ratio == pytest.approx(0.013, abs=0.0005)  # "1.3 %" in the source
-    assert a6000["warp tile"].cublas_ratio == pytest.approx(0.937, abs=0.0005)
-
-
-def test_a_damaged_recording_is_named(tmp_path):
-    (tmp_path / "h200.json").write_text("[{")
-    with pytest.raises(CourseError, match="h200.json"):
-        ladder.recorded(tmp_path)
-
-
-def test_a_fresh_reader_has_no_rungs_of_their_own():
-    assert not any(rung.mine for rung in ladder.rungs(4096))

@@ -8,7 +8,8 @@ import pytest
 
 from helpers.sim import simulate
 from helpers.sim.code import sass
-from helpers.sim.counting import flow
+from helpers.sim.counting import machine_code
+from helpers.sim.counting.machine_code.decoding import result_count
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
 
@@ -95,12 +96,12 @@ EXPECTED = {"naive": 19_529_728, "coalesced": 19_529_728, "tile2d": 4_892_288, "
 
 @pytest.mark.parametrize("case", probes.CASES[:4], ids=lambda c: c.kernel)
 def test_executed_instructions_of_the_calibration_kernels(case):
-    counts, why = flow.instruction_counts(calibration(case.kernel), case.grid, case.block, case.arrays())
+    counts, why = machine_code.instruction_counts(calibration(case.kernel), case.grid, case.block, case.arrays())
     assert why == "" and counts.total == EXPECTED[case.kernel]
     assert sum(counts.by_opcode.values()) == counts.total == sum(counts.by_ptx_line.values())
     if case.kernel != "banks":
         assert counts.threads["FFMA"] == 512**3
-    assert counts.accesses is None and "memory_l1_wavefronts_shared" not in flow.counters(counts)[0]
+    assert counts.accesses is None and "memory_l1_wavefronts_shared" not in machine_code.counters(counts)[0]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -108,13 +109,13 @@ def test_executed_instructions_of_the_calibration_kernels(case):
 def test_other_architectures_access_the_same_memory(case, arch):
     """ptxas unrolls differently for each; what the kernel reads and writes stays."""
     compiled = calibration(case.kernel, arch)
-    counts, why = flow.instruction_counts(compiled, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)
+    counts, why = machine_code.instruction_counts(compiled, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)
     assert why == "" and not counts.unknown_accesses
     assert counts.threads["FFMA"] == 3 * 512**3 // (case.grid[0] * case.grid[1])
-    got, by_line = flow.counters(counts, compiled)
+    got, by_line = machine_code.counters(counts, compiled)
     reference = calibration(case.kernel)
-    expected, _ = flow.counters(
-        flow.instruction_counts(reference, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)[0], reference
+    expected, _ = machine_code.counters(
+        machine_code.instruction_counts(reference, case.grid, case.block, case.arrays(), blocks=[0, 3, 9], accesses=True)[0], reference
     )
     for name in expected:
         if "mem_global" in name or "wavefronts" in name or "conflicts" in name:
@@ -128,18 +129,18 @@ def test_a_branch_on_data_is_not_guessed():
         'extern "C" __global__ void k(const int* a, int* c) { int s = 0; for (int i = 0; i < a[0]; i++) s += a[i]; c[threadIdx.x] = s; }'
     )
     compiled = compile_source(source)
-    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), np.zeros(32, np.int32)])
+    counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), np.zeros(32, np.int32)])
     assert counts is None and "data" in why
     before, lines = {"ptx_instructions": 7}, {1: {"ptx_instructions": 7}}
-    assert flow.refine(before, lines, compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2) == (before, lines, why)
+    assert machine_code.refine(before, lines, compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2) == (before, lines, why)
 
 
 def test_a_store_at_an_address_from_memory_is_left_out_not_guessed():
     source = 'extern "C" __global__ void k(const int* a, int* c) { c[a[threadIdx.x]] = 1; }'
     compiled = compile_source(source)
-    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2, accesses=True)
+    counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2, accesses=True)
     assert why == "" and len(counts.unknown_accesses) == 1
-    totals, _ = flow.counters(counts, compiled)
+    totals, _ = machine_code.counters(counts, compiled)
     assert totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4
     assert not any("op_st" in name for name in totals)
 
@@ -147,14 +148,14 @@ def test_a_store_at_an_address_from_memory_is_left_out_not_guessed():
 def test_an_endless_loop_ends_in_a_sentence():
     source = 'extern "C" __global__ void k(int* c, int n) { while (n) { c[threadIdx.x] += n; } }'
     compiled = compile_source(source)
-    counts, why = flow.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), 1], budget=1000)
+    counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [np.zeros(32, np.int32), 1], budget=1000)
     assert counts is None and "1000" in why
 
 
 def test_refined_counters_replace_those_of_the_same_name_and_keep_the_rest():
     case = probes.CASES[2]
     compiled = calibration("tile2d")
-    totals, by_line, why = flow.refine(
+    totals, by_line, why = machine_code.refine(
         {"smsp__inst_executed_op_shared_ld.sum": 1, "ptx_instructions": 5}, {3: {"ptx_instructions": 5}}, compiled, case.grid, case.block,
         case.arrays(), blocks=[0, 1], scale=8.0,
     )  # fmt: skip
@@ -164,7 +165,7 @@ def test_refined_counters_replace_those_of_the_same_name_and_keep_the_rest():
     assert by_line[3]["ptx_instructions"] == 5
 
 
-def machine_code(*instructions):
+def assembled(*instructions):
     """A kernel `k` without parameters, as nvdisasm prints it; 'L:' before an instruction labels it."""
     text = ['.section\t.text.k,"ax"']
     for number, instruction in enumerate(instructions):
@@ -174,11 +175,11 @@ def machine_code(*instructions):
 
 
 def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_apart():
-    compiled = machine_code(
+    compiled = assembled(
         "S2R R0, SR_TID.X", "ISETP.GE.AND P0, PT, R0, 0x10, PT", "MOV R5, 0xffffffff", "@P0 BRA `(.L_1)", "NOP",
         ".L_1: WARPSYNC.COLLECTIVE R5, `(.L_2)", "VOTE.ANY P1, P0", "ENDCOLLECTIVE", ".L_2: EXIT",
     )  # fmt: skip
-    counts, why = flow.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
+    counts, why = machine_code.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
     assert why == ""
     # Of the two warps one parts; its halves meet in the collective.
     assert counts.by_opcode == {"S2R": 2, "ISETP": 2, "MOV": 2, "BRA": 2, "NOP": 1, "WARPSYNC": 3, "VOTE": 2, "ENDCOLLECTIVE": 2, "EXIT": 3}
@@ -187,10 +188,10 @@ def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_a
 def test_spilled_values_stay_known_unless_somebody_may_have_written_there():
     code = ("LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x8, RZ", "S2R R0, SR_TID.X", "STL.64 [R1], R0", "{}", "MOV R0, RZ", "LDL R2, [R1]",
             "ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")  # fmt: skip
-    counts, why = flow.instruction_counts(machine_code(*(c.format("NOP") for c in code)), (1, 1, 1), (96, 1, 1), [])
+    counts, why = machine_code.instruction_counts(assembled(*(c.format("NOP") for c in code)), (1, 1, 1), (96, 1, 1), [])
     assert why == "" and counts.by_opcode["NOP"] == 3 + 2 and counts.by_opcode["EXIT"] == 3 + 2
     for store in ("ST.E desc[UR4][R4.64], R6", "STL [R3], R6", "STL.U8 [R1], R6"):
-        counts, why = flow.instruction_counts(machine_code(*(c.format(store) for c in code)), (1, 1, 1), (96, 1, 1), [])
+        counts, why = machine_code.instruction_counts(assembled(*(c.format(store) for c in code)), (1, 1, 1), (96, 1, 1), [])
         assert counts is None and "depends on data" in why, store
 
 
@@ -202,7 +203,7 @@ def test_a_view_off_the_beginning_takes_the_slow_way():
     }""")
     a, b = np.zeros(132, np.float32), np.zeros(128, np.float32)
     for array, loads in ((a, 1), (a[4:], 1), (a[1:], 4)):
-        counts, why = flow.instruction_counts(compiled, (1,), (32,), [array, b])
+        counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [array, b])
         assert why == "" and counts.by_opcode["LDG"] == loads
         run = simulate(compiled, (1, 1, 1), (32, 1, 1), [array, b])
         assert run.counters["sass__inst_executed_per_opcode.LDG"] == loads
@@ -230,9 +231,9 @@ def test_copies_past_the_cache_are_counted_by_the_machine_code():
 ])  # fmt: skip
 def test_how_many_registers_an_instruction_writes(opcode, registers):
     """One too many would make a register unknown that is not."""
-    assert flow._result_count(opcode.split(".")[0], opcode) == registers
+    assert result_count(opcode.split(".")[0], opcode) == registers
 
 
 def test_wrong_arguments_are_named():
     compiled = calibration("banks")
-    assert flow.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")
+    assert machine_code.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")

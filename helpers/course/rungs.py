@@ -1,0 +1,201 @@
+"""The rungs of the ladder: what the reader measured or predicted, beside the recorded runs of helpers/data, published
+ladders, cuBLAS and the hardware's limit, each labelled by its `kind`.
+
+Readers know this module as `helpers.ladder`; their own climbs and answers are kept by `store.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.model import hardware
+
+from . import store
+from .store import COUNTED, LIMIT, MEASURED, PREDICTED, PUBLISHED, RECORDED, answer, answers, climb, climbs, reset
+
+__all__ = [
+    "COUNTED", "DATA", "LIMIT", "MEASURED", "PREDICTED", "PUBLISHED", "RECORDED", "Rung",
+    "answer", "answers", "climb", "climbs", "limit", "published", "recorded", "recorded_files", "reset", "rungs",
+]  # fmt: skip
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One bar of the ladder.
+
+    kind: "measured", "predicted" or "counted" for the reader's; "recorded" for the course's runs (cuBLAS among them);
+    "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
+    None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
+    """
+
+    kind: str
+    name: str
+    device: str
+    dtype: str
+    m: int
+    n: int
+    k: int
+    step: int | None = None
+    milliseconds: float | None = None
+    tflops: float | None = None
+    cublas_ratio: float | None = None
+    source: str = ""
+    date: str = ""
+    clock_mhz: float | None = None
+    spread: float | None = None
+    mine: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name and kind, as a picture or a table shows it: "naive (recorded)"."""
+        return f"{self.name} ({'yours, ' if self.mine else ''}{self.kind})"
+
+
+def recorded_files(folder: Path = DATA) -> list[Path]:
+    """The files of recorded runs, one per device."""
+    return sorted(folder.glob("*.json"))
+
+
+def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]]:
+    """All recorded rows of the kernels as they are shipped, on single products. Raises CourseError naming the file if
+    one is damaged. variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`).
+
+    A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
+    """
+    rows: list[dict[str, Any]] = []
+    for path in recorded_files(folder):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CourseError(f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository.") from None
+        if isinstance(found, list):
+            rows += [row for row in found if isinstance(row, dict) and "step" in row]
+    return [row for row in rows if variants or not {"batch", "configuration"} & row.keys()]
+
+
+@functools.cache
+def published() -> tuple[Rung, ...]:
+    """Every published rung of data/published.toml, cuBLAS figures of the same sources included."""
+    ladders = tomllib.loads((DATA / "published.toml").read_text(encoding="utf-8"))["ladder"]
+    return tuple(rung for row in ladders for rung in _published(row))
+
+
+def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
+    m, n, k = row["size"]
+    for entry in [*row["rungs"], {"name": "cuBLAS", "tflops": row["cublas"]}]:
+        yield Rung(
+            kind=PUBLISHED, name=entry["name"], device=row["device"], dtype=row["dtype"], m=m, n=n, k=k,
+            step=entry.get("step"), milliseconds=2 * m * n * k / entry["tflops"] / 1e9, tflops=entry["tflops"],
+            cublas_ratio=entry["tflops"] / row["cublas"], source=row["source"],
+        )  # fmt: skip
+
+
+def limit(device: str, m: int, n: int, k: int, dtype: str = "float32") -> Rung | None:
+    """What `device` (a name of model/gpus.toml) could do at most with CUDA cores in float32: the roofline at this size.
+
+    None for other dtypes, and for a device without a row. Bytes: each input read once, the result written once.
+    """
+    try:
+        gpu = hardware.gpu(device)
+    except CourseError:
+        return None
+    if dtype != "float32" or not m * n * k:
+        return None
+    compute = 2 * m * n * k / (gpu.peak_fp32_tflops * 1e12)
+    memory = 4 * (m * k + k * n + m * n) / (gpu.dram_gbs * 1e9)
+    seconds = max(compute, memory)
+    what = "FP32 lanes" if compute >= memory else "DRAM bandwidth"
+    return Rung(
+        kind=LIMIT, name=f"limit of the {what}", device=gpu.name, dtype=dtype, m=m, n=n, k=k,
+        milliseconds=seconds * 1e3, tflops=2 * m * n * k / seconds / 1e12, source=gpu.source,
+    )  # fmt: skip
+
+
+def rungs(
+    m: int = 4096,
+    n: int | None = None,
+    k: int | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+    kinds: Iterable[str] | None = None,
+) -> list[Rung]:
+    """The ladder at one size: recorded runs with their cuBLAS, published ladders, the limit, and the reader's own.
+
+    n, k: default to m. device: only this one (a name of gpus.toml or as a driver says it); None for all. kinds: only
+    these. Of the reader's climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from
+    slow to fast; climbs without a time come first.
+    """
+    n, k = m if n is None else n, m if k is None else k
+    all_rungs = [
+        *_recorded_rungs(m, n, k, dtype),
+        *(rung for rung in published() if (rung.m, rung.n, rung.k, rung.dtype) == (m, n, k, dtype)),
+        *_own_rungs(m, n, k, dtype),
+    ]
+    devices = {rung.device for rung in all_rungs if rung.kind != PUBLISHED}
+    if device is not None:
+        devices.add(device)
+    limits = {rung.device: rung for rung in (limit(name, m, n, k, dtype) for name in sorted(devices)) if rung}
+    all_rungs += limits.values()
+    if device is not None:
+        wanted = _canonical(device)
+        all_rungs = [rung for rung in all_rungs if _canonical(rung.device) == wanted]
+    if kinds is not None:
+        kept = set(kinds)
+        all_rungs = [rung for rung in all_rungs if rung.kind in kept]
+    return sorted(all_rungs, key=lambda rung: (_canonical(rung.device), rung.tflops or 0.0, rung.name))
+
+
+def _canonical(device: str) -> str:
+    """A device's name in gpus.toml, or as it is."""
+    try:
+        return hardware.gpu(device).name
+    except CourseError:
+        return device
+
+
+def _recorded_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
+    fastest_cublas: dict[str, Rung] = {}
+    for row in recorded():
+        if (row["m"], row["n"], row["k"], row["dtype"]) != (m, n, k, dtype):
+            continue
+        common = {
+            "kind": RECORDED, "device": _canonical(row["device"]), "dtype": dtype, "m": m, "n": n, "k": k,
+            "date": row["date"], "source": f"helpers/data, driver {row.get('driver', 'unknown')}",
+        }  # fmt: skip
+        yield Rung(
+            **common, name=row["slug"], step=row["step"], milliseconds=row["milliseconds"], tflops=row["tflops"],
+            cublas_ratio=row["cublas_ratio"], clock_mhz=row["clock_mhz"], spread=row["spread"],
+        )  # fmt: skip
+        if row.get("cublas_milliseconds"):
+            time = row["cublas_milliseconds"]
+            rung = Rung(
+                **common, name="cuBLAS", milliseconds=time, tflops=2 * m * n * k / time / 1e9, cublas_ratio=1.0,
+                clock_mhz=row.get("cublas_clock_mhz"), spread=row.get("cublas_spread"),
+            )  # fmt: skip
+            best = fastest_cublas.get(rung.device)
+            if best is None or time < best.milliseconds:
+                fastest_cublas[rung.device] = rung
+    yield from fastest_cublas.values()
+
+
+def _own_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
+    best: dict[tuple, store.SavedClimb] = {}
+    for row in store.own().climbs(m=m, n=n, k=k, dtype=dtype):
+        key = (row.label, row.kind, row.device)
+        if key not in best or (row.tflops or 0.0) >= (best[key].tflops or 0.0):
+            best[key] = row
+    for row in best.values():
+        yield Rung(
+            kind=row.kind, name=row.label, device=row.device, dtype=dtype, m=m, n=n, k=k, step=row.step,
+            milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
+            date=row.created, mine=True,
+        )  # fmt: skip

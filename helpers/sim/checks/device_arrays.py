@@ -1,0 +1,77 @@
+"""Which arrays an access to device memory may touch.
+
+Only arrays that the launch writes can race, and as a rule that is C alone. `arrays_of` finds them before the launch
+by following addresses back to the kernel's parameters, so that reads of A and B cost nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.program import Effect, Program
+from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Vector
+from helpers.sim.code.sites import Site
+
+ANY = -1  # an address that comes from memory: it may point anywhere
+
+
+def _addresses(operand) -> Iterable[int]:
+    """Fixed device addresses in an operand: those of module variables."""
+    match operand:
+        case Immediate(int(value)) if value >= DEVICE_BASE:
+            yield value
+        case Address(base, _, _):
+            yield from _addresses(base)
+        case Vector(items):
+            for item in items:
+                yield from _addresses(item)
+
+
+@functools.lru_cache(maxsize=32)
+def arrays_of(program: Program) -> dict[int, frozenset[int]]:
+    """{number of a site in device memory: what its address is made of}.
+
+    That is a set of offsets of parameters, fixed device addresses, and ANY. 32-bit values that come from memory are
+    taken for indices, not for parts of pointers.
+    """
+    entry = {at for _, at in program.parameters}
+    origin: dict[int, frozenset[int]] = {}  # of a register's value
+    nothing = frozenset()
+    steps = []
+    for op in program.ops:
+        targets = [register for register in op.writes if program.types[register] != "pred"]
+        if not targets:
+            continue
+        fixed, sources = set(), ()
+        if op.effect in (Effect.LOAD, Effect.ATOMIC):
+            if TYPE_BYTES.get(op.opcode.rsplit(".", 1)[-1], 8) >= 8:
+                fixed = {_parameter(site, entry) for site in op.sites}
+        else:
+            sources = op.reads
+            for operand in op.instruction.operands[1:]:
+                fixed.update(_addresses(operand))
+        steps.append((targets, frozenset(fixed), sources))
+    changed = True
+    while changed:
+        changed = False
+        for targets, fixed, sources in steps:
+            new = fixed.union(*(origin.get(register, nothing) for register in sources))
+            for register in targets:
+                old = origin.get(register, nothing)
+                if not new <= old:
+                    origin[register], changed = old | new, True
+    return {
+        site.index: frozenset({ANY} if site.address is None else _addresses(site.address)) | origin.get(site.base, nothing)
+        for site in program.sites
+        if site.generic or site.space == "global"
+    }
+
+
+def _parameter(site: Site, entry: set[int]) -> int:
+    """What a load gets: the parameter of the kernel that it reads, or ANY."""
+    if site.space == "param" and site.address is not None and isinstance(site.address.base, Immediate):
+        at = site.address.base.value + site.address.offset
+        return at if at in entry else ANY
+    return ANY

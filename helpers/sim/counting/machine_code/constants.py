@@ -1,0 +1,106 @@
+"""Constant banks of a launch: its extents and parameters, and what the cubin holds."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+
+import numpy as np
+
+from helpers.sim.code import addresses
+from helpers.sim.layouts.tensor_map import TensorMap
+
+from .values import CannotTell
+
+# High words of generic addresses of shared and local memory; the hardware's are others, and nothing depends on them.
+SHARED_WINDOW, LOCAL_WINDOW = addresses.SHARED_WINDOW >> 32, addresses.LOCAL_WINDOW >> 32
+
+
+def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) -> dict[tuple[int, int], int]:
+    """Constant bank 0 of a launch, as 32-bit words by (bank, byte offset): extents of block, grid and cluster, parameters."""
+    number = int(re.sub(r"\D", "", arch))
+    grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
+    if number >= 100:
+        at_block, at_grid, at_parameters, at_stack = 0x360, 0x370, 0x380, 0x37C
+    else:
+        at_block, at_grid, at_stack = 0x0, 0xC, 0x28
+        at_parameters = 0x210 if number >= 90 else 0x160
+    words = {at_block + 4 * k: block[k] for k in range(3)} | {at_grid + 4 * k: grid[k] for k in range(3)}
+    words[at_stack] = 0x00FFFDC0
+    if number < 100:
+        words |= {0x20: 0, 0x24: LOCAL_WINDOW}
+    if 90 <= number < 100:
+        words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
+        words[0x188] = math.prod(cluster)
+    data = bytearray()
+    declared = ptx_parameters(ptx, symbol)
+    if len(declared) != len(args):
+        raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
+    for k, ((kind, size, alignment), value) in enumerate(zip(declared, args, strict=True)):
+        data.extend(b"\0" * (-len(data) % alignment))
+        data.extend(_encode(kind, size, value, k))
+    data.extend(b"\0" * (-len(data) % 4))
+    words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
+    return {(0, offset): word for offset, word in words.items()}
+
+
+def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
+    """Constants that ptxas placed in bank 2 and the program in bank 3, less the words that the loader fills in."""
+    if cubin[:4] != b"\x7fELF":
+        return {}
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + k * size) for k in range(count)]
+
+    def name(header):
+        start = headers[names_index][4] + header[0]
+        return cubin[start : cubin.index(b"\0", start)].decode()
+
+    banks = {f".nv.constant2.{symbol}": 2, ".nv.constant3": 3}
+    words, filled_in = {}, set()
+    for header in headers:
+        if name(header) in banks:
+            data, bank = cubin[header[4] : header[4] + header[5]], banks[name(header)]
+            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)}
+        elif header[1] in (4, 9) and header[7] < count and name(headers[header[7]]) in banks:  # RELA, REL
+            bank = banks[name(headers[header[7]])]
+            step = 24 if header[1] == 4 else 16
+            for at in range(header[4], header[4] + header[5], step):
+                (offset,) = struct.unpack_from("<Q", cubin, at)
+                filled_in |= {(bank, offset & ~3), (bank, (offset & ~3) + 4)}
+    return {place: word for place, word in words.items() if place not in filled_in}
+
+
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
+
+
+def ptx_parameters(ptx: str, symbol: str) -> list[tuple[str, int, int]]:
+    """(type, bytes, alignment) of each parameter of an entry."""
+    match = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
+    out = []
+    for alignment, kind, count in _PARAMETER.findall(match[1]) if match else ():
+        size = int(re.sub(r"\D", "", kind)) // 8
+        out.append((kind, size * int(count or 1), int(alignment or size)))
+    return out
+
+
+def _encode(kind, size, value, position) -> bytes:
+    if value is None:
+        return bytes(size)  # a null pointer
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value[:size]).ljust(size, b"\0")
+    if isinstance(value, TensorMap):
+        return bytes(size)  # nothing branches on it
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, (int, np.integer)) and not kind.startswith("f"):
+        return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
+    if isinstance(value, (int, float, np.number)):
+        dtype = {"f64": np.float64, "f32": np.float32}.get(kind)
+        if dtype is None:
+            return np.asarray(value).tobytes()[:size].ljust(size, b"\0")
+        return dtype(value).tobytes()
+    if size == 8:
+        return (addresses.DEVICE_BASE + (position << 36) + addresses.phase(value)).to_bytes(8, "little")  # an array: a place of its own
+    raise CannotTell(f"parameter {position} of type {kind} takes a number, not {type(value).__name__}")

@@ -1,0 +1,222 @@
+"""Exact instruction counts of a launch, and its counters under Nsight Compute's names."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.sim.code.lines import line_of_ptx
+from helpers.sim.code.sass import MEMORY_OPCODES, Instruction, parse
+from helpers.sim.counting import rules
+
+from .constants import cubin_constants, launch_constants
+from .costs import GLOBAL_OP, SiteAccess, charged_counters
+from .execute import SliceRun
+from .slicing import THREAD_COUNTED, Slice
+from .values import CannotTell
+
+
+@dataclass(frozen=True)
+class InstructionCounts:
+    """Executed warp-level instructions of a launch.
+
+    total: smsp__inst_executed.sum. by_opcode: the same per opcode name ('FFMA', 'LDS', 'BAR', …). per_instruction: the
+    same per SASS instruction, in the order of the entry's code section. by_ptx_line: per 1-based PTX line.
+    threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
+    smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
+    threads_of: the same per SASS instruction index.
+    accesses: per SASS instruction index, one for each memory it reached; None if not asked for. `unknown_accesses`: index ->
+    why its addresses are not known.
+    """
+
+    total: int
+    by_opcode: dict[str, int]
+    per_instruction: tuple[int, ...]
+    by_ptx_line: dict[int, int]
+    threads: dict[str, int]
+    accesses: dict[int, tuple[SiteAccess, ...]] | None = None
+    unknown_accesses: dict[int, str] = field(default_factory=dict)
+    threads_of: dict[int, int] = field(default_factory=dict)
+    instructions: tuple[Instruction, ...] = field(default=(), repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every counter of `counters` is known: all addresses, their spaces, and all guards of arithmetic."""
+        counted = {i.name for i, n in zip(self.instructions, self.per_instruction, strict=True) if n and i.name in THREAD_COUNTED}
+        return self.accesses is not None and not self.unknown_accesses and counted <= set(self.threads)
+
+
+def instruction_counts(
+    compiled,
+    grid: Sequence[int],
+    block: Sequence[int],
+    args: Sequence[Any],
+    blocks: Iterable[int] | None = None,
+    accesses: bool = False,
+    budget: int = 2_000_000,
+    cluster: Sequence[int] | None = None,
+    seconds: float = math.inf,
+) -> tuple[InstructionCounts | None, str]:
+    """(counts, '') or (None, why not) for one launch.
+
+    compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
+    parameter; arrays stand for a pointer of their own, aligned to 256 bytes unless they are views; an int for a pointer
+    parameter is its address.
+    blocks: count only these linear block indices (x fastest). budget, seconds: basic blocks executed and time spent before
+    giving up. cluster: blocks per cluster (x, y, z).
+    """
+    program = _slice(compiled.sass, compiled.symbol, accesses)
+    if program is None:
+        return None, "there is no machine code for this kernel"
+    try:
+        dims = tuple(cluster or (1, 1, 1))
+        constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, dims)
+        constants |= cubin_constants(getattr(compiled, "cubin", b""), compiled.symbol)
+        run = SliceRun(program, grid, block, constants, blocks, accesses, budget, dims, seconds)
+        return _collected(run, run.run()), ""
+    except CannotTell as reason:
+        return None, str(reason)
+
+
+@functools.lru_cache(maxsize=4)  # up to 20 MB each
+def _slice(text: str, symbol: str, accesses: bool) -> Slice | None:
+    """The slice of one kernel; None if the disassembly does not have it."""
+    function = parse(text).get(symbol)
+    return None if function is None else Slice(function, accesses)
+
+
+_EXECUTED = {
+    "LDS": "smsp__inst_executed_op_shared_ld.sum",
+    "STS": "smsp__inst_executed_op_shared_st.sum",
+    "ATOMS": "smsp__inst_executed_op_shared_atom.sum",
+    "LDSM": "smsp__inst_executed_op_ldsm.sum",
+    "LDGSTS": "smsp__inst_executed_op_ldgsts.sum",
+}  # an instruction whose guard is false counts here, too
+# Tensor cores: beside smsp__inst_executed_pipe_tensor.sum, which of its parts an opcode counts in (measured on an H200).
+_TENSOR = {
+    "HMMA": ("hmma",), "IMMA": ("imma",), "BMMA": ("imma",), "DMMA": ("dmma",), "HGMMA": ("gmma", "hmma"), "QGMMA": ("gmma", "hmma"),
+    "IGMMA": ("gmma", "imma"), "BGMMA": ("gmma", "imma"),
+}  # fmt: skip
+_WARPGROUP = re.compile(r"^[A-Z]GMMA(\.SP)?\.64x(\d+)x")
+_THREADS = {
+    name.upper(): f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul")
+}
+
+
+def _collected(run: SliceRun, per_instruction: tuple[int, ...]) -> InstructionCounts:
+    by_opcode: dict[str, int] = defaultdict(int)
+    by_line: dict[int, int] = defaultdict(int)
+    threads: dict[str, int | None] = {}
+    threads_of: dict[int, int] = {}
+    for block in run.program.blocks:
+        lanes = run.lane_counts.get(block.start, 0)
+        for d in run.program.decoded[block.start : block.end]:
+            name, index = d.instruction.name, d.instruction.index
+            n = per_instruction[index]
+            if not n:
+                continue
+            by_opcode[name] += n
+            if d.instruction.ptx_line is not None:
+                by_line[d.instruction.ptx_line] += n
+            if name in THREAD_COUNTED:
+                mine = lanes if d.guard is None else run.thread_counts.get(index, 0)
+                before = threads.get(name, 0)
+                threads[name] = None if mine is None or before is None else before + mine
+                threads_of[index] = mine
+    known = {name: count for name, count in threads.items() if count is not None}
+    threads_of = {k: v for k, v in threads_of.items() if run.program.decoded[k].instruction.name in known}
+    sites = None
+    if run.accesses:
+        sites = defaultdict(tuple)
+        for (index, _), site in run.sites.items():
+            if index not in run.unknown_sites:
+                sites[index] += (site,)
+    return InstructionCounts(
+        sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line), known, sites and dict(sites), dict(run.unknown_sites),
+        threads_of, tuple(d.instruction for d in run.program.decoded),
+    )  # fmt: skip
+
+
+def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], dict[int, dict[str, int]]]:
+    """(totals, by line of the reader's cell) of a launch; memory counters only if it was counted with accesses=True.
+
+    compiled: needs `.ptx`, for the lines; None leaves them out. A counter to which an access contributes whose addresses
+    are not known is left out, of the totals and of every line. `sass__inst_executed_per_opcode.FFMA` and the like are
+    the instances of Nsight Compute's metric of that name.
+    """
+    by_index: dict[int, dict[str, int]] = {}
+    unknown: set[str] = set()
+    for index, (instruction, executed) in enumerate(zip(counts.instructions, counts.per_instruction, strict=True)):
+        if not executed:
+            continue
+        mine = by_index[index] = {"smsp__inst_executed.sum": executed, f"sass__inst_executed_per_opcode.{instruction.name}": executed}
+        if instruction.name in _EXECUTED:
+            mine[_EXECUTED[instruction.name]] = executed
+        if instruction.name in _TENSOR:
+            for part in ("", *(f"_op_{kind}" for kind in _TENSOR[instruction.name])):
+                mine[f"smsp__inst_executed_pipe_tensor{part}.sum"] = executed
+        if counts.accesses is not None and (shape := _WARPGROUP.match(instruction.opcode)):
+            read = rules.warpgroups(executed // 4, int(shape[2]), bool(shape[1]), "gdesc" in instruction.operands[1])
+            mine["memory_l1_wavefronts_shared"], mine["memory_l1_wavefronts_shared_ideal"] = read.wavefronts, read.ideal_wavefronts
+        if instruction.name in _THREADS and index in counts.threads_of:
+            mine[_THREADS[instruction.name]] = counts.threads_of[index]
+        if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
+            continue
+        space, op = MEMORY_OPCODES[instruction.name]
+        if index in counts.unknown_accesses:
+            for possible in ("global", "shared", "local") if space == "generic" else (space,):
+                unknown.update(charged_counters(SiteAccess(possible, op), instruction))
+        for site in counts.accesses.get(index, ()):
+            mine.update(charged_counters(site, instruction))
+    lines = None
+    if compiled is not None:
+        lines = _cell_lines(compiled)
+    totals: dict[str, int] = defaultdict(int)
+    by_line: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for index, mine in by_index.items():
+        line = None if lines is None else lines.get(counts.instructions[index].ptx_line)
+        for name, value in mine.items():
+            if name in unknown:
+                continue
+            totals[name] += value
+            if line is not None and value:
+                by_line[line][name] += value
+        for site in (counts.accesses or {}).get(index, ()):
+            if line is not None and site.space != "shared" and site.ideal_sectors:
+                by_line[line][f"{site.space}_{GLOBAL_OP[site.op]}_sectors_ideal"] += site.ideal_sectors
+    return dict(totals), {line: dict(values) for line, values in by_line.items()}
+
+
+def _cell_lines(compiled) -> dict[int, int | None]:
+    """PTX line -> cell line; what stands before the first `.loc` of the entry belongs to that line, not to other code."""
+    lines = line_of_ptx(compiled.ptx)
+    text = compiled.ptx.split("\n")
+    entry = next((k for k, line in enumerate(text, 1) if re.search(rf"\.entry\s+{re.escape(compiled.symbol)}\b", line)), 1)
+    first = next((k for k in range(entry, len(text) + 1) if text[k - 1].lstrip().startswith(".loc")), None)
+    if first is not None:
+        lines.update(dict.fromkeys(range(entry, first), lines[first]))
+    return lines
+
+
+def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):
+    """(totals, by line, why not): counters of a PTX-level run with those of the machine code put in their place.
+
+    totals, by_line: as `Outcome` has them; they are not changed. Counters that the SASS decides (instructions executed, in
+    all and per opcode; threads of FFMA and its like; with accesses=True the memory counters too) replace those of the same
+    name and are added where there were none. If the SASS cannot tell, both come back as they were, with the reason.
+    blocks, scale: the blocks that were run, and what their counters were multiplied by. cluster: blocks per cluster.
+    """
+    counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
+    if counts is None:
+        return totals, by_line, why
+    exact, lines = counters(counts, compiled)
+    new = {**totals, **{name: round(value * scale) for name, value in exact.items()}}
+    merged = {line: {name: value for name, value in values.items() if name not in exact} for line, values in by_line.items()}
+    for line, values in lines.items():
+        merged.setdefault(line, {}).update({name: round(value * scale) for name, value in values.items()})
+    return new, dict(sorted(merged.items())), ""

@@ -1,0 +1,62 @@
+"""What the run of a slice computes with: 32-bit patterns and masks that broadcast over [grid z, grid y, grid x, threads]."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import numpy as np
+
+WARP = 32
+LOW = 0xFFFFFFFF
+SIGN = 0x80000000
+
+
+class CannotTell(Exception):
+    """The slice needs something that only a full execution knows. The message says what, for the reader."""
+
+
+ZERO = np.zeros((1, 1, 1, 1), np.int64)
+TRUE = np.ones((1, 1, 1, 1), bool)
+ALL_ONES = np.full((1, 1, 1, 1), LOW, np.int64)
+EMPTY = object()  # a mask without lanes; None is the mask with all of them
+
+
+def modified(value, sign):
+    """Apply '-', '~' and '|' of an integer operand. -x counts as 2^32 - x, so that the sum's carry is the hardware's."""
+    if value is None or not sign:
+        return value
+    if "|" in sign:
+        value = np.abs(signed(value))
+    if "-" in sign:
+        return (1 << 32) - value
+    return ~value & LOW if "~" in sign else value
+
+
+def signed(x):
+    return ((x & LOW) ^ SIGN) - SIGN
+
+
+def pattern_of(value, dtype):
+    """Reinterpret float values as 32-bit patterns."""
+    return np.asarray(value, dtype).view(np.uint32).astype(np.int64)
+
+
+def float_of(pattern):
+    return pattern.astype(np.uint32).view(np.float32)
+
+
+@functools.cache
+def scale_of(suffix: str) -> int:
+    """What a register in an address is multiplied by: 8 of 'R4.X8'."""
+    found = re.search(r"\.X(\d+)", suffix)
+    return int(found[1]) if found else 1
+
+
+def same_mask(one, other):
+    """Whether two masks are equal; None is the mask of all."""
+    return one is other or (one is not None and other is not None and one.shape == other.shape and bool((one == other).all()))
+
+
+def known(*values):
+    return all(v is not None for v in values)

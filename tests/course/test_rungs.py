@@ -1,0 +1,85 @@
+"""Rungs say honestly whose figures they are, and how they came about."""
+
+import json
+
+import pytest
+
+from helpers.course import rungs
+from helpers.errors import CourseError
+
+ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "device": "NVIDIA H200", "step": 1}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def one_recorded_file(tmp_path, monkeypatch):
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    row = {
+        "step": 2, "slug": "coalesced", "dtype": "float32", "m": 4096, "n": 4096, "k": 4096, "milliseconds": 20.0,
+        "tflops": 6.87, "cublas_ratio": 0.137, "cublas_milliseconds": 2.74, "clock_mhz": 1980.0, "spread": 0.001,
+        "date": "2026-11-21", "device": "NVIDIA H200",
+    }  # fmt: skip
+    (folder / "h200.json").write_text(json.dumps([row, {**row, "cublas_milliseconds": 2.70, "step": 1, "slug": "naive"}]))
+    monkeypatch.setattr(rungs, "recorded", lambda: json.loads((folder / "h200.json").read_text()))
+
+
+def test_rungs_of_all_kinds_are_labelled(one_recorded_file):
+    rungs.climb(**ROW, milliseconds=300.0)
+    rungs.climb(**ROW, milliseconds=280.0)
+    rungs.climb(**{**ROW, "kind": "predicted", "device": "RTX 4090"}, milliseconds=400.0)
+    rungs.climb(**{**ROW, "kind": "counted", "device": "SIMT machine"})
+    got = rungs.rungs(4096)
+    assert {rung.kind for rung in got} == {"measured", "predicted", "counted", "recorded", "published", "limit"}
+    mine = [rung for rung in got if rung.mine]
+    assert [rung.milliseconds for rung in mine if rung.kind == "measured"] == [280.0], "the best of each kind"
+    assert {rung.label for rung in mine} == {
+        "naive (yours, measured)", "naive (yours, predicted)", "naive (yours, counted)"
+    }  # fmt: skip
+    cublas = [rung for rung in got if rung.name == "cuBLAS" and rung.kind == "recorded"]
+    assert [(rung.device, rung.milliseconds) for rung in cublas] == [("H200 SXM", 2.70)]
+    assert all(rung.source for rung in got if rung.kind in ("published", "limit", "recorded"))
+
+
+def test_one_device_goes_by_any_of_its_names(one_recorded_file):
+    for name in ("NVIDIA H200", "H200 SXM"):
+        got = rungs.rungs(4096, device=name)
+        assert {rung.device for rung in got} <= {"H200 SXM", "NVIDIA H200"}
+        assert "limit" in {rung.kind for rung in got} and "recorded" in {rung.kind for rung in got}
+        speeds = [rung.tflops for rung in got]
+        assert speeds == sorted(speeds) and got[-1].kind == "limit"
+
+
+def test_kinds_can_be_chosen_and_sizes_do_not_mix(one_recorded_file):
+    assert {rung.kind for rung in rungs.rungs(4096, kinds=["published"])} == {"published"}
+    assert rungs.rungs(4096, 4096, 17, kinds=["recorded", "published", "measured"]) == []
+
+
+def test_the_limit_is_the_roofline():
+    assert rungs.limit("H200 SXM", 4096, 4096, 4096).tflops == pytest.approx(66.9, rel=0.001)
+    thin = rungs.limit("H200 SXM", 1, 4096, 4096)
+    assert thin.tflops == pytest.approx(4800e9 / 2 / 1e12, rel=0.001) and "DRAM" in thin.name
+    assert rungs.limit("unheard of", 8, 8, 8) is None
+
+
+def test_published_rungs_name_their_source():
+    found = rungs.published()
+    assert len(found) > 50
+    assert all(rung.source and rung.kind == "published" and rung.tflops > 0 and not rung.mine for rung in found)
+    a6000 = {rung.name: rung for rung in found if rung.device == "RTX A6000"}
+    assert a6000["naive"].cublas_ratio == pytest.approx(0.013, abs=0.0005)  # "1.3 %" in the source
+    assert a6000["warp tile"].cublas_ratio == pytest.approx(0.937, abs=0.0005)
+
+
+def test_a_damaged_recording_is_named(tmp_path):
+    (tmp_path / "h200.json").write_text("[{")
+    with pytest.raises(CourseError, match="h200.json"):
+        rungs.recorded(tmp_path)
+
+
+def test_a_fresh_reader_has_no_rungs_of_their_own():
+    assert not any(rung.mine for rung in rungs.rungs(4096))
