@@ -61,6 +61,9 @@ class Budget:
     seconds: float | None = 60.0
 
 
+LONG = 3.0  # seconds of a run after which it says why it was slow
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
@@ -79,10 +82,16 @@ class Outcome:
     estimate: bool
     printed: str = ""
     steps: int = 0
-    notes: tuple[str, ...] = field(default=())
     engine: str = "numpy"
     engine_reason: str = ""
     uncounted: str = ""
+
+    @property
+    def note(self) -> str:
+        """One sentence where the run took long and native code could not help; else ''."""
+        if not self.engine_reason or self.seconds < LONG:
+            return ""
+        return f"Ran on the NumPy machine, which is slower, for {self.seconds:.0f} s: {self.engine_reason}."
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 
 import helpers
 from helpers.errors import CourseError, LaunchError, RunError
+from helpers.sim import launch
 
 SCALE = """
 __global__ void scale(const float* x, float* y, int n, float factor) {
@@ -165,3 +166,13 @@ def test_trace_is_recorded_only_when_asked(scale):
 
 def test_repr_is_readable(scale):
     assert "scale" in repr(scale) and "registers" in repr(scale)
+
+
+def test_a_slow_run_says_why_it_was_slow(monkeypatch):
+    kernel = helpers.compile('extern "C" __global__ void k(int* total) { atomicAdd(total, 1); }')
+    run = kernel.launch(2, 32, [np.zeros(1, np.int32)], on="cpu")
+    assert run.engine == "numpy" and run.engine_reason.endswith("in line 1")
+    monkeypatch.setattr(launch, "LONG", 1e9)
+    assert "which is slower" not in repr(run)
+    monkeypatch.setattr(launch, "LONG", 0.0)
+    assert "Ran on the NumPy machine, which is slower, for " in repr(run) and f" s: {run.engine_reason}." in repr(run)

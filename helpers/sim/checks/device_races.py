@@ -39,7 +39,7 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
-        self.warp_barriers = bool({"bar.warp", "barrier.warp"} & program.uses)
+        self.warp_barriers = program.warp_barriers
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}

@@ -7,6 +7,7 @@ read it, and none of them looks at names of opcodes to find out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -163,6 +164,11 @@ class Program:
     uses: frozenset[str]
     line: int | None
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
+
+    @functools.cached_property
+    def warp_barriers(self) -> bool:
+        """Are there barriers of warps, which order accesses of shared memory?"""
+        return any(op.effect is Effect.BARRIER and op.rendezvous for op in self.ops)
 
     @property
     def entry_bytes(self) -> int:

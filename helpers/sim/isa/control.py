@@ -107,7 +107,6 @@ def _barrier(op, first: int, arrive: bool = False, vote=None):
 
     vote: (name of the reduction, register of the result, register of each thread's predicate) of a barrier that has one.
     """
-    op.loader.uses.add("bar")
     numbers = range(first, len(op.operands) - (vote is not None))
     number = op.source(first, "u32") if len(numbers) > 0 else None
     expected = op.source(first + 1, "u32") if len(numbers) > 1 else None
@@ -223,7 +222,6 @@ def barrier_cta_arrive(op):
 
 
 def _warp_barrier(op):
-    op.loader.uses.add("bar.warp")
     op.effect, op.rendezvous = Effect.BARRIER, 1
     mask = op.members = op.source(0, "b32")
     line = op.line

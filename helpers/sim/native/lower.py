@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from helpers.sim.code import cfg
-from helpers.sim.code.program import Effect, Op, Program
+from helpers.sim.code.program import Op, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Negated, Register, Symbol, immediate_bits
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
@@ -149,7 +149,7 @@ class _Lowering(Writer):
         self.kinds = {name: program.types[index] for index, name in program.names.items() if name not in self.used}
         self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
         self.charges = dict(options.charges or ())
-        self.turns = bool(self.watching) and turning(program)
+        self.turns = bool(self.watching) and program.warp_barriers
         self.calls: list[int] = []
         self.products: dict[tuple[int, ...], int] = {}
         self.owning = options.owning or (1, frozenset())
@@ -769,11 +769,6 @@ ATTRIBUTES = (
     '!0 = !{!"branch_weights", i32 1, i32 1000000}\n'
     '!1 = !{!"branch_weights", i32 1000000, i32 1}'
 )
-
-
-def turning(program: Program) -> bool:
-    """Has the kernel barriers of warps, which order its accesses of shared memory?"""
-    return any(op.effect is Effect.BARRIER and op.rendezvous for op in program.ops)
 
 
 _NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)

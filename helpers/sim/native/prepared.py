@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.sim.code.addresses import DEVICE_BASE
-from helpers.sim.code.program import Op, Program
+from helpers.sim.code.program import Effect, Op, Program
 from helpers.sim.counting import rules
 
 from . import access as _memory  # noqa: F401 - importing registers the handlers
@@ -27,11 +27,11 @@ from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
 from .declined import Declined, Unsupported
-from .lower import RULES, Charge, Lowered, Options, Record, lower, turning
+from .lower import HANDLERS, RULES, Charge, Lowered, Options, Record, lower
 from .machine_calls import MachineCalls
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .runtime import runtime_ir
-from .uniformity import instructions_met
+from .uniformity import ops_met
 
 WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
@@ -162,8 +162,15 @@ def prepare(program, options: Options) -> Prepared:
 
 
 def seconds_to_make(program, options: Options) -> float:
-    """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700)."""
-    return 0.02 + 0.00025 * instructions_met(program, options.fixed)
+    """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700).
+
+    Raises Unsupported where it is plain that it would fail.
+    """
+    met = ops_met(program, options.fixed)
+    for op in met:
+        if op.instruction.name not in HANDLERS and op.effect is not Effect.PURE:
+            raise Unsupported(f"`{op.opcode}`", op)
+    return 0.02 + 0.00025 * len(met)
 
 
 def _identity(program, options: Options) -> str:
@@ -261,7 +268,7 @@ class _Worker:
         self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
         self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
         shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
-        has_turns = turning(prepared.program)
+        has_turns = prepared.program.warp_barriers
         self.shadow = [_aligned(shadow_bytes * (1 + has_turns)) for _ in range(2)]
         self.params, self.arenas = params, arenas
         self.products = np.array([*lowered.products, 0], np.int32)

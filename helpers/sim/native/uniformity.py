@@ -178,10 +178,10 @@ def stepped_over(op: Op) -> bool:
     return op.guard is not None and (op.effect is Effect.END or (op.effect.memory and not op.rendezvous))
 
 
-def instructions_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> int:
-    """How many instructions can be reached at all."""
+def ops_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> list[Op]:
+    """The instructions that can be reached at all, apart from those that end blocks."""
     blocks = code_blocks(program, dict(fixed))
-    return sum(len(blocks[i].positions) for i in cfg.reachable([block.successors for block in blocks]))
+    return [program.ops[p] for i in sorted(cfg.reachable([block.successors for block in blocks])) for p in blocks[i].positions]
 
 
 def _renumber(blocks, extra):
