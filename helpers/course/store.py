@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from helpers.element_types import result_type
 from helpers.paths import data_folder
 
 from .database import Database
@@ -87,6 +88,12 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX verdicts_by_cell ON verdicts (cell, source);
     """,
+    """
+    ALTER TABLE climbs ADD COLUMN out_dtype TEXT NOT NULL DEFAULT 'float32';
+    UPDATE climbs SET out_dtype = dtype;
+    DROP INDEX climbs_by_step;
+    CREATE INDEX climbs_by_step ON climbs (archived, step, dtype, out_dtype, m, n, k);
+    """,
 )
 
 
@@ -113,6 +120,7 @@ class SavedClimb:
     counters: Mapping[str, int] = field(default_factory=dict, repr=False)
     created: str = ""
     id: int = 0
+    out_dtype: str = "float32"
     saved: bool = True
 
 
@@ -150,6 +158,7 @@ class Store(Database):
         k: int,
         device: str = "",
         dtype: str = "float32",
+        out_dtype: str = "",
         step: int | None = None,
         milliseconds: float | None = None,
         tflops: float | None = None,
@@ -157,7 +166,7 @@ class Store(Database):
         source: str = "",
         counters: Mapping[str, int] | None = None,
     ) -> SavedClimb:
-        """Save one climb and return it. tflops follows from milliseconds if it is not given.
+        """Save one climb and return it. tflops follows from milliseconds if it is not given; dtype, out_dtype: as in `Problem`.
 
         Raises ValueError for a kind that is none of `CLIMBS`, or a measured climb without a time.
         """
@@ -168,7 +177,8 @@ class Store(Database):
         if tflops is None and milliseconds:
             tflops = 2 * m * n * k / milliseconds / 1e9
         row = {
-            "created": _now(), "kind": kind, "step": step, "label": label, "device": device, "dtype": dtype,
+            "created": now(), "kind": kind, "step": step, "label": label, "device": device,
+            "dtype": dtype, "out_dtype": result_type(dtype, out_dtype),
             "m": int(m), "n": int(n), "k": int(k),
             "milliseconds": _number(milliseconds), "tflops": _number(tflops), "cublas_ratio": _number(cublas_ratio),
             "source": source, "source_hash": hashlib.sha256(source.encode()).hexdigest(),
@@ -191,7 +201,7 @@ class Store(Database):
     def answer(self, question: str, answer: Any, truth: Any = None, step: int | None = None) -> SavedAnswer:
         """Keep the reader's answer (any JSON value) to a question; a later answer to the same question adds to it."""
         row = {
-            "created": _now(), "step": step, "question": question, "answer": json.dumps(answer),
+            "created": now(), "step": step, "question": question, "answer": json.dumps(answer),
             "truth": None if truth is None else json.dumps(truth),
         }  # fmt: skip
         self.insert("answers", row)
@@ -211,13 +221,14 @@ class Store(Database):
 
     def reset(self, step: int | None = None) -> int:
         """Archive all climbs and answers (of one step if given) and return how many. Nothing is deleted."""
-        where, values = "archived IS NULL", ()
+        where = "archived IS NULL"
+        values: tuple = ()
         if step is not None:
             where, values = where + " AND step = ?", (step,)
 
         def archive(db: sqlite3.Connection) -> int:
             change = f"SET archived = ?, reset = ? WHERE {where}"
-            values_ = (_now(), _last_reset(db) + 1, *values)
+            values_ = (now(), _last_reset(db) + 1, *values)
             return sum(db.execute(f"UPDATE {table} {change}", values_).rowcount for table in _TABLES)
 
         return self.run(archive)
@@ -237,7 +248,7 @@ def _last_reset(db: sqlite3.Connection) -> int:
     return max(db.execute(f"SELECT coalesce(max(reset), 0) FROM {table}").fetchone()[0] for table in _TABLES)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 

@@ -19,12 +19,10 @@ from typing import Any
 
 import ipywidgets
 
-from helpers import views
+from helpers import still, views
 from helpers.errors import CourseError
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, Picture, Span, settle
-
-from . import still
 
 # (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
 # different things keep different values.
@@ -378,14 +376,18 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
     return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
 
 
-def ladder(size: int = 4096, dtype: str = "float32", device: str | None = None, state: str = "ladder", until: int | None = None) -> Panel:
-    """The ladder at size³, with a menu of GPUs and a logarithmic or linear scale. device: the one to show first.
+def ladder(
+    size: int = 4096, dtype: str = "float32", out_dtype: str = "", *, device: str | None = None, state: str = "ladder",
+    until: int | None = None,
+) -> Panel:  # fmt: skip
+    """The ladder at size³ for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.
 
+    dtype, out_dtype: as in `Problem`. device: the one to show first.
     until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
     """
     from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
-    rows = [row for row in rungs(size, dtype=dtype) if until is None or row.step is None or row.step <= until]
+    rows = [row for row in rungs(size, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
     return panel("ladder", rows, state, **initial)

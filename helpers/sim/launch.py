@@ -30,6 +30,7 @@ from .load import Program, load
 from .machine import cluster as clusters
 from .machine.chunk import Chunk, Clock
 from .machine.memory import DEVICE_BASE, DeviceMemory
+from .machine.printout import Printout
 from .machine.trace import Allocation, Recorder, Trace, TraceFilter
 
 # Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
@@ -113,9 +114,10 @@ class Launch:
     dtypes: dict[str, np.dtype]
     arch: str
     cluster: tuple[int, int, int] | None = None
-    printed: list[str] = field(default_factory=list)
+    printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
     others_wait: Callable = lambda chunk: False
+    tick: Callable = lambda: None  # called now and then while a chunk runs
 
 
 def simulate(
@@ -179,14 +181,16 @@ def simulate(
             _run_chunks(launch, chosen, wanted, progress)
 
     engine_reason = ""
-    if engine == "numpy":
-        alone()
-    else:
-        try:
+    try:
+        if engine == "numpy":
+            alone()
+        else:
             indices = range(total) if chosen is None else chosen
             engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native")
-        except native.Declined as reason:
-            raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
+    except native.Declined as reason:
+        raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
+    finally:
+        launch.printed.end()
     with interrupts.delayed():
         launch.memory.copy_back()
     scale = total / wanted if wanted else 1.0
@@ -213,7 +217,7 @@ def simulate(
         trace = launch.recorder.trace(program.sites, allocations, grid, block, program)
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
-        seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
+        seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
         engine=engine, engine_reason=engine_reason, uncounted=uncounted,
     )  # fmt: skip
 
@@ -261,6 +265,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
     waiting: deque[Chunk] = deque()
     done = 0
     launch.others_wait = lambda chunk: piece is not None or bool(waiting)
+    launch.tick = lambda: progress and progress(done, wanted)
     while piece is not None or waiting:
         # Chunks that only wait for others step back; new ones come first, because they may be what is waited for.
         if piece is not None:

@@ -13,6 +13,9 @@ import hashlib
 import json
 import re
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from helpers.errors import CompileError
 
@@ -21,8 +24,12 @@ from .attempts import attempt
 from .compiled import Compiled, load, save
 from .diagnostics import Diagnostic
 from .headers import HEADERS, IMPLICIT
+from .host_code import strip_comments
 
-_CACHE_FORMAT = 6  # raise it when what is stored changes
+_WITH_MORE = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # that have an architecture-specific target besides
+_BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
+_TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
+_CACHE_FORMAT = 7  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -43,9 +50,10 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     Results are cached on disk by everything that matters. Raises CompileError (with the cell's line) if the
     compiler refuses, CourseError if there is no compiler.
     """
-    if not isinstance(source, str) or not source.strip():
-        raise CompileError("There is no CUDA source to compile: the cell is empty.")
-    options = (options,) if isinstance(options, str) else tuple(options)
+    source = _readable(source)
+    if entry is not None and (not isinstance(entry, str) or not entry.strip()):
+        raise CompileError(f"entry={entry!r} is no kernel's name: write entry='gemm', or leave it out where the cell has one kernel.")
+    options = _checked_options(options)
     nvrtc = installation.nvrtc()
     arch = _checked_arch(nvrtc, arch)
     flags = _flags(arch, options)
@@ -68,6 +76,38 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
     return (made.errors, {}) if made.answer.refused else ([], signatures.constants(made.answer.ptx))
 
 
+def _readable(source: str) -> str:
+    """`source` with plain line ends and blanks. Raises CompileError for what no compiler can read, at its line."""
+    if not isinstance(source, str) or not source.strip():
+        raise CompileError("There is no CUDA source to compile: the cell is empty.")
+    source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
+    for number, line in enumerate(strip_comments(source).split("\n"), 1):
+        for character, meant in _TYPOGRAPHIC.items():
+            if character in line:
+                raise CompileError(
+                    f"line {number}: {character} is a character of typography, as word processors and web pages make it. "
+                    f"C++ knows only {meant}: type it anew.",
+                    number,
+                )
+    for number, line in enumerate(source.split("\n"), 1):
+        if "\0" in line:
+            raise CompileError(f"line {number}: there is a null byte, behind which the compiler would not look. Delete it.", number)
+        if any("\ud800" <= character <= "\udfff" for character in line):
+            raise CompileError(f"line {number}: there is half of a character (a lone surrogate), which is no text. Delete it.", number)
+    return source
+
+
+def _checked_options(options) -> tuple[str, ...]:
+    if isinstance(options, Iterable):
+        options = (options,) if isinstance(options, str) else tuple(options)
+    if not isinstance(options, tuple) or not all(isinstance(option, str) for option in options):
+        raise CompileError(f"options={options!r} are no compiler options: write them as a list of texts, options=['-ftz=true'].")
+    for option in options:
+        if not option.isprintable():
+            raise CompileError(f"options: {option!r} holds a character that is no text. Delete it.")
+    return options
+
+
 def _checked_arch(nvrtc, arch: str) -> str:
     match = re.fullmatch(r"(sm|compute)_(\d+)([a-z]?)", str(arch))
     supported = nvrtc.getSupportedArchs()
@@ -84,11 +124,16 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
     if made.answer.refused and wanted and "<" not in (entry or ""):  # it was only our reading of the file's launches
         wanted, made = None, attempt(source, flags)
     answer = made.answer
+    if answer.refused and arch in _WITH_MORE and "not supported on .target" in answer.log:
+        specific = f"{arch}a"
+        compiled = _compile(source, entry, specific, options, _flags(specific, options), key)
+        note = f"Compiled for {specific}: there are instructions that {arch} leaves out (in the magic: --arch {specific})."
+        return replace(compiled, warnings=(note, *compiled.warnings))
     if answer.refused:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
     symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
-    usage = signatures.resource_usage(log, symbol)
+    usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     return Compiled(
         source=source,
         entry=kernels.plain_name(symbol),

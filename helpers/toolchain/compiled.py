@@ -1,30 +1,40 @@
-"""What NVRTC made of one kernel, and its machine code as text. Both are kept on disk, see `cache.py`."""
+"""What NVRTC made of one kernel, and its machine code as text. Both are kept on disk, see `CACHE`."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import json
+import re
 import subprocess
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from helpers.cache import Cache
 from helpers.errors import CourseError
 from helpers.sim.code.lines import FILENAME
 
-from . import cache, installation
+from . import installation
+
+CACHE = Cache("kernels", 500)  # about 50 MB
+
+_MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter. `pointer_to` is the C type pointed to without const, or None for scalars and structs."""
+    """One kernel parameter. `pointer_to` is the C type pointed to without const, or None for scalars and structs.
+
+    half: the element type ('float16', 'bfloat16') of a 16-bit float, which the PTX passes as a struct of two bytes, else ''.
+    """
 
     name: str
     ptx_type: str
     pointer_to: str | None
     const: bool
     size: int
+    half: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,13 @@ class Compiled:
         """
         return _disassemble(self)
 
+    @functools.cached_property
+    def matrix_types(self) -> frozenset[str]:
+        """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""
+        found = re.findall(r"\b(?:mma|mma_async)\.[\w.:]+", self.ptx)
+        named = [_MATRIX_TYPES & set(re.split(r"[.:]+", text)) for text in found]
+        return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
+
 
 def _disassemble(compiled: Compiled) -> str:
     tool = installation.disassembler()
@@ -66,39 +83,37 @@ def _disassemble(compiled: Compiled) -> str:
         raise CourseError("nvdisasm is not installed, so there is no SASS to show. Run the set-up command of the README again.")
     if not compiled.cubin:
         raise CourseError(f"There is no machine code for {compiled.arch}: compile for a real architecture such as sm_90.")
-    kept = cache.path(compiled.key, ".sass")
-    if kept is not None and kept.is_file():
-        return kept.read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(compiled.cubin)
-        result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
-    if result.returncode:
-        raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")
+    kept = CACHE.get(f"{compiled.key} sass") if compiled.key else None
     if kept is not None:
-        cache.write(kept, result.stdout.encode())
+        return kept.decode()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernel.cubin"
+            path.write_bytes(compiled.cubin)
+            result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
+    if result.returncode or not result.stdout:
+        raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")
+    if compiled.key:
+        CACHE.put(f"{compiled.key} sass", result.stdout.encode())
     return result.stdout
 
 
 def load(key: str) -> Compiled | None:
     """The compilation of this key that was saved, or None."""
-    path = cache.path(key, ".json")
-    if path is None or not path.is_file():
+    kept = CACHE.get(key)
+    if kept is None:
         return None
-    try:
-        entry = json.loads(path.read_text())
-        entry["cubin"] = base64.b64decode(entry["cubin"])
-        entry["parameters"] = tuple(Parameter(**item) for item in entry["parameters"])
-        entry["constants"] = {name: tuple(values) for name, values in entry["constants"].items()}
-        entry["options"] = tuple(entry["options"])
-        entry["warnings"] = tuple(entry["warnings"])
-        return Compiled(**entry)
-    except (OSError, ValueError, KeyError, TypeError):  # a damaged entry is compiled again
-        return None
+    entry = json.loads(kept)
+    entry["cubin"] = base64.b64decode(entry["cubin"])
+    entry["parameters"] = tuple(Parameter(**item) for item in entry["parameters"])
+    entry["constants"] = {name: tuple(values) for name, values in entry["constants"].items()}
+    entry["options"] = tuple(entry["options"])
+    entry["warnings"] = tuple(entry["warnings"])
+    return Compiled(**entry)
 
 
 def save(compiled: Compiled) -> None:
     """Keep a compilation under its key."""
-    path = cache.path(compiled.key, ".json")
-    if path is not None:
-        cache.write(path, json.dumps({**asdict(compiled), "cubin": base64.b64encode(compiled.cubin).decode()}).encode())
+    CACHE.put(compiled.key, json.dumps({**asdict(compiled), "cubin": base64.b64encode(compiled.cubin).decode()}).encode())

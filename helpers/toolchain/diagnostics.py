@@ -38,6 +38,7 @@ class Diagnostic:
         return text
 
 
+_ENTRY = "the name given as entry"  # NVRTC compiles it behind the cell
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<message>.*)$"
 )
@@ -74,7 +75,11 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 int(match["line"]) if in_cell else None,
                 " ".join(message),
                 column if in_cell else None,
-                "" if in_cell else f"{os.path.basename(match['file'])}, line {match['line']}",
+                ""
+                if in_cell
+                else _ENTRY
+                if match["file"] == "__nv_name_map"
+                else f"{os.path.basename(match['file'])}, line {match['line']}",
             )
         )
     return found
@@ -91,8 +96,14 @@ _ADVICE = (
     (r"function without execution space annotations",
      "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
      "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
-    (r"not supported on \.target 'sm_(90|100|120)'",
-     "This instruction needs the architecture-specific target: add --arch sm_90a (or arch='sm_90a')."),
+    (r"identifier \"(?P<what>__(shfl|any|all|ballot)\w*)\" is undefined",
+     "CUDA 9 replaced it by the _sync form, which says which lanes take part: __shfl_down_sync(0xffffffff, …), __any_sync(…)."),
+    (r"\btexture is not a template|identifier \"texture\"",
+     "CUDA 12 took texture references away: pass a cudaTextureObject_t, or an array."),
+    (r"device-side kernel launch",
+     "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
+    (r"identifier \"curand\w*\" is undefined",
+     "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
     (r"uses too much shared data",
      "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
 )  # fmt: skip

@@ -14,6 +14,10 @@ from .host_code import Declaration, declarations, device_mark, structure
 _SHOWN = 6  # instances listed for a template
 _MOST = 64  # instances followed: a launcher of a launcher can have any number
 _NAME = re.compile(r"(?<![\w.:])[A-Za-z_]\w*(?!\s*::|\w)")
+_TYPE = re.compile(
+    r"(unsigned|signed|(u?(char|short|int|long)|long|longlong|ulonglong|float|double)[1-4]?|bool|void|true|false|sizeof|const"
+    r"|u?int(8|16|32|64)_t|size_t|(__)?half2?|(__)?nv_\w+|u(char|short|int|long))"
+)
 _CONSTANT = r"\b(?:const|constexpr)\b[^;{{}}()]*?\b{0}\s*(?:=\s*|\{{\s*)([^,;}}]+?)\s*[,;}}]"
 _ALIAS = r"\busing\s+{0}\s*=\s*([^;]+?)\s*;|\btypedef\s+([^;]+?)\s+{0}\s*;"
 
@@ -42,6 +46,7 @@ def kernels(source: str) -> tuple[KernelDeclaration, ...]:
     """The kernels that `source` defines, in order; () if its braces do not match."""
     text, macros = structure(source)
     items = list(declarations(text))
+    known = _file_level(source, text, items)
     found: dict[str, KernelDeclaration] = {}
     for item in items:
         if not item.is_function or not device_mark(item.head, macros, "__global__"):
@@ -49,7 +54,9 @@ def kernels(source: str) -> tuple[KernelDeclaration, ...]:
         name, parameters = item.function_name, _template_parameters(item.head)
         line = text.count("\n", 0, item.start + item.head.rindex(name, 0, item.head.rindex("("))) + 1
         arguments = _instances(text, items, item) if parameters else ()
-        instances = tuple(dict.fromkeys(f"{item.namespace}{name}<{', '.join(values)}>" for values in arguments))
+        instances = tuple(
+            dict.fromkeys(f"{item.namespace}{name}<{', '.join(values)}>" for values in arguments if not _unknown(values, known))
+        )
         found.setdefault(item.namespace + name, KernelDeclaration(item.namespace + name, line, parameters, instances))
     return tuple(found.values())
 
@@ -96,7 +103,8 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         raise CompileError(f"There is no kernel called {entry!r} in the cell. Its kernels: {names}.{templates}")
     if len(called) == 1 and not matches:
         item = called[0]
-        given = ", ".join("float" if re.match(r"(typename|class)\b", parameter) else "64" for parameter in item.parameters)
+        required = [parameter for parameter in item.parameters if "=" not in parameter and "..." not in parameter]
+        given = ", ".join("float" if re.match(r"(typename|class)\b", parameter) else "64" for parameter in required)
         example = item.instances[0] if item.instances else f"{item.name}<{given}>"
         ways = f" The file launches it as {', '.join(item.instances[:_SHOWN])}." if item.instances else ""
         raise CompileError(
@@ -129,6 +137,19 @@ def plain_name(symbol: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------- templates
+
+
+def _file_level(source: str, text: str, items: Sequence[Declaration]) -> set[str]:
+    """Every word outside the bodies of functions, and the macros."""
+    for item in items:
+        if item.is_function:
+            text = text[: item.start] + re.sub(r"[^\n]", " ", text[item.start : item.end]) + text[item.end :]
+    return set(re.findall(r"\w+", text)) | set(re.findall(r"#[ \t]*define[ \t]+(\w+)", source))
+
+
+def _unknown(values: Sequence[str], known: set[str]) -> bool:
+    """Do template arguments use a name that only a function or a macro's caller knows?"""
+    return any(not (word in known or _TYPE.fullmatch(word)) for value in values for word in _NAME.findall(value))
 
 
 def _template_parameters(head: str) -> tuple[str, ...]:
@@ -244,7 +265,12 @@ def _resolved(
         return
     for given in _instances(text, items, function, depth + 1):
         known = dict(zip(parameters, given, strict=False))
-        yield [_NAME.sub(lambda match, known=known: known.get(match[0], match[0]), value) for value in values]
+        yield [_with(known, value) for value in values]
+
+
+def _with(known: dict[str, str], expression: str) -> str:
+    """An expression with the parameters in `known` replaced by what they stand for."""
+    return _NAME.sub(lambda match: known.get(match[0], match[0]), expression)
 
 
 def _replaced(before: str, expression: str, depth: int = 0) -> str:

@@ -54,6 +54,7 @@ def _split_commas(text: str) -> list[str]:
     return [part.strip() for part in [*parts, current] if part.strip()]
 
 
+_MOST_CONSTANTS = 1 << 16  # elements of an array; a larger one is data
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -66,16 +67,23 @@ def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
     pattern = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\b[^\w]*(?:\.\w+\s+|\d+\s+)*)?([\w$]+)(?:\[(\d+)\])?")
     for index, match in enumerate(pattern.finditer(header[1])):
         ptx_type, _, count = match.groups()
-        width = _SIZES[re.search(r"\d+", ptx_type)[0]]
+        width = _SIZES[ptx_type.lstrip("busf")]
         text = declared[index] if index < len(declared) else ""
         name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
         pointer_to, const = _pointee(text)
+        size = width * int(count or 1)
         found.append(Parameter(
             name=name[1] if name else f"argument {index}",
             ptx_type=ptx_type, pointer_to=pointer_to if ptx_type == "u64" else None, const=const,
-            size=width * int(count or 1),
+            size=size, half=_half(text, symbol) if size == 2 and ptx_type == "b8" else "",
         ))  # fmt: skip
     return tuple(found)
+
+
+def _half(declaration: str, symbol: str) -> str:
+    """The 16-bit float that a parameter is: as declared, or (a template's `T`) as the kernel's mangled name has it."""
+    declared = re.search(r"\b(?:__)?(half|nv_bfloat16)\b", declaration) or re.search(r"\d__(half|nv_bfloat16)", symbol)
+    return "" if not declared else "float16" if declared[1] == "half" else "bfloat16"
 
 
 def _pointee(declaration: str) -> tuple[str | None, bool]:
@@ -95,7 +103,7 @@ def constants(ptx: str) -> dict[str, tuple[int, ...]]:
         r"^(?:\.visible |\.extern |\.weak )?\.(?:global|const) \.align \d+ \.(\w+) ([\w$]+)(?:\[(\d+)\])?(?: = (\{[^}]*\}|[^;]+))?;", re.M
     )
     for kind, name, count, value in pattern.findall(ptx):
-        if kind.startswith("f"):
+        if kind.startswith("f") or int(count or 1) > _MOST_CONSTANTS:
             continue
         numbers = [int(item, 0) for item in re.findall(r"-?\b(?:0[xX][0-9a-fA-F]+|\d+)\b", value)]
         if kind == "b8" and count:

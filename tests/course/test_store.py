@@ -112,6 +112,25 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, said):
         assert db.execute("PRAGMA user_version").fetchone() == (len(stores.MIGRATIONS),)
 
 
+def test_climbs_of_before_there_were_types_of_results_keep_their_rungs(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with contextlib.closing(sqlite3.connect(folder / stores.FILE)) as db:
+        db.executescript(stores.MIGRATIONS[0] + "PRAGMA user_version = 1;")
+        for dtype in ("float32", "bfloat16"):
+            db.execute(
+                "INSERT INTO climbs (created, kind, label, device, dtype, m, n, k, milliseconds, source, source_hash, counters) "
+                "VALUES ('2026-11-21', 'measured', 'naive', 'NVIDIA H200', ?, 64, 64, 64, 2.0, '', '', '{}')",
+                (dtype,),
+            )
+        db.commit()
+    store = Store(folder)
+    assert [(row.dtype, row.out_dtype) for row in store.climbs()] == [("float32", "float32"), ("bfloat16", "bfloat16")]
+    store.climb(**ROW, milliseconds=1.0, dtype="float16", out_dtype="float32")
+    assert [row.milliseconds for row in store.climbs(dtype="float16", out_dtype="float32")] == [1.0]
+    assert store.climbs(dtype="float16", out_dtype="float16") == []
+
+
 def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
     newer = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT")
     Store(tmp_path / "data", migrations=newer).climb(**ROW, milliseconds=2.0)
@@ -124,7 +143,7 @@ def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
 
 def test_resets_are_undone_in_their_order_though_the_clock_went_back(store, monkeypatch):
     clock = iter(["2030-01-02", "2030-01-03", "2029-12-31", "2029-12-30"])
-    monkeypatch.setattr(stores, "_now", lambda: next(clock))
+    monkeypatch.setattr(stores, "now", lambda: next(clock))
     store.climb(**ROW, milliseconds=1.0)
     store.reset()
     store.climb(**ROW, milliseconds=2.0)

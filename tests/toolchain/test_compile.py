@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import helpers
-from helpers.errors import CompileError
+from helpers.errors import CompileError, CourseError
 from helpers.toolchain import compile as compiler
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.compiled import Parameter
@@ -135,3 +136,71 @@ def test_the_front_end_gives_constants_or_what_it_says():
     )
     messages, constants = compiler.front_end('\nstatic_assert(1 == 2, "so");')
     assert constants == {} and [(m.line, m.message) for m in messages] == [(2, 'static assertion failed with "so"')]
+
+
+KERNEL = "__global__ void k(float* a) { a[0] = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (f"// one\n{KERNEL}\0 behind it", "line 2: there is a null byte"),
+        (f"{KERNEL}\n// \ud800", "line 2: there is half of a character"),
+        ("__global__ void k() {\n  printf(“x”);\n}", 'line 2: “ is a character of typography.*knows only "'),
+        ("__global__ void k(int* a) { a[0] = 2 – 1; }", "line 1: – is .* knows only -"),
+        (3, "no CUDA source"),
+    ],
+)
+def test_what_no_compiler_can_read_is_a_sentence(source, sentence):
+    with pytest.raises(CompileError, match=sentence):
+        compile_source(source)
+
+
+def test_line_ends_and_blanks_of_other_editors_are_read():
+    odd = "\ufeff#define ONE \\\r\n 1\r\n__global__ void k(float* a) {\r\n\u00a0 a[0] =\u200b ONE; // “x”\r\n}\r\nint main() {\r\n  run();\r\n}\r\n"
+    compiled = compile_source(odd)
+    assert compiled.entry == "k" and any("main (line 6)" in text for text in compiled.warnings)
+    with pytest.raises(CompileError, match="line 4: error"):
+        compile_source(odd.replace("ONE;", "TWO;"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"entry": 3}, "entry=3 is no kernel's name"),
+        ({"entry": ""}, "entry='' is no kernel's name"),
+        ({"entry": ["k"]}, "is no kernel's name"),
+        ({"entry": "k<"}, "entry"),
+        ({"options": None}, "options=None are no compiler options"),
+        ({"options": 3}, "options=3 are no"),
+        ({"options": ["-ftz=true", None]}, "are no compiler options"),
+        ({"options": ["-DX=\0"]}, "no text"),
+        ({"arch": None}, "arch=None is not an architecture"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_a_sentence(arguments, sentence):
+    with pytest.raises(CompileError, match=sentence):
+        compile_source(KERNEL, **arguments)
+
+
+def test_a_huge_array_costs_nothing_to_compile():
+    compiled = compile_source("__device__ float big[1ll << 36];\n__global__ void k(float* a) { a[0] = big[threadIdx.x]; }")
+    assert "big" not in compiled.constants
+    with pytest.raises(CourseError, match="take 256.0 GB with `big`, and the machine holds 1 GB"):
+        helpers.compile(compiled.source).launch(1, 1, (np.zeros(1, np.float32),), on="cpu")
+
+
+def test_instructions_of_one_architecture_only_choose_its_target():
+    compiled = compile_source('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }')
+    assert compiled.arch == "sm_90a" and any("sm_90a" in text for text in compiled.warnings)
+    with pytest.raises(CompileError, match="not supported on .target 'sm_80'"):
+        compile_source(compiled.source, arch="sm_80")
+
+
+def test_sixteen_bit_floats_are_told_apart():
+    source = (
+        "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__global__ void k(const __half a, half b, __nv_bfloat16 c, __half2 d, short e) {}\n"
+        "template <typename T> __global__ void t(T a) {}"
+    )
+    assert [item.half for item in compile_source(source, "k").parameters] == ["float16", "float16", "bfloat16", "", ""]
+    assert [compile_source(source, f"t<{kind}>").parameters[0].half for kind in ("__half", "__nv_bfloat16")] == ["float16", "bfloat16"]

@@ -15,7 +15,7 @@ def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: 
     where = f"line {line}" if line is not None else f"kernel {program.name}"
     findings.add(KIND, line, f"The kernel had not ended after {budget}.")
     findings.stop(
-        f"{where}: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
+        f"{where} may never end: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
         "run a smaller problem or give it a larger budget; if not, some loop never ends.",
         line,
     )

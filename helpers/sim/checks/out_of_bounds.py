@@ -11,6 +11,7 @@ from helpers.sim.code.addresses import DEVICE_BASE, RANK_SHIFT
 from helpers.sim.code.sites import AccessKind, Site
 
 from .protocols import Machine
+from .shared_cells import plain_name
 
 KIND = "out-of-bounds"
 FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
@@ -41,10 +42,14 @@ def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, w
 
 def nearest(allocations, offset: int, width: int) -> tuple[str | None, int, str]:
     """(name of the closest allocation, bytes between, on which side of it)."""
+    return _closest([(allocation.name, allocation.base - DEVICE_BASE, allocation.nbytes) for allocation in allocations], offset, width)
+
+
+def _closest(spans, offset: int, width: int) -> tuple[str | None, int, str]:
+    """The same of (name, start, bytes)."""
     best = (None, 0, "")
-    for allocation in allocations:
-        start = allocation.base - DEVICE_BASE
-        end = start + allocation.nbytes
+    for name, start, nbytes in spans:
+        end = start + nbytes
         if offset >= end:
             distance, side = offset - end, "past the end of"
         elif offset < start:
@@ -52,7 +57,7 @@ def nearest(allocations, offset: int, width: int) -> tuple[str | None, int, str]
         else:
             distance, side = offset + width - end, "across the end of"
         if best[0] is None or distance < best[1]:
-            best = (allocation.name, distance, side)
+            best = (name, distance, side)
     return best
 
 
@@ -60,13 +65,15 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     """Threads (bad, per lane) reach beyond shared memory."""
     block, thread, offset, count = m.example(bad, offsets)
     verb = "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes"
-    m.findings.add(
-        KIND, site.line,
-        f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
-        if offset >> RANK_SHIFT and site.space != "cluster"
-        else f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {m.shared.size} bytes per block.",
-        block=block, thread=thread, count=count,
-    )  # fmt: skip
+    if site.space != "cluster" and "cluster" in m.program.uses and 0 < offset >> RANK_SHIFT <= m.clusters.size:
+        what = f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
+    else:
+        offset -= 1 << 32 if 1 << 31 <= offset < 1 << 32 else 0  # 32-bit arithmetic has wrapped
+        what = f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {m.shared.size} bytes per block"
+        spans = [(plain_name(name), base, nbytes or m.shared.size - base) for name, base, nbytes in m.program.shared]
+        name, distance, side = _closest(spans, offset, width)
+        what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count)
 
 
 def in_thread_memory(m: Machine, site: Site, space: str, nbytes: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:

@@ -163,6 +163,7 @@ class Program:
     shared_granule: int
     uses: frozenset[str]
     line: int | None
+    exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 
     @functools.cached_property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from helpers.errors import RunError
+from helpers.errors import LaunchError, RunError
 
 from .addresses import DEVICE_BASE, FUNCTION_BASE
 from .ptx import Address, Function, Module, Symbol, Variable, Vector
+
+MOST_DEVICE_BYTES = 1 << 30
 
 
 def align(value: int, to: int) -> int:
@@ -48,6 +50,11 @@ class Variables:
     def add_device(self, name: str, space: str, nbytes: int, alignment: int = 0, initial: bytes = b"") -> int:
         """Place a variable in device memory."""
         at = align(len(self.image), max(alignment, 256))
+        if at + nbytes > MOST_DEVICE_BYTES:
+            raise LaunchError(
+                f"The kernel's __device__ and __constant__ variables take {(at + nbytes) / 2**30:,.1f} GB with `{name}`, "
+                f"and the machine holds {MOST_DEVICE_BYTES >> 30} GB of them: make it smaller, or pass it as an argument."
+            )
         self.image.extend(bytes(at - len(self.image)))
         self.image.extend(initial.ljust(nbytes, b"\0"))
         self.device.append((name, DEVICE_BASE + at, nbytes, space))

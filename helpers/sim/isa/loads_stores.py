@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, DeviceAccess, RemoteAccess
-from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES
+from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_REACH
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.memory import RAW
 
@@ -123,7 +123,7 @@ def reader(space: str, site, t: str, count: int):
 
     def from_thread(m, offsets):
         memory = m.params if space == "param" else m.local
-        offsets, mask = memory.locate(m, site, offsets, size)
+        offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
             watch(m, site, offsets, mask)
         values = [memory.load(m, offsets + k * size if k else offsets, size).view(dtype) for k in range(count)]
@@ -199,7 +199,7 @@ def writer(space: str, site, t: str, count: int):
 
     def to_thread(m, offsets, values):
         memory = m.params if space == "param" else m.local
-        offsets, mask = memory.locate(m, site, offsets, size)
+        offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
             watch(m, site, offsets, mask)
         raw = RAW[size]
@@ -249,7 +249,7 @@ def generic_parts(m, addresses):
         return _by_space(m, addresses)
     parts = []
     for space, local, mask in _by_space(m, addresses):
-        remote = local >> RANK_SHIFT != 0 if space == "shared" else np.zeros(1, bool)
+        remote = local >> RANK_SHIFT > 0 if space == "shared" else np.zeros(1, bool)
         if remote.all():
             parts.append(("cluster", local, mask))
         elif not remote.any():
@@ -260,18 +260,21 @@ def generic_parts(m, addresses):
     return parts
 
 
+_WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW))
+
+
 def _by_space(m, addresses):
     low, high = int(np.minimum.reduce(addresses, axis=None)), int(np.maximum.reduce(addresses, axis=None))
-    for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
-        if window <= low and high < window + WINDOW_BYTES:
+    for space, window in _WINDOWS:
+        if window - WINDOW_REACH <= low and high < window + WINDOW_REACH:
             return [(space, addresses - window, None)]
-    if low >= SHARED_WINDOW + WINDOW_BYTES or high < PARAM_WINDOW:
+    if low >= SHARED_WINDOW + WINDOW_REACH or high < PARAM_WINDOW - WINDOW_REACH:
         return [("global", addresses, None)]
     active = m.project(m.mask, addresses.shape)
     parts = []
     rest = np.ones(addresses.shape, bool) if active is None else np.broadcast_to(active, np.broadcast_shapes(active.shape, addresses.shape))
-    for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
-        inside = (addresses >= window) & (addresses < window + WINDOW_BYTES) & rest
+    for space, window in _WINDOWS:
+        inside = (addresses >= window - WINDOW_REACH) & (addresses < window + WINDOW_REACH) & rest
         if inside.any():
             parts.append((space, addresses - window, None if inside.all() else inside))
             rest = rest & ~inside

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.checks import divergent_barriers
+from helpers.sim.checks import divergent_barriers, undefined_shuffles
 from helpers.sim.code.program import Effect, Results
 
 from .base import DTYPES, instruction
@@ -57,6 +57,7 @@ def shfl(op):
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
+    op.loader.exchanged.add(a)  # lanes that are elsewhere keep theirs: others may read it
     named = op.members = op.source(4, "b32") if len(op.operands) > 4 else None
     d, p = op.pair(0, "b32", "pred")
     mode = op.one_of("up", "down", "bfly", "idx")
@@ -87,6 +88,9 @@ def shfl(op):
             source = lowest | (distance & ~segment)
             inside = source <= highest
         source = np.where(inside, source, LANE) & 31
+        taking_part = m.warps_active() if named is None else members(m, named)
+        if not taking_part.all():
+            undefined_shuffles.note(m, line, mode, source, taking_part)
         # result
         m.regs[d] = m.from_warps(np.take_along_axis(values, source, axis=2))
         if p is not None:

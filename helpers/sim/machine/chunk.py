@@ -165,7 +165,8 @@ class Chunk(Lanes):
                 return True
 
     def _look_at_clock(self, clock, block) -> bool:
-        """Enforce the budgets; True if this chunk should let others run."""
+        """Enforce the budgets and show that something happens; True if this chunk should let others run."""
+        self.launch.tick()
         if clock.steps is not None and clock.used > clock.steps:
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
@@ -269,7 +270,7 @@ class Chunk(Lanes):
         alone = not self.groups and not self.parked and self.exited is None
         self.mask = None if alone else mask
         live = self.program.blocks
-        protected = 0
+        protected = self.program.exchanged
         for other in self.groups:
             protected |= live[other].live_in
         for entry in self.parked:

@@ -17,7 +17,7 @@ import numpy as np
 
 from helpers.errors import RunError
 from helpers.sim.checks import misaligned, out_of_bounds
-from helpers.sim.code.addresses import ALIGN, DEVICE_BASE
+from helpers.sim.code.addresses import ALIGN, DEVICE_BASE, phase
 from helpers.sim.code.sites import Site
 
 from .trace import Allocation
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .chunk import Chunk
 
 LEAST_GUARD = 1 << 20
+WIDEST = 32  # bytes per thread of the widest access
 I64 = np.dtype(np.int64)
 U32 = np.dtype(np.uint32)
 _least, _most, _any_bit = np.minimum.reduce, np.maximum.reduce, np.bitwise_or.reduce
@@ -55,7 +56,7 @@ class DeviceMemory:
             high = max(_bounds(arrays[i][1])[1] for i in group)
             start = -(-(top + max(LEAST_GUARD, min(high - low, 1 << 28))) // ALIGN) * ALIGN
             # Overlapping arrays keep their distances; the first of them begins where it does in the array it is a view of.
-            start += _phase(min((arrays[i][1] for i in group), key=_bounds))
+            start += phase(min((arrays[i][1] for i in group), key=_bounds))
             for i in group:
                 name, array = arrays[i]
                 base = start + _bounds(array)[0] - low
@@ -140,14 +141,6 @@ def _views(memory: np.ndarray) -> dict[np.dtype, np.ndarray]:
     """The same bytes as elements of every type that is moved."""
     kinds = (np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64)
     return {dtype: memory.view(dtype) for dtype in (*RAW.values(), *map(np.dtype, kinds))}
-
-
-def _phase(array: np.ndarray) -> int:
-    """Where an array begins, modulo ALIGN: a view such as a[1:] lies off the beginning of the array it looks into."""
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return (array.ctypes.data - owner.ctypes.data) % ALIGN
 
 
 def _bounds(array: np.ndarray) -> tuple[int, int]:
@@ -236,7 +229,8 @@ class ThreadMemory:
     def __init__(self, m: Chunk, nbytes: int, space: str):
         self.space = space
         self.count = -(-nbytes // 4)
-        self.words: list[np.ndarray] | None = [m.zero] * self.count
+        # A refused access goes to offset 0 instead, so there is always room for the widest.
+        self.words: list[np.ndarray] | None = [m.zero] * max(self.count, WIDEST // 4)
         self.dense: np.ndarray | None = None
 
     def part(self, pick) -> ThreadMemory:
@@ -244,12 +238,12 @@ class ThreadMemory:
         other = ThreadMemory.__new__(ThreadMemory)
         other.space, other.count = self.space, self.count
         other.words = None if self.words is None else [pick(word) for word in self.words]
-        other.dense = None if self.dense is None else np.stack([pick(word) for word in self.dense]) if self.count else self.dense
+        other.dense = None if self.dense is None else np.stack([pick(word) for word in self.dense])
         return other
 
     def _densify(self, m) -> None:
         if self.dense is None:
-            self.dense = np.zeros((self.count, *m.shape), np.uint32)
+            self.dense = np.zeros((len(self.words), *m.shape), np.uint32)
             for i, word in enumerate(self.words):
                 self.dense[i] = word
             self.words = None
@@ -265,10 +259,10 @@ class ThreadMemory:
         else:
             np.copyto(self.dense[i], np.broadcast_to(value, m.shape), where=np.broadcast_to(mask, m.shape))
 
-    def locate(self, m: Chunk, site: Site, offsets: np.ndarray, width: int):
-        """(safe offsets, mask), like DeviceMemory.locate."""
+    def locate(self, m: Chunk, site: Site, offsets: np.ndarray, width: int, unit: int):
+        """(safe offsets, mask), like DeviceMemory.locate. unit: bytes of an element, which lies at a multiple of that."""
         low, high = int(_least(offsets, axis=None)), int(_most(offsets, axis=None))
-        if low >= 0 and high <= 4 * self.count - width and not int(_any_bit(offsets, axis=None)) & (min(width, 16) - 1):
+        if low >= 0 and high <= 4 * self.count - width and not int(_any_bit(offsets, axis=None)) & (unit - 1):
             return offsets, m.mask
         active = m.project(m.mask, offsets.shape)
         if active is not None:
@@ -276,7 +270,7 @@ class ThreadMemory:
         inside = (offsets >= 0) & (offsets <= 4 * self.count - width)
         if not inside.all():
             out_of_bounds.in_thread_memory(m, site, self.space, 4 * self.count, offsets, width, ~inside)
-        straight = (offsets & (width - 1)) == 0
+        straight = (offsets & (unit - 1)) == 0
         good = inside & straight
         if good.all():
             return offsets, m.mask

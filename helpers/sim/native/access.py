@@ -18,8 +18,8 @@ from .offsets import GENERIC, RECORD
 from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
-            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
-            "v2", "v4"}  # fmt: skip
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param",
+            "shared::cta", "v2", "v4"}  # fmt: skip
 
 
 @dataclass

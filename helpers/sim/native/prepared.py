@@ -416,7 +416,7 @@ def run(
     pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
-    late, shown, better = False, 0, prepared.good
+    late, better = False, prepared.good
     try:
         while running:
             with changed:
@@ -432,9 +432,8 @@ def run(
             if not better and queue.seconds_left() > WORTH_SECONDS:
                 better = True
                 threading.Thread(target=prepared.improve).start()
-            if progress is not None and queue.done != shown:
-                shown = queue.done
-                progress(shown, len(blocks))
+            if progress is not None:
+                progress(queue.done, len(blocks))
     finally:
         # Also on an interrupt: nobody may write to the arrays once this function has ended.
         for worker in workers if running else ():

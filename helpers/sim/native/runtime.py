@@ -1,6 +1,6 @@
 """What every kernel needs, as LLVM IR: the block scheduler, accesses, counting, shadow memory, asynchronous copies.
 
-What an access costs is decided in `account.py` alone: compiled code remembers the answers for the patterns it meets.
+What an access costs is decided in `counting/rules.py` alone: compiled code remembers the answers for the patterns it meets.
 """
 
 from __future__ import annotations
