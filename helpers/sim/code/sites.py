@@ -92,7 +92,8 @@ class Site:
     pc: position of the instruction in the program. space: 'generic' where only the address tells. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
     opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
-    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. estimate: why `charged` is only the PTX's
+    width, '' where it is what ptxas made.
     """
 
     index: int
@@ -108,6 +109,7 @@ class Site:
     sass: str = ""
     shift: int = 0
     matrices: int = 0
+    estimate: str = ""
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
