@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 
+from .interrupts import delayed
+
 # Where each public name comes from; a module stands for itself.
 _PUBLIC = {
     "ask": "course.questions", "reveal": "course.questions", "exercise": "course.exercises", "reference": "course.lesson",
+    "history": "course.history", "restore": "course.history",
     "compile": "run.kernel", "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
     "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
@@ -23,18 +26,19 @@ __all__ = [*_PUBLIC, *_MODULES, "load_ipython_extension"]
 
 
 def __getattr__(name: str):
-    if name in _PUBLIC:
-        value = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f".{_MODULES[name]}", __name__)
-    else:
+    path = _PUBLIC.get(name) or _MODULES.get(name)
+    if path is None:
         raise AttributeError(f"module 'helpers' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    with delayed():
+        module = importlib.import_module(f".{path}", __name__)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 
 
 def load_ipython_extension(ipython) -> None:
     """Called by `%load_ext helpers`."""
-    from .front import magics  # here: only notebooks need IPython
+    with delayed():
+        from .front import magics  # here: only notebooks need IPython
 
     magics.load_ipython_extension(ipython)

@@ -1,4 +1,8 @@
-"""Ctrl-C at a moment when half of something would be worse than a little delay."""
+"""Ctrl-C at a moment when half of something would be worse than a little delay.
+
+The first import of CuPy, matplotlib and the like is such a moment: half imported, they refuse to be imported again
+until the process ends. So the course imports them inside `delayed()`.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +26,11 @@ def delayed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt
+
+
+def advice_for(error: ImportError) -> str:
+    """What to do about a package of the course that cannot be imported, as a sentence."""
+    again = "Run the set-up command of the README again."
+    if isinstance(error, ModuleNotFoundError):
+        return again
+    return f"Restart the kernel, in case an import was cut short. If that does not help: {again[0].lower()}{again[1:]}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from helpers import interrupts
+from tests import ROOT
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
@@ -41,3 +44,50 @@ def test_other_threads_are_never_interrupted():
     thread.start()
     thread.join()
     assert seen == [1]
+
+
+FIRST_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupting:
+    done = False
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2] and not self.done:
+            Interrupting.done = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+import helpers
+for attempt in range(2):
+    try:
+        exec(sys.argv[1])
+    except KeyboardInterrupt:
+        print("interrupted", Interrupting.done, attempt)
+    else:
+        print("works", attempt)
+"""
+
+
+@pytest.mark.parametrize("statement, module", [
+    ("from helpers import widgets; widgets.roofline([])", "matplotlib.transforms"),
+    ("from helpers.views.roofline import Point", "matplotlib.figure"),
+    ("from helpers import widgets", "ipywidgets.widgets.widget_box"),
+    ("from helpers import ask; ask('naive.x', '?')", "ipywidgets.widgets.widget_int"),
+    ("from helpers.toolchain.installation import compiler_version; compiler_version()", "cupy._core"),
+    ("from helpers import gpu; gpu.available()", "cupy._core.core"),
+    ("from helpers import reference; reference('naive').show(size=16)", "matplotlib.artist"),
+    ("from unittest.mock import Mock; helpers.load_ipython_extension(Mock())", "numpy.linalg"),
+])  # fmt: skip
+def test_an_interrupted_first_import_works_the_second_time(statement, module, tmp_path):
+    answer = subprocess.run(
+        [sys.executable, "-c", FIRST_IMPORT, statement, module], capture_output=True, text=True, timeout=240, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GEMM_LADDER_HOME": str(tmp_path)},
+    )  # fmt: skip
+    said = [line for line in answer.stdout.splitlines() if line.startswith(("interrupted", "works"))]
+    assert said == ["interrupted True 0", "works 1"], answer.stdout + answer.stderr
+
+
+def test_an_import_cut_short_is_not_mended_by_installing_again():
+    assert "Restart the kernel" in interrupts.advice_for(ImportError("cannot load module more than once per process"))
+    assert interrupts.advice_for(ModuleNotFoundError("No module named 'cupy'")).startswith("Run the set-up command")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from tests import ROOT
 
 TOP_LEVEL = {
     "notebooks", "kernels", "helpers", "tests", ".ci",
-    "environment.yml", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE",
+    "environment.yml", "pyproject.toml", ".pre-commit-config.yaml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
 }  # fmt: skip
+HELPERS = ROOT / "helpers"
 EXTENSION = ROOT / "helpers/front/lab/extension"
 BUILT = ROOT / "helpers/front/lab/labextensions/gemm-ladder"
 # Hosts that packages are downloaded from. Written in two parts, because this file is searched as well.
@@ -63,6 +66,32 @@ def test_every_step_is_a_row_a_notebook_and_a_kernel():
     assert rows
     assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == rows
     assert {path.stem for path in (ROOT / "kernels").glob("*.cu")} == {step.name for step in STEPS if step.entry}
+
+
+# PTX and SASS are two languages, and each has these.
+OF_BOTH_LANGUAGES = {"Address", "Function", "Immediate", "Instruction", "Register"}
+# Other public classes that still share a name: none may join them, and none may stay once its name is free.
+STILL_SHARED = {"Access", "Block", "Code", "Jump", "Page", "Site", "Touched", "Value"}
+
+
+def repeated(names) -> set[str]:
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+def modules() -> list[Path]:
+    return [path for path in tracked() if path.is_relative_to(HELPERS) and path.suffix == ".py"]
+
+
+def test_no_two_modules_have_one_name():
+    assert repeated(path.stem for path in modules() if path.stem != "__init__") == set()
+
+
+def test_no_two_public_classes_have_one_name():
+    found = []
+    for path in modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    assert repeated(found) == OF_BOTH_LANGUAGES | STILL_SHARED
 
 
 def test_steps_are_numbered_in_order_and_named_once():
@@ -126,6 +155,7 @@ def test_conda_takes_the_python_that_the_project_asks_for():
 
 def test_the_readme_sets_up_in_one_line():
     assert block_after("lab:command") == "pip install uv && uv run course lab"
+    assert block_after("update:command") == "git pull && uv run course lab"
     assert block_after("test:command") == "pip install uv && uv run course test"
 
 

@@ -19,14 +19,11 @@ interrupted search goes on where it stopped. Ours are the space, the refusals an
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import html
 import itertools
 import json
 import math
-import re
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,31 +31,30 @@ from pathlib import Path
 from typing import Any
 
 from helpers.errors import CompileError, CourseError, RunError
-from helpers.front.progress import Progress
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, Capability
 from helpers.model.occupancy import occupancy
 from helpers.paths import data_folder
+from helpers.progress import Progress
 from helpers.run import gpu
 from helpers.run.gemm import Problem
 from helpers.run.kernel import Kernel
 from helpers.run.timing import time_gemms
-from helpers.sim.code import sass
-from helpers.toolchain import compile as compiler
-from helpers.toolchain.compile import Compiled, compile_source, strip_comments
+from helpers.toolchain.compile import compile_source
+from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
+from .planned_cycles import loop_cycles
 from .sweep import variant
+from .vetting import Vetted, vet
 
 FILE = "searches.journal"
 _SCHEMA = 2  # raise it when what is stored changes: older results are then made again
 _SLACK = 0.9  # the score is no time: a bound must be this far below the best score before it refuses
-_AT_ONCE = 24  # configurations that the compiler judges in one go; it gives up after 100 errors
 _TIMED_TOGETHER = 6  # kernels that are timed in turn, with cuBLAS
 _BY_BOUND = 1 / 3  # of the trials: those with the highest bounds, before Optuna knows enough to choose
 _PATIENCE = 100  # proposals that are already decided, until the highest bound is taken instead
-_CONTROL_WORD = struct.Struct("<QQ")  # an instruction since sm_70: 128 bits, the scheduling in the upper ones
 
 ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
     "static assert", "does not fit", "registers", "bound", "spills", "compiler", "wrong result",
@@ -66,7 +62,7 @@ ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeFacts:
     """What compiling one configuration showed. Sizes in bytes; spilled: per thread, what was spilled and what never had
     a register, such as an array with an index that is not known before the kernel runs; cycles: of a warp's main loop,
     per multiply-add of the warp (None if it has no loop of multiply-adds)."""
@@ -93,8 +89,8 @@ class Measured:
 class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
-    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
-    less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
+    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
+    this product. bound: fill, less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]
@@ -103,7 +99,7 @@ class Candidate:
     depth: int = 1
     fill: float = 0.0
     bound: float = 0.0
-    code: Code | None = None
+    code: CodeFacts | None = None
     measured: Measured | None = None
 
     @property
@@ -222,14 +218,14 @@ def search(
     """
     problem = _problem(size)
     target = _target(gpu_name)
-    space = {name: tuple(values) for name, values in space.items()}
-    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
-    if not points or not space:
+    choices = {name: tuple(values) for name, values in space.items()}
+    points = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+    if not points or not choices:
         raise CourseError("There is nothing to search: give at least one constant with its numbers, such as {'BM': (64, 128)}.")
     candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
     timing = gpu_name is None and gpu.available()
-    study, why_not = _study(file or data_folder() / FILE, source, space, problem, target, timing)
-    trying = _Trying(source, space, candidates, problem, target, study, timing)
+    study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
+    trying = _Trying(source, choices, candidates, problem, target, study, timing)
     stopped = ""
     try:
         with Progress("trying configurations") as progress:
@@ -245,7 +241,8 @@ def _problem(size: int | Sequence[int] | Problem) -> Problem:
     extents = (size,) if isinstance(size, int) else tuple(size)
     if len(extents) not in (1, 3) or not all(isinstance(one, int) and one > 0 for one in extents):
         raise CourseError(f"size={size!r}: give one whole number for M = N = K, or three for (M, N, K), each at least 1.")
-    return Problem(*(extents * 3 if len(extents) == 1 else extents))
+    m, n, k = extents * 3 if len(extents) == 1 else extents
+    return Problem(m, n, k)
 
 
 @dataclass(frozen=True)
@@ -298,14 +295,15 @@ def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1)
 
 def _study(file: Path, source: str, space, problem: Problem, target: _Target, timing: bool):
     """The Optuna study of this search, with what was tried before, and why it cannot be kept in `file` ("" if it can)."""
-    import optuna  # here: it takes a second, and only a search needs it
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    with delayed():
+        import optuna  # here: it takes a second, and only a search needs it
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    about = [_SCHEMA, compiler.compiler_version(), source, list(space.items()), str(problem), target.name, timing]
+    about = [_SCHEMA, compiler_version(), source, list(space.items()), str(problem), target.name, timing]
     name = hashlib.sha256(json.dumps(about).encode()).hexdigest()  # everything that the results depend on
-    options = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
+    options: dict[str, Any] = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         study, why_not = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(file))), **options), ""
@@ -427,7 +425,7 @@ def _compiled(text: str, target: _Target) -> dict:
         return {"rule": REFUSED, "refused": error.message}
     shape, tile = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.shared_bytes + sum(compiled.constants.get("dynamic_shared", (0,)))
-    code = Code(math.prod(shape), tuple(tile), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
+    code = CodeFacts(math.prod(shape), (tile[0], tile[1]), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
     fit = occupancy(target.capability, code.threads, code.registers, code.shared)
     if code.spilled:
         reason = f"{code.spilled} bytes of each thread find no register and go to memory and back."
@@ -450,7 +448,7 @@ def _with(item: Candidate, found: Mapping) -> Candidate:
         item,
         rule=found.get("rule", ""),
         refused=found.get("refused", ""),
-        code=Code(**{**code, "tile": tuple(code["tile"])}) if code else None,
+        code=CodeFacts(**{**code, "tile": tuple(code["tile"])}) if code else None,
         measured=Measured(**timed) if timed else None,
     )
 
@@ -468,130 +466,3 @@ def _timed(kernels: Mapping[int, Kernel], problem: Problem) -> dict[int, dict]:
         int(name): {"measured": asdict(Measured(time.milliseconds, ratio, time.device, time.noisy))}
         for name, (time, ratio) in times.items()
     }
-
-
-# ------------------------------------------------------------------------------ what the source says, without compiling
-
-
-@dataclass(frozen=True)
-class Vetted:
-    """A configuration before it is compiled: why the source refuses it (or ""), threads per block, the tile of C per
-    block, the dynamic shared memory in bytes, and how many blocks share a tile."""
-
-    constants: Mapping[str, int]
-    refused: str = ""
-    threads: int = 0
-    tile: tuple[int, int] = (0, 0)
-    shared: int = 0
-    depth: int = 1
-
-
-_FUNCTION = re.compile(r"^(?:extern\s+|static\s+|inline\s+)*(?:template\b|__global__|__device__|__forceinline__)[^=;{]*\(", re.M)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.M)
-_NAME = re.compile(r"variant_(\d+)_\d+(block_shape|tile_shape|dynamic_shared|grid_depth)E$")
-
-
-def vet(source: str, points: Sequence[Mapping[str, int]], arch: str = "sm_90") -> list[Vetted]:
-    """Judge configurations by the source's own static_asserts, and read their geometry.
-
-    The declarations above the first function are compiled once for many configurations, each in a namespace of its own:
-    the compiler is the judge, and takes a second for a hundred. Raises CourseError if the source does not state
-    block_shape and tile_shape there, or does not set one of the constants to a number.
-    """
-    first = _FUNCTION.search(strip_comments(source))
-    head = source[: first.start()] if first else source
-    for name in ("block_shape", "tile_shape"):
-        if not re.search(rf"\b{name}\b", strip_comments(head)):
-            raise CourseError(f"The kernel must state {name} above its first function, to be searched before it is compiled.")
-    includes = "".join(f"{match[0]}\n" for match in _INCLUDE.finditer(head))
-    body = re.sub(r'\bextern\s+"C"\s+', "", _INCLUDE.sub("", head))
-    virtual = arch.replace("sm_", "compute_")
-    found: list[Vetted] = []
-    for start in range(0, len(points), _AT_ONCE):
-        found += _vet_some(includes, body, points[start : start + _AT_ONCE], virtual)
-    return found
-
-
-def _vet_some(includes: str, body: str, points: Sequence[Mapping[str, int]], arch: str) -> list[Vetted]:
-    text, starts = _together(includes, body, points)
-    messages = [item for item in compiler.front_end(text, arch)[0] if item.severity == "error" and item.line]
-    if len(messages) > 90 and len(points) > 1:  # the compiler may have given up before the last of them
-        middle = len(points) // 2
-        return _vet_some(includes, body, points[:middle], arch) + _vet_some(includes, body, points[middle:], arch)
-    said: dict[int, str] = {}
-    for item in sorted(messages, key=lambda item: not item.message.startswith("static assertion")):  # the author's words first
-        place = bisect.bisect_right(starts, item.line) - 1
-        sentence = re.sub(r'^static assertion failed with "(.*)"$', r"\1", item.message)
-        said.setdefault(place, f"line {item.line - starts[place]}: {sentence}")
-    good = [place for place in range(len(points)) if place not in said]
-    text, _ = _together(includes, body, [points[place] for place in good])
-    messages, constants = compiler.front_end(text, arch) if good else ([], {})
-    if messages:
-        raise CourseError(f"The declarations above the first function do not compile alone: {messages[0].message}")
-    values = {}
-    for mangled, numbers in constants.items():
-        if match := _NAME.search(mangled):
-            values[good[int(match[1])], match[2]] = numbers
-    found = []
-    for place, point in enumerate(points):
-        if place in said:
-            found.append(Vetted(point, said[place]))
-        else:
-            shape, tile = values[place, "block_shape"], values[place, "tile_shape"]
-            (shared,), (depth,) = (values.get((place, name), (default,)) for name, default in (("dynamic_shared", 0), ("grid_depth", 1)))
-            found.append(Vetted(point, "", math.prod(shape), tuple(tile), shared, depth))
-    return found
-
-
-def _together(includes: str, body: str, points: Sequence[Mapping[str, int]]) -> tuple[str, list[int]]:
-    """All configurations in one source, and the line before each one's first."""
-    text, starts = includes, []
-    for place, point in enumerate(points):
-        text += f"namespace variant_{place}_ {{\n"
-        starts.append(text.count("\n"))
-        text += variant(body, **point) + "\n}\n"
-    return text, starts
-
-
-# ----------------------------------------------------------------------------------------- the machine code's own score
-
-
-def loop_cycles(compiled: Compiled) -> float | None:
-    """Cycles that one warp takes for its main loop if it never waits for data, per multiply-add of the warp.
-
-    Each instruction carries, in bits 105 to 108, how many cycles the compiler has the warp wait before the next one
-    (since sm_70). The main loop is the one with the most FFMA. None if there is none. On an H200, over 14 variants of
-    step 11 from the fastest to the slowest (54.3 to 47.3 TFLOPS at 4096³), the score made of it and the measured speed
-    correlate by 0.86.
-    """
-    function = sass.parse(compiled.sass).get(compiled.symbol)
-    if function is None:
-        return None
-    loops = [
-        function.instructions[branch.target : branch.index + 1]
-        for branch in function.instructions
-        if branch.name == "BRA" and branch.target is not None and branch.target <= branch.index
-    ]
-    weights = [(sum(one.name == "FFMA" for one in loop), -len(loop), loop) for loop in loops]
-    ffma, _, body = max(weights, key=lambda item: item[:2], default=(0, 0, ()))
-    if not ffma:
-        return None
-    code = _section(compiled.cubin, f".text.{compiled.symbol}")
-    cycles = 0
-    for one in body:
-        _, upper = _CONTROL_WORD.unpack_from(code, one.address)
-        cycles += max(1, upper >> 41 & 15)
-    return cycles / ffma
-
-
-def _section(cubin: bytes, name: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file. Raises CourseError if it has none of this name."""
-    (table,) = struct.unpack_from("<Q", cubin, 40)
-    size, count, names = struct.unpack_from("<HHH", cubin, 58)
-    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
-    text = headers[names][4]
-    for label, _, _, _, offset, length in headers:
-        start = text + label
-        if cubin[start : cubin.index(b"\0", start)].decode() == name:
-            return cubin[offset : offset + length]
-    raise CourseError(f"The machine code has no section {name}.")

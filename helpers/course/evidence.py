@@ -9,6 +9,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from helpers.element_types import named
 from helpers.errors import CourseError
 
 from . import rungs, steps
@@ -35,7 +36,9 @@ class Speedup:
         rung = self.fast
         whose = {True: "yours, ", False: ""}[rung.mine]
         origin = f", {rung.source}" if rung.kind == rungs.PUBLISHED else ""
-        return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{origin}"
+        types = [named(one.dtype, one.out_dtype) for one in (rung, self.slow)]
+        compared = f", {types[0]} against {types[1]}" if types[0] != types[1] else ""
+        return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{compared}{origin}"
 
     def __str__(self) -> str:
         return f"{self.factor:.1f} times as fast ({self.source})"
@@ -48,7 +51,8 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     Raises CourseError if nobody has timed both.
     """
     fast, slow = steps.get(step), steps.get(over)
-    timed = [rung for rung in rungs.rungs(size, dtype=fast.dtype) if rung.tflops]
+    types = {(one.dtype, one.out_dtype) for one in (fast, slow)}
+    timed = [rung for pair in types for rung in rungs.rungs(size, dtype=pair[0], out_dtype=pair[1]) if rung.tflops]
     for kind in kinds:
         pairs = []
         for one in timed:
@@ -88,7 +92,7 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
     rows = []
     for size in sizes:
         found = [
-            rung for rung in rungs.rungs(size, dtype=wanted.dtype, kinds=[rungs.RECORDED])
+            rung for rung in rungs.rungs(size, dtype=wanted.dtype, out_dtype=wanted.out_dtype, kinds=[rungs.RECORDED])
             if rung.step == wanted.number and rung.device == device
         ]  # fmt: skip
         if not found:

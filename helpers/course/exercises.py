@@ -28,11 +28,12 @@ from types import FunctionType
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
+from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
 
+from . import history
 from .measures import Expectation, expect
 from .steps import Step
 from .store import Store, own
@@ -94,6 +95,10 @@ class Exercise:
         """
         report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
         store = store or own()
+        if self.language == "py":
+            history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
+        else:
+            history.judged(getattr(answer, "lesson_name", ""), getattr(answer, "cell", ""), history.verdict(report), store)
         if report.passed and not self.solved(store):
             store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
         return report
@@ -109,10 +114,10 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress)
-        expectations = ()
+        expectations: tuple[tuple[str, bool], ...] = ()
         if self.expect:
             try:
-                run = gemm.run(answer, gemm.Problem(*[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
+                run = gemm.run(answer, gemm.problem_for(answer, *[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
                 verdicts = [expectation.judge(run) for expectation in self.expect]
                 expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
             except CourseError as error:

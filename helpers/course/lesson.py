@@ -4,6 +4,8 @@ naive.check()    is it right? Adversarial shapes, findings, and what the step's 
 naive.show()     the pictures, live from this kernel
 naive.profile()  counters, time, and what limits it
 naive.climb()    put it on your ladder
+
+and two ways back: naive.history() shows every source its cell was run with, naive.restore() brings one into a new cell.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
+from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
+from helpers.progress import Progress
 from helpers.run import gemm, gpu
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
@@ -25,7 +28,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import rungs, steps, store
+from . import history, rungs, steps, store
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -36,8 +39,9 @@ PROFILE_SIZE = 4096  # the ladder's size
 class LessonKernel(Kernel):
     """A kernel bound to a lesson's name. Everything of Kernel, and the verbs."""
 
-    def __init__(self, compiled, name: str | None = None):
+    def __init__(self, compiled, name: str | None = None, cell: str = ""):
         super().__init__(compiled)
+        self.cell = cell  # the text of the notebook's cell that made it
         self.lesson_name = name or compiled.entry
         self._counted: dict[Problem, Run] = {}
         self._checked: dict[str, CheckReport] = {}
@@ -51,13 +55,6 @@ class LessonKernel(Kernel):
                     return row
         return None
 
-    @property
-    def dtype(self) -> str:
-        """Element type of the matrices, from the signature."""
-        names = {"float": "float32", "__half": "float16", "half": "float16", "__nv_bfloat16": "bfloat16", "nv_bfloat16": "bfloat16"}
-        pointees = [parameter.pointer_to for parameter in self.compiled.parameters if parameter.pointer_to]
-        return names.get(pointees[0], "float32") if pointees else "float32"
-
     def occupancy(self, gpu_name: str = DEFAULT_GPU) -> Occupancy:
         """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
         shape = gemm.geometry(self)
@@ -70,7 +67,7 @@ class LessonKernel(Kernel):
         Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
         """
         fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
-        problem = Problem(m, m if n is None else n, m if k is None else k, dtype=self.dtype, **fields)
+        problem = gemm.problem_for(self, m, m if n is None else n, m if k is None else k, **fields)
         return gemm.run(self, problem, on, **options)
 
     # ------------------------------------------------------------------------------------------------ the verbs
@@ -78,17 +75,27 @@ class LessonKernel(Kernel):
     def check(self, on: str | None = None) -> CheckReport:
         """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?"""
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
-            report = gemm.check(self, gemm.adversarial(gemm.geometry(self).tile, self.dtype), on=on, progress=progress)
+            report = gemm.check(self, on=on, progress=progress)
         if self.step is not None and self.step.expect and report.passed:
             run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)
             verdicts = [expectation.judge(run) for expectation in self.step.expect]
             report = replace(report, expectations=tuple((f"{v.text}: {v.yours:g} (expected {v.expected})", v.ok) for v in verdicts))
         self._checked[place(on)] = report
+        history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
+
+    def history(self) -> history.History:
+        """Every source this cell was run with, and what was said of it."""
+        return history.history(self.lesson_name)
+
+    def restore(self, number: int = 0):
+        """Version `number` of the history in a new cell; 0, the lesson's own."""
+        return history.restore(self.lesson_name, number)
 
     def show(self, size: int = SHOW_SIZE, **options: Any):
         """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+        with delayed():
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
             run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
@@ -103,7 +110,7 @@ class LessonKernel(Kernel):
 
         gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
         """
-        problem = Problem(size, size, size, dtype=self.dtype)
+        problem = gemm.problem_for(self, size, size, size)
         if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
             with Progress(f"counting {self.lesson_name} at {size}³") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
@@ -119,7 +126,7 @@ class LessonKernel(Kernel):
         profile = self.profile(size, gpu_name)
         saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
-            dtype=self.dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
+            dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
             cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
             source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
@@ -134,7 +141,7 @@ def reference(step: int | str) -> LessonKernel:
         raise CourseError(f"There is {error.args[0]}.") from error
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
-    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry), row.slug)
+    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)
 
 
 @dataclass(frozen=True)
@@ -262,9 +269,11 @@ class Climb:
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
+        with delayed():
+            from IPython.display import display
 
-        from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
+            from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         print(self)
-        display(widgets.ladder(size=self.profile.problem.m, dtype=self.profile.problem.dtype, device=self.profile.device))
+        problem = self.profile.problem
+        display(widgets.ladder(problem.m, problem.dtype, problem.out_dtype, device=self.profile.device))

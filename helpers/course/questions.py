@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
 from . import steps
 from .store import Store, own
@@ -163,7 +164,10 @@ def _number(value: float) -> str:
 
 def question_card(question: Question, store: Store):
     """The question as a widget: an input, a button that commits, and what was committed."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
+
+        from helpers.still import Kept
 
     prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
@@ -196,12 +200,15 @@ def question_card(question: Question, store: Store):
     unit = widgets.Label(question.unit)
     row = widgets.HBox([field, unit, button, said], layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
     frame = widgets.Layout(border_left="4px solid #0072b2", padding="0 0 0 0.8em", margin="0.4em 0")
-    return widgets.VBox([prompt, row], layout=frame)
+    return Kept([prompt, row], layout=frame)
 
 
 def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution."""
-    import ipywidgets as widgets
+    with delayed():
+        import ipywidgets as widgets
+
+        from helpers.still import Kept
 
     solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(
@@ -231,4 +238,4 @@ def exercise_card(exercise: Exercise):
     hint.on_click(next_hint)
     solution.on_click(show_solution)
     label()
-    return widgets.VBox([task, widgets.HBox([hint, solution]), shown], layout=widgets.Layout(margin="0.4em 0"))
+    return Kept([task, widgets.HBox([hint, solution]), shown], layout=widgets.Layout(margin="0.4em 0"))

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.element_types import named
 from helpers.errors import CourseError
 from helpers.run import gpu
 
@@ -36,7 +37,7 @@ START, END = "<!-- ladder:start -->", "<!-- ladder:end -->"
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 LADDER_SIZE = 4096
 FIGURE = DATA / "ladder.svg"
-KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of,
+KEY = ("step", "dtype", "m", "n", "k")  # what a row is the record of, with the type of C
 OTHERWISE = {"batch": 1, "configuration": ""}  # and these, which only rows have that differ from this
 REQUIRED = (
     "step", "slug", "dtype", "m", "n", "k", "milliseconds", "tflops",
@@ -55,7 +56,7 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
     from helpers.run import timing as timer
 
     source = step.kernel_path.read_text(encoding="utf-8")
-    kernel = kernels.compile(source, entry=step.entry, arch=gpu.arch())
+    kernel = kernels.compile(source, entry=step.entry, arch=step.target(gpu.arch()))
     return _row(step, problem, source, kernel, timer.time_gemm(kernel, problem, samples=samples, seconds=seconds))
 
 
@@ -74,10 +75,11 @@ def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[d
 
 
 def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
-    from helpers.toolchain import compile as compiler
+    from helpers.toolchain.installation import compiler_version
 
     device, baseline = gpu.device(), timing.cublas
-    batch = {"batch": problem.batch} if problem.batch > 1 else {}
+    unusual = {"out_dtype": problem.out_dtype} if problem.out_dtype != problem.inputs.result else {}
+    unusual |= {"batch": problem.batch} if problem.batch > 1 else {}
     return {
         "step": step.number,
         "slug": step.slug,
@@ -85,7 +87,7 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
-        **batch,
+        **unusual,
         "milliseconds": _figures(timing.kernel.milliseconds),
         "tflops": _figures(timing.tflops),
         "cublas_milliseconds": baseline and _figures(baseline.milliseconds),
@@ -103,7 +105,7 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "device": device.name,
         "driver": device.driver,
         "cuda": device.cuda,
-        "compiler": "NVRTC {}.{}".format(*compiler.compiler_version()),
+        "compiler": "NVRTC {}.{}".format(*compiler_version()),
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
         "kernel_hash": code_hash(source),
@@ -136,7 +138,11 @@ def merge(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) ->
 
 
 def _key(row: Mapping[str, Any]) -> tuple:
-    return *(row[name] for name in KEY), *(row.get(name, usual) for name, usual in OTHERWISE.items())
+    return (
+        *(row[name] for name in KEY),
+        rungs.out_dtype(row),
+        *(row.get(name, usual) for name, usual in OTHERWISE.items()),
+    )
 
 
 def write(path: Path, new: Sequence[Mapping[str, Any]]) -> None:
@@ -176,7 +182,7 @@ def record(
     for step in chosen:
         rate = None
         for m, n, k, *batch in sizes:
-            problem = Problem(m, n, k, dtype=step.dtype, batch=batch[0] if batch else 1)
+            problem = Problem(m, n, k, dtype=step.dtype, out_dtype=step.out_dtype, batch=batch[0] if batch else 1)
             if rate and problem.flops / rate / 1e9 > longest:
                 say(f"{step.name} at {problem}: skipped, one launch would take over {longest:.0f} ms")
                 continue
@@ -224,19 +230,31 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 def readme_section(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
-    """The markdown between the markers: one table and the figure per device, from recorded rows alone."""
+    """The markdown between the markers: the figure per device and one table per pair of element types, from recorded rows alone."""
     parts = []
     for device in sorted({row["device"] for row in rows}):
         own = [row for row in rows if row["device"] == device]
-        table = _table(own, size)
-        if table:
-            parts.append(table)
+        types: dict[tuple[str, str], list] = {_types(row): [] for row in own}
+        for row in own:
+            types[_types(row)].append(row)
+        tables = [_table(chosen, named(*pair)) for pair, chosen in types.items()]
+        if any(tables):
+            parts += [_picture(device, size), *filter(None, tables)]
     if not parts:
         return "No runs have been recorded yet: `course record` on a machine with a GPU fills this in.\n"
     return "\n".join(parts)
 
 
-def _table(rows: Sequence[Mapping[str, Any]], size: int) -> str:
+def _types(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["dtype"], rungs.out_dtype(row)
+
+
+def _picture(device: str, size: int) -> str:
+    return f"![Ladder of the recorded kernels on {device} at {size}³, in TFLOPS]({FIGURE.relative_to(ROOT).as_posix()})\n"
+
+
+def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
+    """The rows of one device and one pair of element types."""
     columns = sorted({row["m"] for row in rows if row["m"] == row["n"] == row["k"]} & set(SIZES))
     cells = {(row["step"], row["m"]): row for row in rows if row["m"] == row["n"] == row["k"]}
     known = [step for step in steps.STEPS if any((step.number, column) in cells for column in columns)]
@@ -246,9 +264,7 @@ def _table(rows: Sequence[Mapping[str, Any]], size: int) -> str:
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     head = "".join(f" {column}³ |" for column in columns)
     lines = [
-        f"![Ladder of the recorded kernels on {device} at {size}³, in TFLOPS]({FIGURE.relative_to(ROOT).as_posix()})",
-        "",
-        f"TFLOPS on {device} (recorded {when}, driver {rows[0]['driver']}, CUDA {rows[0]['cuda']}); in brackets the "
+        f"TFLOPS on {device} in {types} (recorded {when}, driver {rows[0]['driver']}, CUDA {rows[0]['cuda']}); in brackets the "
         "speed relative to cuBLAS, timed in turn with it:",
         "",
         f"| step |{head}",

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.run.gemm import Problem
 
 from . import store
 from .store import COUNTED, LIMIT, MEASURED, PREDICTED, PUBLISHED, RECORDED, answer, answers, climb, climbs, reset
@@ -53,6 +55,7 @@ class Rung:
     clock_mhz: float | None = None
     spread: float | None = None
     mine: bool = False
+    out_dtype: str = "float32"
 
     @property
     def label(self) -> str:
@@ -66,9 +69,10 @@ def recorded_files(folder: Path = DATA) -> list[Path]:
 
 
 def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]]:
-    """All recorded rows of the kernels as they are shipped, on single products. Raises CourseError naming the file if
-    one is damaged. variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`).
+    """All recorded rows, each with its out_dtype, of the kernels as they are shipped, on single products.
 
+    variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`). Raises CourseError naming
+    the file if one is damaged.
     A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
     """
     rows: list[dict[str, Any]] = []
@@ -79,7 +83,13 @@ def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]
             raise CourseError(f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository.") from None
         if isinstance(found, list):
             rows += [row for row in found if isinstance(row, dict) and "step" in row]
+    rows = [{**row, "out_dtype": out_dtype(row)} for row in rows]
     return [row for row in rows if variants or not {"batch", "configuration"} & row.keys()]
+
+
+def out_dtype(row: Mapping[str, Any]) -> str:
+    """The type of C of a recorded row, which only names one that is not the usual one for its inputs."""
+    return result_type(row["dtype"], row.get("out_dtype"))
 
 
 @functools.cache
@@ -94,29 +104,33 @@ def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
     for entry in [*row["rungs"], {"name": "cuBLAS", "tflops": row["cublas"]}]:
         yield Rung(
             kind=PUBLISHED, name=entry["name"], device=row["device"], dtype=row["dtype"], m=m, n=n, k=k,
+            out_dtype=result_type(row["dtype"], row.get("out_dtype")),
             step=entry.get("step"), milliseconds=2 * m * n * k / entry["tflops"] / 1e9, tflops=entry["tflops"],
             cublas_ratio=entry["tflops"] / row["cublas"], source=row["source"],
         )  # fmt: skip
 
 
-def limit(device: str, m: int, n: int, k: int, dtype: str = "float32") -> Rung | None:
-    """What `device` (a name of model/gpus.toml) could do at most with CUDA cores in float32: the roofline at this size.
+def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str = "") -> Rung | None:
+    """What `device` (a name of model/gpus.toml) could do at most in these types: the roofline at this size.
 
-    None for other dtypes, and for a device without a row. Bytes: each input read once, the result written once.
+    Arithmetic is FP32 lanes for float32, tensor cores for all else. None where the table does not know: the device, or its
+    rate for these types. Bytes: each input read once, the result written once.
     """
     try:
         gpu = hardware.gpu(device)
     except CourseError:
         return None
-    if dtype != "float32" or not m * n * k:
+    problem = Problem(m, n, k, dtype=dtype, out_dtype=out_dtype)
+    unit = gpu.unit(dtype)
+    if unit is None or not problem.flops:
         return None
-    compute = 2 * m * n * k / (gpu.peak_fp32_tflops * 1e12)
-    memory = 4 * (m * k + k * n + m * n) / (gpu.dram_gbs * 1e9)
+    compute = problem.flops / (unit.tflops * 1e12)
+    memory = problem.compulsory_bytes / (gpu.dram_gbs * 1e9)
     seconds = max(compute, memory)
-    what = "FP32 lanes" if compute >= memory else "DRAM bandwidth"
+    what = unit.name if compute >= memory else "DRAM bandwidth"
     return Rung(
-        kind=LIMIT, name=f"limit of the {what}", device=gpu.name, dtype=dtype, m=m, n=n, k=k,
-        milliseconds=seconds * 1e3, tflops=2 * m * n * k / seconds / 1e12, source=gpu.source,
+        kind=LIMIT, name=f"limit of the {what}", device=gpu.name, dtype=dtype, out_dtype=problem.out_dtype, m=m, n=n, k=k,
+        milliseconds=seconds * 1e3, tflops=problem.flops / seconds / 1e12, source=unit.source if compute >= memory else gpu.source,
     )  # fmt: skip
 
 
@@ -125,25 +139,28 @@ def rungs(
     n: int | None = None,
     k: int | None = None,
     dtype: str = "float32",
+    out_dtype: str = "",
     device: str | None = None,
     kinds: Iterable[str] | None = None,
 ) -> list[Rung]:
     """The ladder at one size: recorded runs with their cuBLAS, published ladders, the limit, and the reader's own.
 
-    n, k: default to m. device: only this one (a name of gpus.toml or as a driver says it); None for all. kinds: only
-    these. Of the reader's climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from
-    slow to fast; climbs without a time come first.
+    n, k: default to m. dtype, out_dtype: element types, as in `Problem`; figures of others are not comparable. device: only
+    this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's
+    climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from slow to fast; climbs without
+    a time come first.
     """
     n, k = m if n is None else n, m if k is None else k
+    product: dict[str, Any] = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}
     all_rungs = [
-        *_recorded_rungs(m, n, k, dtype),
-        *(rung for rung in published() if (rung.m, rung.n, rung.k, rung.dtype) == (m, n, k, dtype)),
-        *_own_rungs(m, n, k, dtype),
+        *_recorded_rungs(product),
+        *(rung for rung in published() if all(getattr(rung, name) == value for name, value in product.items())),
+        *_own_rungs(product),
     ]
     devices = {rung.device for rung in all_rungs if rung.kind != PUBLISHED}
     if device is not None:
         devices.add(device)
-    limits = {rung.device: rung for rung in (limit(name, m, n, k, dtype) for name in sorted(devices)) if rung}
+    limits = {rung.device: rung for rung in (limit(name, **product) for name in sorted(devices)) if rung}
     all_rungs += limits.values()
     if device is not None:
         wanted = _canonical(device)
@@ -162,13 +179,13 @@ def _canonical(device: str) -> str:
         return device
 
 
-def _recorded_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
+def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
     fastest_cublas: dict[str, Rung] = {}
     for row in recorded():
-        if (row["m"], row["n"], row["k"], row["dtype"]) != (m, n, k, dtype):
+        if any(row[name] != value for name, value in product.items()):
             continue
         common = {
-            "kind": RECORDED, "device": _canonical(row["device"]), "dtype": dtype, "m": m, "n": n, "k": k,
+            **product, "kind": RECORDED, "device": _canonical(row["device"]),
             "date": row["date"], "source": f"helpers/data, driver {row.get('driver', 'unknown')}",
         }  # fmt: skip
         yield Rung(
@@ -178,7 +195,7 @@ def _recorded_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
         if row.get("cublas_milliseconds"):
             time = row["cublas_milliseconds"]
             rung = Rung(
-                **common, name="cuBLAS", milliseconds=time, tflops=2 * m * n * k / time / 1e9, cublas_ratio=1.0,
+                **common, name="cuBLAS", milliseconds=time, tflops=2 * row["m"] * row["n"] * row["k"] / time / 1e9, cublas_ratio=1.0,
                 clock_mhz=row.get("cublas_clock_mhz"), spread=row.get("cublas_spread"),
             )  # fmt: skip
             best = fastest_cublas.get(rung.device)
@@ -187,15 +204,15 @@ def _recorded_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
     yield from fastest_cublas.values()
 
 
-def _own_rungs(m: int, n: int, k: int, dtype: str) -> Iterable[Rung]:
+def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
     best: dict[tuple, store.SavedClimb] = {}
-    for row in store.own().climbs(m=m, n=n, k=k, dtype=dtype):
+    for row in store.own().climbs(**product):
         key = (row.label, row.kind, row.device)
         if key not in best or (row.tflops or 0.0) >= (best[key].tflops or 0.0):
             best[key] = row
     for row in best.values():
         yield Rung(
-            kind=row.kind, name=row.label, device=row.device, dtype=dtype, m=m, n=n, k=k, step=row.step,
+            **product, kind=row.kind, name=row.label, device=row.device, step=row.step,
             milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
             date=row.created, mine=True,
         )  # fmt: skip

@@ -3,12 +3,14 @@ one row here, one kernel and one notebook of the same number and slug."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from .measures import Expectation, expect
 
 ROOT = Path(__file__).resolve().parents[2]
+EXERCISE = "exercise:"  # tag of a lesson's cell that holds a starter, before the exercise's slug
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,8 @@ class Step:
     """One step of the ladder.
 
     number, slug: name the kernel and the notebook ("03", "shared_tile"). title, idea: a name and a sentence for people.
-    dtype: element type of A, B and C. arch: the oldest GPU architecture the kernel compiles for. entry: the kernel's
+    dtype, out_dtype: element types of A and B, and of C ("": the usual one for dtype, see `element_types.py`). arch: the
+    oldest GPU architecture the kernel compiles for, with the suffix it needs ("sm_90a"). entry: the kernel's
     function, or None for a step without a kernel. expect: what the counters of a run must be, on sizes that are
     multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides.
     """
@@ -27,6 +30,7 @@ class Step:
     idea: str
     entry: str | None
     dtype: str = "float32"
+    out_dtype: str = ""
     arch: str = "sm_75"
     expect: tuple[Expectation, ...] = ()
 
@@ -34,6 +38,11 @@ class Step:
     def name(self) -> str:
         """Number and slug, as in file names: "03_shared_tile"."""
         return f"{self.number:02}_{self.slug}"
+
+    def target(self, arch: str = "sm_90") -> str:
+        """What to compile for on a GPU of architecture `arch`: at least the row's own, with the suffix that it needs ("sm_90a")."""
+        own, suffix = re.fullmatch(r"sm_(\d+)([af]?)", self.arch).groups()
+        return f"sm_{max(int(own), int(arch.removeprefix('sm_')))}{suffix}"
 
     @property
     def kernel_path(self) -> Path | None:

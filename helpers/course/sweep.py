@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
+from helpers.progress import Progress
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
@@ -83,8 +83,9 @@ class Setting:
 
     @property
     def peak_share(self) -> float:
-        """Speed as a part of the GPU's FP32 limit."""
-        return self.profile.tflops / hardware.gpu(self.profile.gpu_name).peak_fp32_tflops
+        """Speed as a part of the GPU's limit for these element types; NaN where that is not known."""
+        unit = hardware.gpu(self.profile.gpu_name).unit(self.profile.problem.dtype)
+        return self.profile.tflops / unit.tflops if unit else math.nan
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ class Sweep:
     def kind(self) -> str:
         """'measured' or 'predicted'."""
         return self.settings[0].profile.kind
+
+    @property
+    def limit(self) -> str:
+        """What speeds are a part of: "FP32 limit"."""
+        return f"{self.settings[0].profile.problem.inputs.label} limit"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,7 +120,8 @@ class Sweep:
             registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
             cells.append([
                 name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
-                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}", f"{item.profile.tflops:.1f}",
+                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}",
+                f"{item.profile.tflops:.1f}",
             ])  # fmt: skip
         return header, cells
 

@@ -21,7 +21,7 @@ PASS_ON = {"lab": "jupyter lab", "test": "pytest", "record": "the recorder"}
 def lab(args: argparse.Namespace) -> int:
     from .lab import start
 
-    return start(args.rest)
+    return start(args.rest, args.shipped)
 
 
 def test(args: argparse.Namespace) -> int:
@@ -86,13 +86,14 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    command(lab, "Open JupyterLab at the first lesson.")
+    opened = command(lab, "Open JupyterLab at the first of your lessons, which an update of the course leaves as you changed them.")
+    opened.add_argument("--shipped", action="store_true", help="open the repository's own notebooks, to change the course itself")
     command(test, "Run the test suite, with the GPU tests if there is a GPU.")
     checked = command(check, "Check the reference kernel of one step, or of all.")
     checked.add_argument("step", nargs="?", help="number or slug, such as 3 or shared_tile")
     checked.add_argument("--on", choices=("cpu", "gpu"), help="where to run (default: the GPU if there is one)")
     command(record, "Time the reference kernels on this machine's GPU and write the results to helpers/data/.")
-    synced = command(sync, "Write kernels/ into notebooks/ and bring the notebooks into their canonical form.")
+    synced = command(sync, "For those who change the course: write kernels/ into notebooks/, and bring these into their canonical form.")
     synced.add_argument("--check", action="store_true", help="write nothing; show what would change and exit with 1")
     shown = command(slides, "Build a reveal.js page from each lesson; the pages need no network.")
     shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
@@ -104,7 +105,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0, 1 for a failure the command reports, 2 for wrong arguments."""
     top = parser()
-    args, args.rest = top.parse_known_args(argv)
+    args, rest = top.parse_known_args(argv)
+    args.rest = rest
     if args.rest and args.command not in PASS_ON:
         top.error(f"{args.command} does not take {' '.join(args.rest)}")
     try:

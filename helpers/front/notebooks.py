@@ -12,15 +12,16 @@ import json
 import re
 from pathlib import Path
 
-from helpers.course.steps import ROOT, STEPS, Step
+from helpers.course.steps import EXERCISE, ROOT, STEPS, Step
 from helpers.errors import CourseError
+from helpers.files import write_whole
+from helpers.paths import data_folder
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
-EXERCISE = "exercise:"  # tag of a cell that holds a starter, before the exercise's slug
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -120,8 +121,29 @@ def paths(root: Path = ROOT) -> list[Path]:
     return found
 
 
+def backups() -> Path:
+    """Where notebooks are kept before they are overwritten."""
+    return data_folder() / "backups"
+
+
+def back_up(path: Path) -> Path:
+    """Keep what the notebook at `path` is now in the data folder, and return where. Raises OSError if that cannot be done.
+
+    The copy is named after its content, so that the same text is kept once.
+    """
+    data = path.read_bytes()
+    copy = backups() / f"{path.stem}.{hashlib.sha256(data).hexdigest()[:12]}.ipynb"
+    if not copy.exists() or copy.read_bytes() != data:
+        write_whole(copy, data)
+    return copy
+
+
 def sync(check: bool = False) -> int:
-    """Bring every notebook to its wanted text, or with `check` print what would change. Returns the exit code."""
+    """Bring every notebook of the repository to its wanted text, or with `check` print what would change.
+
+    For those who change the course: cells and outputs are replaced. What a notebook was is kept first; where it cannot be
+    kept, nothing is written and CourseError is raised. Returns the exit code.
+    """
     changed = 0
     for path in paths():
         old, new = path.read_text(encoding="utf-8"), wanted_text(path)
@@ -133,8 +155,12 @@ def sync(check: bool = False) -> int:
             lines = difflib.unified_diff(old.splitlines(), new.splitlines(), name, f"{name} (synced)", lineterm="")
             print("\n".join(lines))
         else:
+            try:
+                kept = back_up(path)
+            except OSError as error:
+                raise CourseError(f"{name} is left as it is, because no copy of it can be kept: {error}.") from error
             path.write_text(new, encoding="utf-8", newline="\n")
-            print(f"wrote {name}")
+            print(f"wrote {name}; what it was is kept in {kept}")
     if check and changed:
         print(f"{changed} notebook(s) differ from their canonical form or their kernel: run `course sync`.")
         return 1

@@ -19,7 +19,7 @@ from typing import Any
 
 import ipywidgets
 
-from helpers import views
+from helpers import still, views
 from helpers.errors import CourseError
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, Picture, Span, settle
@@ -37,7 +37,7 @@ def forget(state: str | None = None) -> None:
         del _KEPT[key]
 
 
-class Panel(ipywidgets.VBox):
+class Panel(still.Kept):
     """One picture with its controls. `values` is what they show; `set(step=3)` moves them as a reader would.
 
     initial: options of the picture. Those that are controls start there, unless the reader has moved them since a cell with
@@ -47,6 +47,7 @@ class Panel(ipywidgets.VBox):
     def __init__(self, what: Any, picture: Picture, state: str = "", initial: dict[str, Any] | None = None):
         self._what, self._picture = what, picture
         self._fields: dict[str, ipywidgets.Widget] = {}
+        self._joined: list[ipywidgets.Widget] = []  # what ties the fields to their players in the page
         self._busy = False
         self._other: Panel | None = None  # one whose controls move with these
         self._links = ipywidgets.HTML()
@@ -60,6 +61,14 @@ class Panel(ipywidgets.VBox):
         self._key = (state, picture.name, repr(sorted(self._initial.items())))
         self._wanted = {**self._initial, **_KEPT.get(self._key, {})}
         self._guard(self._redraw)
+
+    def close(self) -> None:
+        """Close the panel with all its parts, and let go of what it draws: IPython's `Out` may hold the panel itself."""
+        super().close()
+        for tie in self._joined:
+            still.close(tie)
+        self._what = self._other = None
+        self._joined, self._initial = [], {}
 
     @property
     def values(self) -> dict[str, Any]:
@@ -130,8 +139,12 @@ class Panel(ipywidgets.VBox):
         self._busy = True
         try:
             if [control.name for control in controls] != list(self._fields) or not self._fit(controls):
+                replaced = (*self._joined, *self._row.children)
+                self._joined = []
                 self._fields = {control.name: self._field(control) for control in controls}
                 self._row.children = tuple(self._with_buttons(control) for control in controls)
+                for old in replaced:
+                    still.close(old)
             for control in controls:
                 field, value = self._fields[control.name], settled[control.name]
                 if isinstance(control, Span):
@@ -171,7 +184,7 @@ class Panel(ipywidgets.VBox):
         back.on_click(lambda _: setattr(field, "value", max(field.value - 1, field.min)))
         forth.on_click(lambda _: setattr(field, "value", min(field.value + 1, field.max)))
         for name in ("min", "max", "value"):
-            ipywidgets.jslink((field, name), (play, name))
+            self._joined.append(ipywidgets.jslink((field, name), (play, name)))
         return ipywidgets.HBox([field, back, forth, play])
 
     def _picture_html(self) -> str:
@@ -217,7 +230,7 @@ def _state(what: Any, state: str | None) -> str:
     return kernel.compiled.entry if kernel is not None else ""
 
 
-class Explorer(ipywidgets.VBox):
+class Explorer(still.Kept):
     """All pictures of one run: a row of buttons, and the panel of the chosen picture, drawn when it is chosen."""
 
     def __init__(self, run: Any, state: str, names: list[str], first: str | None, again: Callable[[TraceFilter], Any] | None):
@@ -228,6 +241,13 @@ class Explorer(ipywidgets.VBox):
         self.choice.observe(lambda _: self._open(), "value")
         super().__init__()
         self._open()
+
+    def close(self) -> None:
+        """Close all panels, those not on display too."""
+        super().close()
+        for made in self._panels.values():
+            made.close()
+        self._panels, self._run, self._again = {}, None, None
 
     @property
     def panel(self) -> Panel:
@@ -292,12 +312,13 @@ def explore(
     return Explorer(run, _state(run, state), names, picture, again)
 
 
-class Comparison(ipywidgets.VBox):
+class Comparison(still.Kept):
     """Two runs side by side in one picture out of a row of them. Moving a control on one side moves it on the other."""
 
     def __init__(self, runs: dict[str, Any], state: str, names: list[str], first: str, initial: dict[str, Any]):
         self._runs, self._state_name, self._first, self._initial = runs, state, first, initial
         self._sides: dict[str, list[Panel]] = {}
+        self._rows: dict[str, ipywidgets.HBox] = {}
         wanted = _KEPT.get((state, "compare", first), {}).get("picture", first)
         self.choice = _pictures_menu(names, wanted)
         self.choice.observe(lambda _: self._open(), "value")
@@ -305,6 +326,13 @@ class Comparison(ipywidgets.VBox):
         self.together.observe(lambda _: self._join(), "value")
         super().__init__()
         self._open()
+
+    def close(self) -> None:
+        """Close the panels of all pictures, those not on display too."""
+        super().close()
+        for row in self._rows.values():
+            still.close(row)
+        self._sides, self._rows, self._runs = {}, {}, {}
 
     @property
     def panels(self) -> list[Panel]:
@@ -316,13 +344,20 @@ class Comparison(ipywidgets.VBox):
         if name not in self._sides:
             own = self._initial if name == self._first else {}
             self._sides[name] = [Panel(run, PICTURES[name], f"{self._state_name}/{side}", own) for side, run in self._runs.items()]
+            self._rows[name] = self._row(self._sides[name])
         _KEPT[self._state_name, "compare", self._first] = {"picture": name}
-        half = ipywidgets.Layout(flex="1 1 24em", min_width="20em")
-        sides = [ipywidgets.VBox([ipywidgets.HTML(f"<b>{html.escape(side)}</b>"), panel], layout=half)
-                 for side, panel in zip(self._runs, self.panels, strict=True)]  # fmt: skip
-        row = ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
         self._join()
-        self.children = (self.choice, self.together, row)
+        self.children = (self.choice, self.together, self._rows[name])
+
+    def _row(self, panels: list[Panel]) -> ipywidgets.HBox:
+        """The two panels side by side, each below its name."""
+        sides = [
+            ipywidgets.VBox(
+                [ipywidgets.HTML(f"<b>{html.escape(side)}</b>"), panel], layout=ipywidgets.Layout(flex="1 1 24em", min_width="20em")
+            )
+            for side, panel in zip(self._runs, panels, strict=True)
+        ]
+        return ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
 
     def _join(self) -> None:
         """Let each side lead the other, or none."""
@@ -341,14 +376,18 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
     return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
 
 
-def ladder(size: int = 4096, dtype: str = "float32", device: str | None = None, state: str = "ladder", until: int | None = None) -> Panel:
-    """The ladder at size³, with a menu of GPUs and a logarithmic or linear scale. device: the one to show first.
+def ladder(
+    size: int = 4096, dtype: str = "float32", out_dtype: str = "", *, device: str | None = None, state: str = "ladder",
+    until: int | None = None,
+) -> Panel:  # fmt: skip
+    """The ladder at size³ for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.
 
+    dtype, out_dtype: as in `Problem`. device: the one to show first.
     until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
     """
     from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
-    rows = [row for row in rungs(size, dtype=dtype) if until is None or row.step is None or row.step <= until]
+    rows = [row for row in rungs(size, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
     return panel("ladder", rows, state, **initial)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -55,10 +56,20 @@ class Capability:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What multiplies: its name for people, its peak rate, and who states that."""
+
+    name: str
+    tflops: float
+    source: str
+
+
+@dataclass(frozen=True)
 class GPU:
     """One product. `clock_mhz` is the boost clock, `l2_bytes` in bytes, `dram_gbs` in 10^9 bytes per second.
 
     l2_gbs: what all SMs together read from L2, in 10^9 bytes per second, where it was measured; None elsewhere.
+    tensor_tflops: peak of the tensor cores for inputs of each type ("float16", "float8", …) with sums in float32, dense.
     """
 
     name: str
@@ -71,6 +82,8 @@ class GPU:
     fp32_tflops: float
     source: str
     l2_gbs: float | None = None
+    tensor_tflops: Mapping[str, float] = field(default_factory=dict, hash=False)
+    tensor_source: str = ""
 
     @property
     def arch(self) -> str:
@@ -80,6 +93,16 @@ class GPU:
     def peak_fp32_tflops(self) -> float:
         """SMs × lanes × 2 (an FMA is two operations) × clock, in TFLOPS."""
         return self.sms * self.capability.fp32_lanes * 2 * self.clock_mhz * 1e6 / 1e12
+
+    def unit(self, dtype: str) -> Unit | None:
+        """What multiplies matrices of this element type fastest: FP32 lanes for float32, otherwise tensor cores.
+
+        None where the tensor cores do not multiply this type.
+        """
+        if dtype == "float32":
+            return Unit("FP32 lanes", self.peak_fp32_tflops, self.source)
+        rate = self.tensor_tflops.get("float8" if dtype.startswith("float8") else dtype)
+        return None if rate is None else Unit("tensor cores", rate, self.tensor_source)
 
 
 @cache
@@ -119,6 +142,8 @@ def gpus() -> tuple[GPU, ...]:
             fp32_tflops=row["fp32_tflops"],
             source=sources[row["source"]],
             l2_gbs=row.get("l2_gbs"),
+            tensor_tflops=row["tensor_tflops"],
+            tensor_source=sources[row.get("tensor_source", row["source"])],
         )
         for row in _table()["gpu"]
     )

@@ -4,14 +4,16 @@ Per SM, a kernel needs so many cycles of each unit, and the unit it needs longes
 
 - load/store: cycles to look up the cache lines of global requests, one cycle for each shared-memory wavefront, and
   what it takes to accept an instruction. All of them go through the same unit, so they add up;
-- arithmetic: FMAs over FP32 lanes; issue: warp instructions over four schedulers;
+- arithmetic: FMAs over FP32 lanes; for a kernel with matrix instructions all of the product over the tensor cores' peak
+  rate; issue: warp instructions over four schedulers;
 - DRAM: the least bytes the product can move, over bandwidth. Traffic between L1 and L2 is not modelled.
 
 The other bound is latency: one warp's chain of dependent instructions (`chain.py`), once per wave of resident blocks.
 The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined
 by a smooth maximum. Counts come from executing the kernel, sizes from gpus.toml, occupancy from occupancy.py. The few
 constants that no document states are fitted on recorded runs; data/model.toml keeps them, says which runs were used,
-and how wrong the model was on the runs that were not.
+and how wrong the model was on the runs that were not. Those were float32 kernels on FP32 lanes; a prediction of any other
+kernel says so.
 """
 
 from __future__ import annotations
@@ -20,14 +22,13 @@ import functools
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from helpers.element_types import element_type
 from helpers.errors import CourseError
-from helpers.run import gemm
-from helpers.sim import TraceFilter
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
 
@@ -47,7 +48,6 @@ _INSTRUCTIONS = "smsp__inst_executed.sum"
 _SCHEDULERS = 4
 _LINE = 128  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
-_SHORT = 128  # elements of K that are traced to see how a kernel loads
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ class Demand:
     rounds: float  # rounds of the main loop per warp
     loop: chain.Loop | None
     least_bytes: float  # DRAM: operands read once, result written once
+    dtype: str = "float32"  # of the operands
+    matrix_flops: float = 0.0  # operations on tensor cores
 
     @property
     def warps_per_block(self) -> int:
@@ -140,7 +142,18 @@ def demand(run) -> Demand:
         rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
         least_bytes=problem.compulsory_bytes if problem is not None else 0.0,
+        dtype=problem.dtype if problem is not None else "float32",
+        matrix_flops=_matrix_flops(compiled, problem),
     )
+
+
+def _matrix_flops(compiled, problem) -> float:
+    """Operations on tensor cores: all of the product's if the kernel has matrix instructions. Raises CourseError without a product."""
+    if not compiled.matrix_types:
+        return 0.0
+    if problem is None:
+        raise CourseError("The model does not know how much this kernel asks of the tensor cores: it is no matrix product of the course.")
+    return problem.flops
 
 
 def _both(counters: Mapping[str, int], name: str) -> int:
@@ -191,18 +204,9 @@ def _scattered(run) -> dict[tuple[int, str], float]:
 
     Empty if the run is no GEMM of the course: its arguments may then not be made up.
     """
-    problem = run.problem.get("problem")
-    if problem is None:
-        return {}
-    shapes = ((problem.m, problem.lda), (problem.k, problem.ldb), (problem.m, problem.ldc))
-    arrays = tuple(np.zeros(shape, np.dtype(problem.dtype)) for shape in shapes)
-    middle = math.prod(run.grid) // 2
-    seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
-    short = min(problem.k, _SHORT)  # the first tiles say it all; the rows stay as far apart as they are
-    some = replace(problem, k=short, pad_a=problem.lda - max(1, short))
-    again = gemm.run(run.kernel, some, on="cpu", arrays=arrays, blocks=[middle], trace=seen, counters=False, findings=False)
-    trace, found = again.trace, {}
-    for index, site in enumerate(trace.sites):
+    trace = run.first_tiles()
+    found: dict[tuple[int, str], list] = {}
+    for index, site in enumerate(trace.sites if trace else ()):
         rows = trace.addresses[trace.accesses["site"] == index]
         if len(rows) and site.width:
             found.setdefault((site.line, site.op), []).append(lookup_cycles(rows, site.width))
@@ -235,6 +239,11 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
     }
+    if need.matrix_flops:
+        unit = gpu.unit(need.dtype)
+        if unit is None:
+            raise CourseError(f"The tensor cores of {gpu.name} do not multiply {element_type(need.dtype).label}.")
+        terms["the tensor cores"] = share * gpu.sms * need.matrix_flops / (unit.tflops * 1e12) * per_clock
     waves = fit.waves(need.blocks, gpu.sms)
     if need.loop is not None:
         chained = need.rounds * need.loop.cycles(constants.global_latency, constants.shared_latency)
@@ -252,6 +261,15 @@ def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
     return cycles(need, gpu, constants)[0] / (gpu.clock_mhz * 1e3) + constants.launch_microseconds / 1e3
 
 
+def _unknown(need: Demand) -> str:
+    """What the statement of the error leaves out for this launch, as a sentence to add."""
+    if need.matrix_flops:
+        return " All those kernels computed on FP32 lanes: on tensor cores its error is unknown, and a real time will rather be longer."
+    if need.dtype != "float32":
+        return f" All those kernels were float32: for {element_type(need.dtype).label} its error is unknown."
+    return ""
+
+
 def predict(run, gpu: str = "H200 SXM") -> Prediction:
     """Predict the time of `run` on a GPU of gpus.toml.
 
@@ -264,7 +282,7 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
     total, terms, waves, fraction = cycles(need, device, constants)
     fixed = constants.launch_microseconds * device.clock_mhz
     time = milliseconds(need, device, constants)
-    limiter = "the cost of a launch" if fixed > total else max(terms, key=terms.get)
+    limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     problem = run.problem.get("problem")
     if limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
@@ -273,7 +291,7 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
         milliseconds=time,
         limiter=limiter,
         terms=terms,
-        error=error,
+        error=f"{error}{_unknown(need)}",
         waves=waves,
         occupancy=fraction,
         tflops=problem.flops / time / 1e9 if problem is not None else None,
@@ -285,7 +303,7 @@ def _fitted_file() -> dict:
     try:
         return tomllib.loads(CONSTANTS.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.model.fit).") from None
+        raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.course.fit).") from None
 
 
 def fitted() -> tuple[Constants, str]:

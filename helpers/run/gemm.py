@@ -8,18 +8,25 @@ from __future__ import annotations
 import functools
 import html
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
 from helpers.errors import CourseError, Finding, LaunchError
+from helpers.sim import Trace, TraceFilter
 
 from .kernel import Kernel, Run
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 COUNTED_SIZE = 64  # at least this, see counted_size
+_SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
+PATIENCE = 8.0  # seconds that a small shape may always take
+_SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 
 
@@ -27,6 +34,7 @@ _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 class Problem:
     """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
 
+    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype="": the usual one for dtype.
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
     batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
     """
@@ -43,8 +51,10 @@ class Problem:
     seed: int = 0
     fused: bool = False
     batch: int = 1
+    out_dtype: str = ""
 
     def __post_init__(self):
+        object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 0:
@@ -65,6 +75,16 @@ class Problem:
         return max(1, self.n) + self.pad_c
 
     @property
+    def inputs(self) -> ElementType:
+        """The element type of A and B."""
+        return element_type(self.dtype)
+
+    @property
+    def result(self) -> ElementType:
+        """The element type of C."""
+        return element_type(self.out_dtype)
+
+    @property
     def flops(self) -> int:
         """2·m·n·k for each product: one multiplication and one addition per term."""
         return 2 * self.m * self.n * self.k * self.batch
@@ -72,8 +92,14 @@ class Problem:
     @property
     def compulsory_bytes(self) -> int:
         """Each input read once and C written once (and read once if beta is not 0), without any reuse missed."""
-        elements = self.m * self.k + self.k * self.n + self.m * self.n * (2 if self.beta else 1)
-        return elements * self.batch * np.dtype(self.dtype).itemsize
+        read = (self.m * self.k + self.k * self.n) * self.inputs.bytes
+        return self.batch * (read + self.m * self.n * self.result.bytes * (2 if self.beta else 1))
+
+    def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A, B and C of the right shapes and types, all zero."""
+        shapes = ((self.m, self.lda, self.inputs), (self.k, self.ldb, self.inputs), (self.m, self.ldc, self.result))
+        a, b, c = (np.zeros((self.batch * rows, row), kind.storage) for rows, row, kind in shapes)
+        return a, b, c
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
@@ -89,18 +115,18 @@ class Problem:
         a[:, : self.k] = random.uniform(-1, 1, (rows, self.k))
         b[:, : self.n] = random.uniform(-1, 1, (depth, self.n))
         c[:, : self.n] = random.uniform(-1, 1, (rows, self.n)) if self.beta else np.nan
-        dtype = np.dtype(self.dtype)
-        return a.astype(dtype), b.astype(dtype), c.astype(dtype)
+        return self.inputs.array(a), self.inputs.array(b), self.result.array(c)
 
     def bias(self) -> np.ndarray:
-        """The bias of a fused problem: [n], random in [-1, 1)."""
-        return np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(self.dtype)
+        """The bias of a fused problem: [n], of C's type, random in [-1, 1)."""
+        return self.result.array(np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(np.float32))
 
     def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The specification in float64, and how far a correct kernel may be from it, element by element.
 
-        The bound is Higham's for inner products in any order, (k + 4) · eps · (|alpha| |A||B| + |beta||C|),
-        Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1; eps is the result type's.
+        The bound is Higham's for inner products in any order, (k + 4) · u · (|alpha| |A||B| + |beta||C|), Accuracy and
+        Stability of Numerical Algorithms, 2nd ed., section 3.1. u is the error of one addition (`ElementType.sums`); products
+        are exact, because A and B hold what was rounded to their type. A result of 16 bits is rounded once more.
         """
         left = a[:, : self.k].astype(np.float64).reshape(self.batch, len(a) // self.batch, self.k)
         right = b[:, : self.n].astype(np.float64).reshape(self.batch, self.k, self.n)
@@ -112,9 +138,17 @@ class Problem:
         if self.fused:
             bias = self.bias().astype(np.float64)
             value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
-        eps = 2.0**-24
-        storage = 0.0 if self.dtype == "float32" else 2.0**-8 if "bfloat" in self.dtype else 2.0**-11
-        return value, (self.k + 4) * eps * scale + storage * np.abs(value) + 1e-37
+        sums = (self.k + 4) * self.inputs.sums * scale
+        stored = 0.0 if self.out_dtype == "float32" else self.result.roundoff * (np.abs(value) + sums)
+        return value, sums + stored + self.result.absolute
+
+    def norm_tolerance(self) -> float:
+        """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
+
+        Rounding errors of k additions grow like √k; eight times that leaves room for sums that are cut off, not rounded.
+        """
+        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
+        return stored + 8 * math.sqrt(self.k + 16) * self.inputs.sums
 
     def __str__(self) -> str:
         text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
@@ -124,6 +158,8 @@ class Problem:
             text += f", leading dimensions +{self.pad_a} +{self.pad_b} +{self.pad_c}"
         if self.fused:
             text += ", bias and ReLU"
+        if (self.dtype, self.out_dtype) != ("float32", "float32"):
+            text += f", {named(self.dtype, self.out_dtype)}"
         return text
 
 
@@ -183,6 +219,27 @@ def is_fused(kernel: Kernel) -> bool:
     return len(kinds) == 12
 
 
+_ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item.c_names}
+
+
+def types(kernel: Kernel) -> tuple[str, str]:
+    """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as a template's T.
+
+    CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ.
+    """
+    is_fused(kernel)  # the parameters are where they should be
+    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to or "", "float32") for place in (4, 6, 9))
+    if a != b:
+        raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
+    return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
+
+
+def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
+    """A problem in the kernel's own element types. Options are fields of `Problem`."""
+    dtype, out_dtype = types(kernel)
+    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, **options)
+
+
 def arguments(problem: Problem, a, b, c, bias=None) -> list:
     """The arguments of a GEMM kernel, in the order of PARAMETERS, and the bias (by default the problem's) if it is fused."""
     plain = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
@@ -206,7 +263,22 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     if not problem.beta:  # then C is only a place for the result
         options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
     done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
-    return replace(done, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c})
+    return _of_product(done, problem, shape.tile, (a, b, c))
+
+
+def _of_product(done: Run, problem: Problem, tile: tuple[int, int], arrays) -> Run:
+    """The run, with what it computed."""
+    product = {"problem": problem, "tile": tile, **dict(zip("ABC", arrays, strict=True))}
+    return replace(done, problem=product, first_tiles=functools.partial(_first_tiles, done.kernel, problem, done.grid))
+
+
+def _first_tiles(kernel: Kernel, problem: Problem, grid: tuple[int, int, int]) -> Trace:
+    """The global accesses of four warps of the middle block, in the first rounds of their loops, on made-up data."""
+    middle = math.prod(grid) // 2
+    seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
+    short = min(problem.k, _SHORT)
+    some = replace(problem, k=short, pad_a=problem.lda - max(1, short))  # the rows stay as far apart as they are
+    return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
 def block_classes(grid: tuple[int, int, int], overhang: tuple[bool, bool] = (True, True)) -> list[tuple[int, int]]:
@@ -236,18 +308,11 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     classes = block_classes(grid, (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
     if grid[0] * grid[1] <= 2 * len(classes):
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
-    a, b, c = (
-        np.zeros(extents, problem.dtype)
-        for extents in (
-            (problem.batch * problem.m, problem.lda),
-            (problem.batch * problem.k, problem.ldb),
-            (problem.batch * problem.m, problem.ldc),
-        )
-    )
+    a, b, c = problem.zeros()
     parts = []
     for index, (block, weight) in enumerate(classes):
         part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block])
-        parts.append((replace(part, problem={"problem": problem, "tile": shape.tile, "A": a, "B": b, "C": c}), weight))
+        parts.append((_of_product(part, problem, shape.tile, (a, b, c)), weight))
         if progress:
             progress(index + 1, len(classes))
     blocks = grid[0] * grid[1]
@@ -268,10 +333,10 @@ def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[
 # ---------------------------------------------------------------------------------------------------- check
 
 
-def adversarial(tile: tuple[int, int], dtype: str = "float32") -> list[Problem]:
+def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
     """Small shapes that break kernels: 1, primes, a tile and one more or less, thin, empty K, padding, alpha, beta."""
     rows, columns = tile
-    one = functools.partial(Problem, dtype=dtype)
+    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
     return [
         one(1, 1, 1),
         one(rows, columns, 32),
@@ -305,6 +370,7 @@ class CheckReport:
     expectations: tuple[tuple[str, bool], ...] = ()
     on: str = "cpu"
     source: str = field(default="", repr=False)
+    untried: int = 0  # shapes left when one did not end
 
     @property
     def correct(self) -> bool:
@@ -326,8 +392,10 @@ class CheckReport:
         result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
         if len(failed) > SHAPES_SHOWN:
             result.append((False, f"… and {len(failed) - SHAPES_SHOWN} more shapes."))
+        if self.untried:
+            result.append((False, f"The other {self.untried} shapes were not tried."))
         if self.findings:
-            result += [(False, str(finding)) for finding in self.findings]
+            result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
         else:
             result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
         return result + [(ok, text) for text, ok in self.expectations]
@@ -359,14 +427,20 @@ def check(
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
     With a GPU (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
+    seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
+    need ends the check: the others would not end either.
     """
-    problems = list(problems if problems is not None else adversarial(geometry(kernel).tile))
-    cases, findings = [], {}
+    problems = list(problems if problems is not None else adversarial(geometry(kernel).tile, *types(kernel)))
+    cases: list[Case] = []
+    findings: dict[tuple, Finding] = {}
     used = "cpu"
+    patience = PATIENCE
     for done, problem in enumerate(problems):
-        if progress:
-            progress(done, len(problems))
-        case, found = _check_one(kernel, problem, "cpu", seconds)
+        tell = functools.partial(_tell, progress, done, len(problems))
+        tell()
+        start = time.monotonic()
+        case, found = _check_one(kernel, problem, "cpu", min(seconds, patience), tell)
+        patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
         if not case.message and on != "cpu":
@@ -376,15 +450,24 @@ def check(
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
         cases.append(case)
-    return CheckReport(kernel.name, tuple(cases), tuple(findings.values()), on=used, source=kernel.source)
+        if any(finding.kind == "endless" for finding in found):
+            break
+    untried = len(problems) - len(cases)
+    return CheckReport(kernel.name, tuple(cases), tuple(findings.values()), on=used, source=kernel.source, untried=untried)
 
 
-def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float) -> tuple[Case, list[Finding]]:
+def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_blocks: int) -> None:
+    """A launch reports its blocks; the check goes by problems."""
+    if progress:
+        progress(done, total)
+
+
+def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None) -> tuple[Case, list[Finding]]:
     problem = replace(problem, fused=is_fused(kernel))
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     try:
-        done = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds)
+        done = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds, progress=progress)
     except LaunchError:
         raise
     except CourseError as error:
@@ -401,7 +484,8 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     old, new = before[2], after[2]
     if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
         row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
-        return f"element [{row}, {problem.n + column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
+        place = f"element [{row}, {problem.n + column}]"
+        return f"{place} lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
     value, bound = problem.expected(*before)
     got = new[:, : problem.n].astype(np.float64)
     wrong = ~(np.abs(got - value) <= bound)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from helpers.element_types import ELEMENT_TYPES
 from helpers.errors import CourseError, Finding, LaunchError
 from helpers.model import hardware
+from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
@@ -25,12 +26,9 @@ from helpers.toolchain.compile import Compiled, compile_source
 from . import gpu
 
 # C's pointee types and the array element types that match them.
-_ELEMENT_TYPES = {
-    "float": (np.float32,), "double": (np.float64,),
-    "__half": (np.float16,), "half": (np.float16,), "__half2": (np.float16,), "half2": (np.float16,),
-    "__nv_bfloat16": (ml_dtypes.bfloat16,), "nv_bfloat16": (ml_dtypes.bfloat16,),
-    "__nv_bfloat162": (ml_dtypes.bfloat16,), "nv_bfloat162": (ml_dtypes.bfloat16,),
-    "float2": (np.float32,), "float4": (np.float32,), "double2": (np.float64,),
+_ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
+    **{name: (item.storage,) for item in ELEMENT_TYPES.values() for name in item.c_names},
+    "double": (np.float64,), "double2": (np.float64,),
     "int": (np.int32,), "unsigned": (np.uint32,), "unsigned int": (np.uint32,), "int4": (np.int32,), "int2": (np.int32,),
     "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,),
     "int8_t": (np.int8,), "uint8_t": (np.uint8,), "short": (np.int16,), "unsigned short": (np.uint16,),
@@ -48,7 +46,7 @@ _SCALAR_TYPES = {
 
 def compile(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Kernel:
     """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
-    return Kernel(compile_source(source, entry, arch, tuple([options] if isinstance(options, str) else options)))
+    return Kernel(compile_source(source, entry, arch, options))
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,8 @@ class Run:
     """What one launch did.
 
     on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
-    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks.
+    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how a few
+    warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere.
     """
 
     kernel: Kernel
@@ -70,6 +69,7 @@ class Run:
     outcome_or_simulate: Outcome | Callable[[], Outcome] = field(repr=False)
     timing: Any = field(default=None, repr=False)
     problem: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    first_tiles: Callable[[], Trace | None] = field(default=lambda: None, repr=False)
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -102,11 +102,9 @@ class Run:
     def sampled(self) -> bool:
         return bool(self.outcome.sampled)
 
-    def predict(self, gpu: str = "H200 SXM"):
+    def predict(self, gpu: str = "H200 SXM") -> Prediction:
         """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
-        from helpers.model.predict import predict  # here, because the model reads Runs: it sits above this module
-
-        return predict(self, gpu=gpu)
+        return predict(self, gpu)
 
     def __repr__(self) -> str:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
@@ -174,8 +172,9 @@ class Kernel:
         on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
-        count as never written, whatever they hold: reading them before the kernel has written is a finding. repeat: GPU timing repetitions (default: once,
-        untimed runs being cheaper than surprises: arrays are changed by every repetition).
+        count as never written, whatever they hold: reading them before the kernel has written is a finding.
+        repeat: GPU timing repetitions (default: once, untimed runs being cheaper than surprises: arrays are changed by every
+        repetition).
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
@@ -185,6 +184,13 @@ class Kernel:
         self._check_limits(grid, block, shared)
         dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
+        if not isinstance(trace, (bool, np.bool_, TraceFilter, type(None))):
+            raise LaunchError(f"trace={trace!r}: write trace=True to record every access, or give a TraceFilter.")
+        if not isinstance(seconds, numbers.Real) or not seconds > 0:
+            raise LaunchError(f"seconds={seconds!r} is no time budget: it is a number of seconds, more than 0.")
+        blocks = list(blocks) if isinstance(blocks, Iterable) else blocks
+        if blocks is not None and not (isinstance(blocks, list) and all(isinstance(item, numbers.Integral) for item in blocks)):
+            raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
         filter_ = TraceFilter() if trace is True else trace or None
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
 
@@ -257,7 +263,7 @@ class Kernel:
                 "(invalid configuration); for an empty matrix, do not launch."
             )
         limits = hardware.capability(self.compiled.arch)
-        if not isinstance(shared, numbers.Integral):
+        if not isinstance(shared, (int, np.integer)):
             raise LaunchError(f"shared={shared!r} is not a whole number: it is the number of bytes of dynamic shared memory per block.")
         if shared < 0:
             raise LaunchError(f"shared={shared} is negative: it is the number of bytes of dynamic shared memory per block.")
@@ -276,12 +282,12 @@ class Kernel:
 
     def _pointers(self, names: Sequence[str]) -> frozenset[str]:
         """`names` if all are pointer parameters. Raises LaunchError."""
-        names = frozenset([names] if isinstance(names, str) else names)
+        wanted = frozenset([names] if isinstance(names, str) else names)
         known = [parameter.name for parameter in self.compiled.parameters if parameter.pointer_to is not None]
-        for name in sorted(names, key=str):
+        for name in sorted(wanted, key=str):
             if name not in known:
                 raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
-        return names
+        return wanted
 
     def checked(self, args: Sequence[Any]) -> list[Any]:
         """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
@@ -316,6 +322,8 @@ _MAPS = ("CUtensorMap", "CUtensorMap_st", "struct CUtensorMap_st")
 def _argument(kernel: str, parameter, value: Any) -> Any:
     """`value` as the parameter wants it, or a LaunchError that says what is wrong."""
     what = f"Argument {parameter.name} of {kernel}"
+    if isinstance(value, np.ma.MaskedArray):
+        raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
     is_array = (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
     if parameter.pointer_to is not None:
         if value is None:
@@ -349,10 +357,13 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
     if is_array:
         raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
+    if parameter.half and not isinstance(value, (bytes, np.void)):
+        return np.frombuffer(_scalar(what, np.dtype(parameter.half).type, value).tobytes(), np.dtype((np.void, parameter.size)))[0]
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)
     if dtype is None or parameter.size != np.dtype(dtype).itemsize:
-        if isinstance(value, (bytes, np.void)) and len(bytes(value)) == parameter.size:
-            return np.frombuffer(bytes(value), np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
+        data = value.tobytes() if isinstance(value, np.void) else value
+        if isinstance(data, bytes) and len(data) == parameter.size:
+            return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
     return _scalar(what, dtype, value)
 
@@ -360,14 +371,18 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
 def _scalar(what: str, dtype, value: Any):
     if isinstance(value, np.ndarray):
         value = value[()]
-    if not isinstance(value, (numbers.Number, np.generic)) or isinstance(value, complex):
+    if not isinstance(value, (numbers.Real, np.generic)):
         raise LaunchError(f"{what} is a single number, and {type(value).__name__} was given.")
-    if np.issubdtype(dtype, np.floating):
-        return dtype(value)
-    if value != int(value):
+    try:
+        if np.dtype(dtype).kind in "fV":
+            return dtype(float(value))
+        whole = int(value)  # type: ignore[arg-type]  # a real number has one
+    except (TypeError, ValueError, OverflowError):  # NaN and infinity, and numbers that no float can hold
+        raise LaunchError(f"{what} is a single number of type {np.dtype(dtype).name}, and {value!r} cannot be one.") from None
+    if value != whole:
         raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
     bits = np.dtype(dtype).itemsize * 8
     # PTX parameters are untyped bits: a negative int arrives in a .u32, so both ranges are accepted.
-    if not -(2 ** (bits - 1)) <= int(value) < 2**bits:
+    if not -(2 ** (bits - 1)) <= whole < 2**bits:
         raise LaunchError(f"{what} has {bits} bits, and {value} does not fit.")
-    return np.array(int(value) % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]
+    return np.array(whole % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from helpers.element_types import ElementType
 from helpers.errors import LaunchError, RunError
 
 from . import gemm, gpu
@@ -19,7 +20,6 @@ from .kernel import Kernel
 
 _CUBLAS = "cuBLAS"
 _CHECKED_ROWS = 16
-_TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}  # of the norm: cuBLAS may add in another order
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
     host = _operands(problem)
     a, b = gpu.upload(host[0]), gpu.upload(host[1])
-    why = gpu.cublas_why_not()
+    why = gpu.cublas_why_not() or gpu.cublas_refuses(problem.dtype, problem.out_dtype)
     work, differences, results, reference = {}, {}, {}, None
     if not why:
         c = gpu.upload(host[2])
         work[_CUBLAS] = gpu.cublas(
             problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
-            problem.ldc, problem.dtype, problem.batch,
+            problem.ldc, problem.dtype, problem.out_dtype, problem.batch,
         )  # fmt: skip
         gpu.run_once(work[_CUBLAS], _CUBLAS)
         reference = gpu.download(c, host[2])
@@ -109,8 +109,8 @@ def _launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arr
     steps = [array.nbytes // problem.batch for array in device_arrays]  # bytes from one product's matrix to the next's
     launchers = []
     for product in range(problem.batch // together):
-        own = [array[product * step :] for array, step in zip(device_arrays, steps, strict=True)]
-        values = zip(native.compiled.parameters, gemm.arguments(problem, *own, bias), strict=True)
+        a, b, c = (array[product * step :] for array, step in zip(device_arrays, steps, strict=True))
+        values = zip(native.compiled.parameters, gemm.arguments(problem, a, b, c, bias), strict=True)
         arguments = [_scalar(parameter, value) for parameter, value in values]
         launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared))
 
@@ -131,15 +131,15 @@ def _scalar(parameter, value):
 def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
     random = np.random.default_rng(problem.seed)
-    dtype = np.dtype(problem.dtype)
 
-    def make(rows: int, columns: int) -> np.ndarray:
-        return (2 * random.random((rows, columns), dtype=np.float32) - 1).astype(dtype, copy=False)
+    def make(rows: int, columns: int, kind: ElementType) -> np.ndarray:
+        return kind.array(2 * random.random((rows, columns), dtype=np.float32) - 1)
 
-    a, b = make(problem.batch * problem.m, problem.lda), make(problem.batch * problem.k, problem.ldb)
+    rows, inputs = problem.batch * problem.m, problem.inputs
+    a, b = make(rows, problem.lda, inputs), make(problem.batch * problem.k, problem.ldb, inputs)
     if problem.beta:
-        return a, b, make(problem.batch * problem.m, problem.ldc)
-    return a, b, np.full((problem.batch * problem.m, problem.ldc), np.nan, dtype)
+        return a, b, make(rows, problem.ldc, problem.result)
+    return a, b, np.full((rows, problem.ldc), np.nan, problem.result.storage)
 
 
 def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None) -> float | None:
@@ -164,7 +164,7 @@ def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np
         reference = np.maximum(reference[:, : problem.n] + problem.bias(), 0)
     mine, theirs = (array[:, : problem.n].astype(np.float32) for array in (got, reference))
     difference = float(np.linalg.norm(mine - theirs)) / max(float(np.linalg.norm(theirs)), 1e-30)
-    if not difference <= _TOLERANCE[problem.dtype]:
+    if not difference <= problem.norm_tolerance():
         raise RunError(
             f"{name} computes wrong results at {problem} on the GPU, so it is not timed: it differs from cuBLAS by "
             f"{difference:.2g} of the result's norm. Use check() to see where."

@@ -16,8 +16,11 @@ from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, RunError
 
 from . import isa, native
-from .checks.device_races import DeviceShadow
+from .checks import endless
+from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
+from .checks.launch_checks import LaunchChecks, Unchecked
+from .checks.shared_cells import plain_name
 from .code import sass
 from .code.ptx import immediate_bits, literal
 from .counting import machine_code
@@ -25,8 +28,9 @@ from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
 from .machine import cluster as clusters
-from .machine.chunk import Chunk, Clock, endless
-from .machine.memory import DEVICE_BASE, DeviceMemory, plain_name
+from .machine.chunk import Chunk, Clock
+from .machine.memory import DEVICE_BASE, DeviceMemory
+from .machine.printout import Printout
 from .machine.trace import Allocation, Recorder, Trace, TraceFilter
 
 # Lanes per chunk. More lanes spread the cost of a NumPy call, fewer keep registers in the cache: see benchmarks.
@@ -93,16 +97,16 @@ class Launch:
     findings: Findings
     counting: Counting | None
     recorder: Recorder | None
-    watch_shared: bool
+    checks: Unchecked
     clock: Clock
     param_words: dict[int, int]
     dtypes: dict[str, np.dtype]
     arch: str
     cluster: tuple[int, int, int] | None = None
-    printed: list[str] = field(default_factory=list)
-    races: DeviceShadow | None = None
+    printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
     others_wait: Callable = lambda chunk: False
+    tick: Callable = lambda: None  # called now and then while a chunk runs
 
 
 def simulate(
@@ -136,21 +140,21 @@ def simulate(
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
-    memory = DeviceMemory(program, arrays, findings)
+    memory = DeviceMemory(program, arrays)
     param_words = _param_words(program, words, memory)
     observed = collect.counters or collect.trace is not None
     estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
+    checks = Unchecked()
+    if collect.findings:
+        checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
     launch = Launch(
         program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
-        watch_shared=collect.findings, clock=Clock(budget.steps, budget.seconds),
+        checks=checks, clock=Clock(budget.steps, budget.seconds),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims,
     )  # fmt: skip
-    if collect.findings:
-        races = DeviceShadow(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
-        launch.races = races if races.needed else None
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
     if chosen is not None and any(not 0 <= b < total for b in chosen):
@@ -165,13 +169,17 @@ def simulate(
         with np.errstate(all="ignore"):
             _run_chunks(launch, chosen, wanted, progress)
 
-    if engine == "numpy":
-        alone()
-    else:
-        try:
+    try:
+        if engine == "numpy":
+            alone()
+        else:
             engine = native.execute(launch, range(total) if chosen is None else chosen, progress, alone, engine == "native")
-        except ValueError as reason:
-            raise RunError(f"The native engine cannot run this launch: {reason}.") from None
+    except ValueError as reason:
+        if engine == "numpy":
+            raise
+        raise RunError(f"The native engine cannot run this launch: {reason}.") from None
+    finally:
+        launch.printed.end()
     with interrupts.delayed():
         launch.memory.copy_back()
     scale = total / wanted if wanted else 1.0
@@ -198,7 +206,7 @@ def simulate(
         trace = launch.recorder.trace(program.sites, allocations, grid, block, program)
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
-        seconds=time.monotonic() - start, estimate=estimate, printed="".join(launch.printed), steps=launch.clock.used,
+        seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
         engine=engine, uncounted=uncounted,
     )  # fmt: skip
 
@@ -246,6 +254,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
     waiting: deque[Chunk] = deque()
     done = 0
     launch.others_wait = lambda chunk: piece is not None or bool(waiting)
+    launch.tick = lambda: progress and progress(done, wanted)
     while piece is not None or waiting:
         # Chunks that only wait for others step back; new ones come first, because they may be what is waited for.
         if piece is not None:
@@ -261,7 +270,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
         done += chunk.blocks
         clock = launch.clock
         if piece is not None and clock.seconds is not None and clock.elapsed() > clock.seconds:  # chunks too short to look themselves
-            endless(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
+            endless.out_of_budget(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
         if progress is not None:
             progress(done, wanted)
 
@@ -274,7 +283,7 @@ def _pieces(launch: Launch, chosen):
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
     count = max(1, lanes // max(1, threads))
     cx, cy, cz = launch.cluster or (1, 1, 1)
-    if launch.watch_shared and "cluster" in launch.program.uses:
+    if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
     if chosen is not None:
         count = max(1, count // (cx * cy * cz)) * cx * cy * cz

@@ -18,13 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from helpers.errors import RunError
+from helpers.errors import LaunchError, RunError
 
 from . import isa
 from .code import ptx
+from .code.addresses import DEVICE_BASE, FUNCTION_BASE
 from .code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from .code.sites import Site
-from .machine.addresses import DEVICE_BASE, FUNCTION_BASE
+
+_MOST_DEVICE_BYTES = 1 << 30
 
 MAX_INLINED = 200_000  # instructions after copying device functions into their calls
 CALL_DEPTH = 64
@@ -69,7 +71,7 @@ class Block:
     marks: list[Mark] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """An entry ready to run. Register indices are positions in the machine's register list."""
 
@@ -95,6 +97,7 @@ class Program:
     labels: dict[str, int] = field(default_factory=dict)  # positions in `code`
     register_types: dict[str, str] = field(default_factory=dict)
     register_names: dict[int, str] = field(default_factory=dict)  # by index; the machine's own registers have none
+    exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 
     @property
@@ -129,6 +132,7 @@ class _Loader:
         self.constants: list[tuple[int, np.ndarray]] = []
         self.specials: list[tuple[int, str]] = []
         self.sites: list[Site] = []
+        self.exchanged: set[int] = set()
         self.param_bytes = 0
         self.local_bytes = 0
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -160,6 +164,11 @@ class _Loader:
                 shared_at = self._place_shared(name, variable, shared_at)
             else:
                 at = _align(len(self.image), max(variable.align, 256))
+                if at + variable.nbytes > _MOST_DEVICE_BYTES:
+                    raise LaunchError(
+                        f"The kernel's __device__ and __constant__ variables take {(at + variable.nbytes) / 2**30:,.1f} GB with `{name}`, "
+                        f"and the machine holds {_MOST_DEVICE_BYTES >> 30} GB of them: make it smaller, or pass it as an argument."
+                    )
                 self.image.extend(bytes(at - len(self.image)))
                 self.image.extend(variable.initial.ljust(variable.nbytes, b"\0")[: max(variable.nbytes, len(variable.initial))])
                 self.addresses[name] = ("device", DEVICE_BASE + at)
@@ -488,8 +497,10 @@ class _Loader:
             sites=self.sites, parameters=self.parameters, shared=self.shared, shared_bytes=self.shared_bytes,
             dynamic_shared_at=self.dynamic_shared_at, local_bytes=self.local_bytes, param_bytes=self.param_bytes,
             device=self.device, image=bytes(self.image), image_addresses=self.relocations, shared_granule=granule,
+            exchanged=sum(1 << index for index in self.exchanged),
             uses=frozenset(self.uses), line=self.entry.line, code=tuple(self.flat), labels=self.labels,
-            grid_workspace=grid_workspace, register_types=self.register_types, register_names={index: name for name, index in self.index.items()},
+            grid_workspace=grid_workspace, register_types=self.register_types,
+            register_names={index: name for name, index in self.index.items()},
         )  # fmt: skip
         _races_that_cannot_be(program, ops, starts)
         _leaving(blocks)

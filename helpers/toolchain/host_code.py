@@ -1,83 +1,78 @@
 """Host code in a pasted file: recognised and left out, so that any .cu file can be a cell.
 
-NVRTC compiles device code only and has no C++ library. Files in the wild mix kernels with `main`, allocations, timers and
-their headers. `device_part` blanks the host's functions and variables (every line and column stays where it was), and
-`HEADERS` stands in for what they include.
+NVRTC compiles device code only. Files in the wild mix kernels with `main`, allocations, timers and classes around them.
+`parts` finds what a file defines without `__device__` or the like, `first_guess` says what to leave out before the compiler
+has seen it, and `revised` what to leave out after the compiler has: an unannotated definition that it refuses is the
+host's, unless device code misses it. What is left out is blanked, so every line and column stays where it was.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-# ------------------------------------------------------------------------------------------------------- headers
-
-_EMPTY = "#pragma once\n"
-_STD = "#pragma once\nnamespace std {}\n"
-_INTEGER_TYPES = """#pragma once
-typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
-typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t; typedef unsigned long long uintptr_t; typedef long long intptr_t;
-"""
-_STD_INTEGER_TYPES = _INTEGER_TYPES + (
-    "namespace std { using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;"
-    " using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; }\n"
-)
-_LIMITS = """#pragma once
-#define CHAR_BIT 8
-#define INT_MAX 2147483647
-#define INT_MIN (-INT_MAX - 1)
-#define UINT_MAX 4294967295u
-#define LLONG_MAX 9223372036854775807ll
-#define FLT_MAX 3.402823466e+38f
-#define FLT_MIN 1.175494351e-38f
-#define FLT_EPSILON 1.192092896e-07f
-#define DBL_MAX 1.7976931348623157e+308
-#define DBL_EPSILON 2.2204460492503131e-16
-"""
-# The descriptor of a tensor memory access, as large and as aligned as the driver's; the rest of cuda.h is host code.
-_DRIVER = """#pragma once
-typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;
-typedef unsigned long long CUdeviceptr;
-"""
-# What nvcc lets every file use without an #include, through the host's headers.
-IMPLICIT = "implicit_types.h"
-_IMPLICIT_TYPES = _INTEGER_TYPES + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
-
-
-def _device_library(name: str) -> str:
-    """The header of CUDA's own standard library for device code, under the host's name."""
-    return f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
-
-
-# Names that kernels and the host code around them include. What kernels use of them is built in, or given here.
-HEADERS = {
-    IMPLICIT: _IMPLICIT_TYPES,
-    "stdint.h": _INTEGER_TYPES, "cstdint": _STD_INTEGER_TYPES, "inttypes.h": _INTEGER_TYPES, "cinttypes": _STD_INTEGER_TYPES,
-    "limits.h": _LIMITS, "climits": _LIMITS, "float.h": _LIMITS, "cfloat": _LIMITS,
-    "cuda.h": _DRIVER, "cudaTypedefs.h": "#pragma once\n#include <cuda.h>\n",
-    **{name: _device_library(name) for name in ("array", "bit", "concepts", "functional", "limits", "tuple", "type_traits", "utility")},
-    **dict.fromkeys(("assert.h", "ctype.h", "math.h", "stdbool.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "time.h", "sys/time.h", "unistd.h", "omp.h", "cublas_v2.h", "cublas.h", "cublasLt.h", "cuda_profiler_api.h", "curand.h", "helper_cuda.h", "helper_functions.h", "helper_string.h", "nvToolsExt.h", "nvtx3/nvToolsExt.h", "torch/all.h", "torch/extension.h", "torch/types.h", "ATen/cuda/CUDAContext.h", "c10/cuda/CUDAGuard.h", "pybind11/pybind11.h", "gtest/gtest.h", "nvml.h", "thrust/host_vector.h", "thrust/device_vector.h", "cub/cub.cuh", "cutlass/util/print_error.hpp", "cutlass/util/GPU_Clock.hpp", "cutlass/util/helper_cuda.hpp", "cutlass/util/command_line.h", "cutlass/util/host_tensor.h", "cutlass/util/device_memory.h"), _EMPTY),
-    **dict.fromkeys(("algorithm", "cassert", "chrono", "cmath", "cstddef", "cstdio", "cstdlib", "cstring", "ctime", "fstream", "iomanip", "iostream", "map", "memory", "numeric", "ostream", "random", "sstream", "stdexcept", "string", "thread", "unordered_map", "vector"), _STD),
-}  # fmt: skip
-
-# ---------------------------------------------------------------------------------------------------- host code
-
-_DEVICE = re.compile(r"\b(__global__|__device__|__constant__|__shared__|__managed__|constexpr)\b")
+_MARKS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
+# Kept until the compiler refuses them: what device code may use without a mark of its own.
 _KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_assert|const|constexpr|asm|friend|namespace)\b")
-_TYPE = re.compile(r"\s*(template\s*<[^{]*>\s*)?(struct|class|union|enum|typedef)\b")
+_TYPE = re.compile(r"\s*(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b")
 _HOST_TOO = re.compile(r"\s*(using\s+[\w:]+::\w+\s*$|template\s+[^<\s])")  # `using ns::run;` and `template void run<8>(int);`
+_HOST_TYPE = re.compile(r"\bstd\s*::|\bcu(da|blas|rand|solver|sparse|fft|dnn)[A-Z]\w*_t\b|\bFILE\b")
+_ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__declspec|__attribute__|__launch_bounds__)\s*\((?:[^()]|\([^()]*\))*\)")
+_ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
+_INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.S)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
+_KEPT_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif|define|undef|include)\b")
 
 
 @dataclass(frozen=True)
 class HostPart:
-    """A function or variable of the host: its name, and its first and last line (1-based)."""
+    """An unannotated definition of a file: its names, first and last line (1-based), and offsets in the source.
 
-    name: str
+    likely: it is the host's unless device code mentions it. constexpr: nvcc lets device code use it all the same.
+    constructs: the class whose constructor, destructor or assignment it is, else ''.
+    """
+
+    names: tuple[str, ...]
     first: int
     last: int
+    start: int
+    end: int
+    likely: bool = False
+    constexpr: bool = False
+    constructs: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.names[0] if self.names else ""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What stands at namespace or class scope: its text's offsets, what comes before its `{` or `;`, and where it stands."""
+
+    start: int
+    end: int
+    head: str
+    is_function: bool  # with its body
+    namespace: str = ""  # with its colons: 'outer::inner::'
+    owner: str = ""  # the class it is a member of
+
+    @property
+    def function_name(self) -> str:
+        """The identifier in front of its parameters; '' if it has none."""
+        match = re.search(r"([A-Za-z_]\w*)\s*\(", _ATTRIBUTE.sub("", _without_arguments(self.head)))
+        return match[1] if match else ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What the compiler refuses: where (offset in the source, None for elsewhere) and its sentence."""
+
+    offset: int | None
+    message: str
 
 
 def strip_comments(source: str) -> str:
@@ -89,99 +84,222 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-def device_part(source: str) -> tuple[str, tuple[HostPart, ...]]:
-    """`source` with the host's functions and variables blanked, and what they were.
+def without(source: str, parts: Iterable[HostPart]) -> str:
+    """`source` with `parts` blanked, but for their #if, #define and #include lines, which hold for the rest of the file."""
+    for part in parts:
+        inside, position, kept = source[part.start : part.end], 0, []
+        for directive in _DIRECTIVE.finditer(inside):
+            if _KEPT_DIRECTIVE.match(directive[0]):
+                kept += [_blank(inside[position : directive.start()]), directive[0]]
+                position = directive.end()
+        source = source[: part.start] + "".join(kept) + _blank(inside[position:]) + source[part.end :]
+    return source
 
-    A definition at namespace scope is the host's if it has no `__global__`, `__device__` or the like (or a macro that
-    stands for one) and if no device code mentions its name: a helper function that only lacks its `__device__` stays, and
-    the compiler says so. Source whose braces do not match is returned as it is.
+
+def parts(source: str) -> tuple[HostPart, ...]:
+    """Every definition without `__global__`, `__device__` or the like (or a macro that stands for one), in order.
+
+    Members of classes come after the class. Source whose braces do not match has none: the compiler shall say so.
     """
-    text = strip_comments(source)
-    text, device_macros = _without_directives(text)
-    candidates = []
-    for start, end, head, is_function in _declarations(text):
-        if _DEVICE.search(head) or device_macros.intersection(_WORD.findall(head)):
+    text, device_macros = structure(source)
+    found = []
+    for item in declarations(text):
+        head, body = item.head, text[item.start : item.end]
+        words = set(_WORD.findall(head))
+        is_class = not item.is_function and _TYPE.match(head)
+        if (
+            head.startswith("static_assert")
+            or device_mark(body if is_class else head, device_macros)
+            or (item.owner and not item.is_function)
+        ):
             continue
-        name = _declared_name(head)
-        if name and (is_function or not _KEPT.match(head) or _HOST_TOO.match(head) or re.search(r"\bstd\s*::", head)):
-            candidates.append((start, end, name))
-    if not candidates:
-        return source, ()
-    # What device code mentions stays, and what that mentions, and so on.
-    words, host = set(_WORD.findall(_without(text, candidates))), candidates
-    while True:
-        staying = [item for item in host if item[2] in words]
-        if not staying:
-            break
-        host = [item for item in host if item[2] not in words]
-        for start, end, _ in staying:
-            words.update(_WORD.findall(text[start:end]))
-    return _without(source, host), tuple(
-        HostPart(name, text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1) for start, end, name in host
-    )
+        names = _declared_names(body, head, item.is_function)
+        found.append(
+            HostPart(
+                names, text.count("\n", 0, item.start) + 1, text.count("\n", 0, item.end) + 1, item.start, item.end,
+                likely=bool(names) and not item.owner and _is_likely(item, words),
+                constexpr=bool(words & {"constexpr", "consteval"}),
+                constructs=item.owner if item.owner in names or names[:1] == ("operator=",) else "",
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
-def _without(text: str, parts) -> str:
-    """`text` with the (start, end, name) of `parts` blanked."""
-    for start, end, _ in parts:
-        text = text[:start] + _blank(text[start:end]) + text[end:]
-    return text
+def device_mark(text: str, device_macros: Mapping[str, str], mark: str = "") -> bool:
+    """Is there a `__device__` or the like (or only `mark`) in `text`, or a macro that stands for it?"""
+    words = set(_WORD.findall(text))
+    return bool(words & ({mark} if mark else _MARKS)) or any(mark in text for macro, text in device_macros.items() if macro in words)
 
 
-def _without_directives(text: str) -> tuple[str, set[str]]:
-    """Preprocessor lines blanked, and the macros that stand for `__device__` and its like."""
-    macros: set[str] = set()
+def _is_likely(item: Declaration, words: set[str]) -> bool:
+    if _invoked(item.head + "\nx"):  # what a macro makes is for the compiler to say
+        return False
+    if item.is_function and "constexpr" not in words:
+        return True
+    return bool(not _KEPT.match(item.head) or _HOST_TOO.match(item.head) or _HOST_TYPE.search(item.head))
+
+
+def first_guess(source: str, found: tuple[HostPart, ...]) -> frozenset[HostPart]:
+    """What to leave out before the compiler is asked: likely host code whose names device code does not mention.
+
+    A helper function that only lacks its `__device__` stays, and the compiler says so.
+    """
+    text, _ = structure(source)
+    out = {part for part in found if part.likely}
+    words = set(_WORD.findall(without(text, out)))
+    while staying := {part for part in out if words.intersection(part.names)}:
+        out -= staying
+        for part in staying:
+            words.update(_WORD.findall(text[part.start : part.end]))
+    return frozenset(out)
+
+
+def revised(
+    source: str, found: tuple[HostPart, ...], out: frozenset[HostPart], needed: frozenset[HostPart], mistakes: list[Mistake]
+) -> tuple[frozenset[HostPart], frozenset[HostPart]]:
+    """(out, needed) after the compiler refused the source without `out`; unchanged if its mistakes are the device's.
+
+    needed: parts that device code missed; they stay whatever becomes of them.
+    """
+    refused, missed, elsewhere = set(), set(), False
+    for mistake in mistakes:
+        inside = [part for part in found if mistake.offset is not None and part.start <= mistake.offset < part.end and part not in needed]
+        part = min(inside, key=lambda item: item.end - item.start, default=None)
+        if part is not None and part not in out:
+            refused.add(part)
+            continue
+        elsewhere = True
+        quoted = set(re.findall(r'"([^"]*)"', mistake.message))
+        words = {word for text in quoted for word in _WORD.findall(text)} | {f"operator{text}" for text in quoted}
+        missed |= {item for item in out if words.intersection(item.names)}
+    if missed:
+        return out - missed, needed | missed
+    text, _ = structure(source)
+    device = without(text, found)
+    constructed = {part for part in refused if part.constructs and _constructs(device, part.constructs)}
+    # A `using namespace` or the like goes last, when nothing else is wrong: what misses it could not name it.
+    named = {part for part in refused if part.names}
+    return out | ((named or (frozenset() if elsewhere else refused)) - constructed), needed | constructed
+
+
+def _constructs(text: str, name: str) -> bool:
+    """Does `text` make an object of class `name`, rather than take one as a parameter or by pointer?"""
+    return bool(re.search(rf"(?<!struct )(?<!class )(?<!~)\b{name}\b\s*(?:<[^<>;]*>\s*)?(?:\w+\s*(?:[;{{=\[]|\([^)]*\)\s*;)|[({{>])", text))
+
+
+# ------------------------------------------------------------------------------------------------- the structure of a file
+
+
+def structure(source: str) -> tuple[str, dict[str, str]]:
+    """`source` for reading its braces: comments, strings and preprocessor lines blanked, one branch of an #if that splits
+    a block; and the macros that stand for `__device__` and its like, with what they are."""
+    macros: dict[str, str] = {}
+    text = _one_branch(strip_comments(source))
 
     def directive(match):
         define = re.match(r"[ \t]*#[ \t]*define[ \t]+(\w+)", match[0])
-        if define and (_DEVICE.search(match[0]) or macros.intersection(_WORD.findall(match[0]))):
-            macros.add(define[1])
+        if define and device_mark(match[0], macros):
+            macros[define[1]] = match[0] + "".join(text for macro, text in macros.items() if macro in match[0])
         return _blank(match[0])
 
-    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", directive, text, flags=re.M), macros
+    return _DIRECTIVE.sub(directive, text), macros
 
 
-def _declarations(text: str):
-    """Yield (start, end, head, is_function) of what stands at namespace scope; nothing if the braces do not match."""
-    found, position, depth = [], 0, 0
+def _one_branch(text: str) -> str:
+    """Blank what `#if 0` hides, and the later branches of an #if whose first one leaves a brace open."""
+    lines = text.split("\n")
+    stack: list[tuple[int, int, bool]] = []  # where the #if is, where its first branch ends, is it `#if 0`
+    for number, line in enumerate(lines):
+        match = re.match(r"\s*#\s*(if|ifdef|ifndef|else|elif|endif)\b\s*(.*)", line)
+        if not match:
+            continue
+        if match[1].startswith("if"):
+            stack.append((number, 0, match[1] == "if" and match[2].strip() == "0"))
+        elif stack:
+            begin, end, never = stack[-1]
+            if not end:
+                stack[-1] = (begin, end := number, never)
+                if never:
+                    lines[begin + 1 : number] = ["" for _ in range(begin + 1, number)]
+            if match[1] == "endif":
+                stack.pop()
+                first = "".join(line for line in lines[begin + 1 : end] if not line.lstrip().startswith("#"))
+                if end < number and first.count("{") != first.count("}"):
+                    lines[end + 1 : number] = ["" for _ in range(end + 1, number)]
+    kept = [line or _blank(original) for line, original in zip(lines, text.split("\n"), strict=True)]
+    return "\n".join(kept)
+
+
+def declarations(text: str) -> Iterator[Declaration]:
+    """What stands at namespace and at class scope in `text`, as `structure` gives it. Nothing if the braces do not match."""
+    found: list[Declaration] = []
+    scopes: list[tuple[str, str]] = []  # the open namespaces (name, '') and classes ('', name)
+    position = 0
     while match := re.compile(r"\S").search(text, position):
         start = match.start()
         if text[start] in ";}":
-            depth -= text[start] == "}"
+            if text[start] == "}":
+                if not scopes:
+                    return
+                scopes.pop()
             position = start + 1
             continue
+        if label := _ACCESS.match(text, start):
+            position = label.end()
+            continue
         stop = _end_of_head(text, start)
-        if stop is None or depth < 0:
+        if stop is None:
             return
         head = text[start:stop]
-        if text[stop] == ";":
-            found.append((start, stop + 1, head, False))
+        namespace, owner = "".join(f"{name}::" for name, _ in scopes if name), scopes[-1][1] if scopes else ""
+        if opened := re.match(r"(?:inline\s+)?(?:namespace\b\s*([\w:]*)|extern\s*$)", head) if text[stop] == "{" else None:
+            scopes.append((opened[1] or "", ""))
             position = stop + 1
-        elif re.match(r"\s*(inline\s+)?(namespace\b|extern\s*$)", head):
-            depth += 1
-            position = stop + 1
-        else:
-            close = _matching(text, stop)
-            if close is None:
-                return
-            is_function = "(" in head and not _TYPE.match(head) and not _assigned(head)
-            position = close + 1
+            continue
+        close = _matching(text, stop) if text[stop] == "{" else stop
+        if close is None:
+            return
+        is_function, end = False, close + 1
+        is_type = _TYPE.match(head) and "(" not in _ATTRIBUTE.sub("", head).split(":")[0]
+        if invoked := _invoked(head):  # a macro's invocation without a semicolon
+            head, end = head[:invoked], start + invoked
+        elif text[stop] == "{":
+            is_function = "(" in head and not is_type and not _assigned(head)
             if not is_function:  # a type or an initialiser goes on to its semicolon
                 semicolon = text.find(";", close)
-                position = len(text) if semicolon < 0 else semicolon + 1
-            found.append((start, position, head, is_function))
-    if depth == 0:
+                end = len(text) if semicolon < 0 else semicolon + 1
+        found.append(Declaration(start, end, head, is_function, namespace, owner))
+        position = end
+        if not invoked and text[stop] == "{" and is_type and (kind := _TYPE.match(head)) and kind[1] in ("struct", "class"):
+            # Its members come next; what follows its brace is no declaration of its own.
+            scopes.append(("", _type_name(head)))
+            position = stop + 1
+            text = text[: close + 1] + _blank(text[close + 1 : end]) + text[end:]
+    if not scopes:
         yield from found
+
+
+def _invoked(head: str) -> int:
+    """How long the macro invocation is that `head` begins with, if another declaration follows it; else 0."""
+    match = _INVOCATION.match(head)
+    if not match:
+        return 0
+    depth = 0
+    for position in range(match.end() - 1, len(head)):
+        depth += {"(": 1, ")": -1}.get(head[position], 0)
+        if depth == 0:
+            return position + 1 if re.match(r"[ \t]*\n\s*[A-Za-z_]", head[position + 1 :]) else 0
+    return 0
 
 
 def _end_of_head(text: str, start: int) -> int | None:
     """Where the declaration's first `;` or `{` outside parentheses is."""
     depth = 0
-    for position in range(start, len(text)):
-        character = text[position]
+    for match in re.compile(r"[(){};]").finditer(text, start):
+        character = match[0]
         depth += {"(": 1, ")": -1}.get(character, 0)
         if depth == 0 and character in ";{":
-            return position
+            return match.start()
         if depth == 0 and character == "}":
             return None
     return None
@@ -196,16 +314,47 @@ def _matching(text: str, opening: int) -> int | None:
     return None
 
 
+def _without_arguments(head: str) -> str:
+    """`head` without template parameters and arguments."""
+    while (shorter := re.sub(r"<[^<>]*>", " ", head)) != head:
+        head = shorter
+    return head
+
+
 def _assigned(head: str) -> bool:
     """Is there an `=` of an initialiser, outside parentheses and template arguments?"""
-    bare = re.sub(r"\([^()]*\)", "", re.sub(r"<[^<>]*>", "", head))
+    bare = re.sub(r"\([^()]*\)", "", _without_arguments(head))
     return bool(re.search(r"(?<![=!<>])=(?!=)", bare)) and "operator" not in head
 
 
-def _declared_name(head: str) -> str:
-    """The identifier that a declaration declares; '' if it has none of the simple kinds."""
-    bare = head
-    while (shorter := re.sub(r"<[^<>]*>", " ", bare)) != bare:  # template parameters and arguments
-        bare = shorter
-    match = re.search(r"([A-Za-z_]\w*)\s*(?:\(|\[|=|,|$)", bare.strip())
-    return match[1] if match and "operator" not in head else ""
+def _type_name(head: str) -> str:
+    words = _WORD.findall(re.split(r":(?!:)", _ATTRIBUTE.sub("", _without_arguments(head)))[0])
+    named = [
+        word for word in words if word not in ("template", "typedef", "struct", "class", "union", "enum", "final", "__align__", "alignas")
+    ]
+    return named[-1] if named else "?"
+
+
+def _declared_names(text: str, head: str, is_function: bool) -> tuple[str, ...]:
+    """The identifiers that a declaration declares, `operator…` included; () if it has none of the simple kinds."""
+    bare = _without_arguments(head).strip()
+    operator = re.search(r"\boperator\s*(\(\s*\)|[^\s\w(]+|\w[\w\s*]*)", head)
+    if operator:
+        return (f"operator{''.join(operator[1].split())}",)
+    if bare.startswith("using"):
+        match = re.match(r"using\s+(?!namespace)(?:[\w:]+::)?(\w+)", bare)
+        return (match[1],) if match else ()
+    if is_function or "(" in bare.split("=")[0]:
+        match = re.search(r"([A-Za-z_]\w*)\s*\(", _ATTRIBUTE.sub("", bare))
+        return (match[1],) if match else ()
+    names: list[str] = []
+    if _TYPE.match(head) and "{" in text:
+        names.append(_type_name(head))
+        bare = text[text.rindex("}") + 1 :].rstrip("; \n")
+        if re.match(r"\s*(template|typedef)?[^{]*\benum\b", head):
+            names += _WORD.findall(text[text.index("{") : text.rindex("}")])
+    bare = re.sub(r"\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)", " ", bare)
+    for declarator in bare.split(","):
+        words = _WORD.findall(declarator.split("=")[0])
+        names += words[-1:]
+    return tuple(dict.fromkeys(names))

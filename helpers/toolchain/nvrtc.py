@@ -2,6 +2,7 @@
 
 NVRTC can crash on source it does not expect (inline assembly, mostly), and no signal stops it while it compiles. In a child
 process a crash is a sentence, Ctrl-C ends it at once, and the notebook's kernel lives on. The child stays for the next cell.
+It may use so much memory and time (a template can ask for any amount), and it ends with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import atexit
 import contextlib
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from helpers.errors import CompileError
 
@@ -41,24 +45,49 @@ class Answer:
     lowered: tuple[str, ...] = ()
 
 
+MEMORY = 4 << 30  # bytes that a compilation may use; CUTLASS's largest kernels take about a third of it
+SECONDS = 180.0  # that a compilation may take
+_TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
+
+
 def compile_program(request: Request) -> Answer:
-    """Compile in the child process. Raises CompileError if the compiler crashes; an interrupt ends it and is passed on."""
+    """Compile in the child process. Raises CompileError if the compiler crashes or asks for too much; an interrupt ends it
+    and is passed on."""
     with _lock:
         child = _started()
+        requests, answers = _pipes(child)
+        timer = threading.Timer(SECONDS, child.kill)
+        start = time.monotonic()
+        timer.start()
         try:
             pickle.dump(request, child.stdin)
             child.stdin.flush()
             answer = pickle.load(child.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
-            _stop()
-            raise CompileError(
-                "NVIDIA's compiler (NVRTC) crashed on this cell. It usually does so on inline assembly it cannot make sense of: "
-                "look at the asm statements, and take out what was added last."
-            ) from None
+            raise CompileError(_why_it_died(_stop(), time.monotonic() - start)) from None
         except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
             _stop()
             raise
+        finally:
+            timer.cancel()
     return answer
+
+
+def _why_it_died(status: int | None, seconds: float) -> str:
+    if seconds >= SECONDS:
+        return (
+            f"The compiler had not ended after {SECONDS:g} seconds and was stopped. Look for a template that instantiates itself "
+            "very often, or for large loops that are unrolled."
+        )
+    if status == _TOO_LARGE:
+        return (
+            f"The compiler wanted more than {MEMORY / 2**30:.3g} GB of memory and was stopped. Look for a template that instantiates "
+            "itself very often, for large loops that are unrolled, or for a huge array with an initialiser."
+        )
+    return (
+        "NVIDIA's compiler (NVRTC) crashed on this cell. It usually does so on inline assembly it cannot make sense of: "
+        "look at the asm statements, and take out what was added last."
+    )
 
 
 _lock = threading.Lock()
@@ -72,7 +101,7 @@ def _started() -> subprocess.Popen:
         root = Path(__file__).resolve().parents[2]
         paths = [str(root), os.environ.get("PYTHONPATH", "")]
         _child = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", __name__, str(MEMORY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             start_new_session=True,  # Ctrl-C is for the notebook's kernel, which then decides
         )  # fmt: skip
@@ -80,15 +109,27 @@ def _started() -> subprocess.Popen:
     return _child
 
 
-def _stop() -> None:
+def _pipes(child: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
+    """Where requests go, and where answers come from."""
+    if child.stdin is None or child.stdout is None:
+        raise OSError("the child was started without pipes")
+    return child.stdin, child.stdout
+
+
+def _stop() -> int | None:
+    """End the child; its exit status if it had ended by itself."""
     global _child
+    status = None
     if _child is not None and _owner == os.getpid():
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
+            status = _child.wait(0.2)
         _child.kill()
-        for pipe in (_child.stdin, _child.stdout):
+        for pipe in _pipes(_child):
             with contextlib.suppress(OSError):  # what was being written has nowhere to go
                 pipe.close()
         _child.wait()
     _child = None
+    return status
 
 
 atexit.register(_stop)
@@ -124,18 +165,39 @@ def _text(data) -> str:
 
 
 def _serve() -> None:
-    """Answer requests until the other side closes the pipe."""
+    """Answer requests until the other side closes the pipe, or is no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write between the answers
+    threading.Thread(target=_watch, args=(os.getppid(), int(sys.argv[1])), daemon=True).start()
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
     from cupy.cuda import nvrtc
 
     while True:
-        try:
-            request = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        pickle.dump(_compile(nvrtc, request), answers)
+        pickle.dump(_compile(nvrtc, requests.get()), answers)
         answers.flush()
+
+
+def _receive(requests: queue.SimpleQueue) -> None:
+    """Hand over what the parent asks; when it closes the pipe, whatever is being compiled, nobody wants it any more."""
+    while True:
+        try:
+            requests.put(pickle.load(sys.stdin.buffer))
+        except EOFError:
+            os._exit(0)
+
+
+def _watch(parent: int, memory: int) -> None:
+    """End this process when it grows too large, or when its parent died while another process held the pipe open."""
+    import psutil
+
+    process = psutil.Process()
+    while True:
+        time.sleep(0.05)
+        if process.memory_info().rss > memory:
+            os._exit(_TOO_LARGE)
+        if os.name == "posix" and os.getppid() != parent:
+            os._exit(0)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from .canvas import PICTURES, to_html, to_png, to_svg
+from helpers.interrupts import delayed
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+with delayed():  # matplotlib
+    from .canvas import PICTURES, to_html, to_png, to_svg
+
+    for _module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{_module.name}")
 # After all imports, because importing a submodule of the same name would put the module here.
 for _name, _picture in PICTURES.items():
     globals()[_name] = _picture.draw

@@ -14,6 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
+from helpers.element_types import named
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
 
 CUBLAS = "cuBLAS"
@@ -105,14 +107,15 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *,
     _finish(ax, [row.label for row in shown], [rung.kind for row in shown for rung in row.rungs])
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
-    heading(ax, device, detail=f"{size.dtype}, {shape}", above=24)  # the lines' names stand below it
+    types = named(size.dtype, size.out_dtype)
+    heading(ax, device, detail=f"{types}, {shape}", above=24)  # the lines' names stand below it
     if any(rung.cublas_ratio for row in shown for rung in row.rungs):
         ax.annotate("of cuBLAS", (1, 0), (80, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
                     fontsize=12, color=QUIET, annotation_clip=False)  # fmt: skip
     ax.set_xlabel("TFLOPS (10¹² operations per second)")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in row.rungs) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {rung.tflops:.3g} TFLOPS" for rung in lines]
-    return f"Ladder on {device}, {size.dtype}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
+    return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
 
 
 def _say(rung) -> str:

@@ -73,7 +73,8 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     said = ", ".join(
         f"lane {lanes[0]} at {element(run, 'shared', address)}" for address, _, _, _, lanes in sorted(drawn, key=lambda b: b[4])[:4]
     )
-    return f"{title}, over {plural(len(rows), 'row')} of 128 bytes. Line {source}. {where}: {verdict}. {said}{', …' if len(drawn) > 4 else ''}."
+    over = f"{title}, over {plural(len(rows), 'row')} of 128 bytes"
+    return f"{over}. Line {source}. {where}: {verdict}. {said}{', …' if len(drawn) > 4 else ''}."
 
 
 def _cell(bank: float, width: int, y: int):

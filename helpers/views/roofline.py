@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 
+from helpers.element_types import element_type, result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
 
@@ -43,33 +44,41 @@ class Point:
     requested: float | None
     tflops: float | None = None
     kind: str = ""
+    dtype: str = "float32"  # what is multiplied: FP32 lanes do float32, tensor cores all else
 
 
 @dataclass(frozen=True)
 class Roof:
-    """Ceilings of a GPU: TFLOPS of its FP32 lanes, and TB/s of DRAM, of all its L1 caches together, and of L2 (None: unknown)."""
+    """Ceilings of a GPU: TFLOPS of what multiplies (unit), TB/s of DRAM, of all its L1 caches together, and of L2 (None: unknown)."""
 
     gpu: str
     compute: float
     dram: float
     l1: float
     l2: float | None = None
+    unit: str = "FP32 lanes"
 
     def attainable(self, intensity: float, level: str = "dram") -> float:
         """TFLOPS that `intensity` (operations per byte of that level: "dram", "l1" or "l2") allows."""
         return min(self.compute, intensity * getattr(self, level))
 
 
-def roof(gpu: str = DEFAULT_GPU) -> Roof:
-    """The ceilings of a GPU of the hardware table. Raises CourseError for one it does not know."""
+def roof(gpu: str = DEFAULT_GPU, dtype: str = "float32") -> Roof:
+    """The ceilings of a GPU of the hardware table for products of an element type. Raises CourseError for what it does not know."""
     card = hardware.gpu(gpu)
+    unit = card.unit(dtype)
+    if unit is None:
+        raise CourseError(f"The tensor cores of the {card.name} do not multiply {element_type(dtype).label}: there is no roof to draw.")
+    name = unit.name if dtype == "float32" else f"{unit.name} ({element_type(dtype).label})"
     l1 = card.sms * L1_BYTES_PER_CLOCK * card.clock_mhz * 1e6 / 1e12
-    return Roof(card.name, card.peak_fp32_tflops, card.dram_gbs / 1e3, l1, card.l2_gbs and card.l2_gbs / 1e3)
+    return Roof(card.name, unit.tflops, card.dram_gbs / 1e3, l1, card.l2_gbs and card.l2_gbs / 1e3, name)
 
 
 def point(run, name: str | None = None, tflops: float | None = None, kind: str = "") -> Point:
     """Where a run stands. tflops: of a measurement, a record or a prediction of the same kernel; default: the run's own time."""
-    flops = 2 * run.counters.get(_FFMA, 0)
+    product = getattr(run, "problem", {}).get("problem")
+    on_tensor_cores = product is not None and run.kernel.compiled.matrix_types
+    flops = product.flops if on_tensor_cores else 2 * run.counters.get(_FFMA, 0)
     sectors = sum(run.counters.get(key, 0) for key in _SECTORS)
     least = compulsory_bytes(run)
     milliseconds = getattr(run, "milliseconds", None)
@@ -79,7 +88,7 @@ def point(run, name: str | None = None, tflops: float | None = None, kind: str =
         name or run.kernel.compiled.entry, flops,
         flops / least if least and flops else None,
         flops / (SECTOR * sectors) if sectors and flops else None,
-        tflops, kind,
+        tflops, kind, product.dtype if on_tensor_cores else "float32",
     )  # fmt: skip
 
 
@@ -94,13 +103,23 @@ def _placed(run, gpu: str) -> Point:
     return found
 
 
-def gemm_point(m: int, n: int, k: int, name: str = "", itemsize: int = 4, tflops: float | None = None, kind: str = "") -> Point:
-    """A matrix product as such, before any kernel: 2·m·n·k operations on m·k + k·n + m·n elements."""
-    flops, least = 2 * m * n * k, itemsize * (m * k + k * n + m * n)
+def gemm_point(
+    m: int,
+    n: int,
+    k: int,
+    name: str = "",
+    dtype: str = "float32",
+    out_dtype: str = "",
+    tflops: float | None = None,
+    kind: str = "",
+) -> Point:
+    """A matrix product as such, before any kernel: 2·m·n·k operations on m·k + k·n elements of dtype and m·n of out_dtype."""
+    flops = 2 * m * n * k
+    least = (m * k + k * n) * element_type(dtype).bytes + m * n * element_type(result_type(dtype, out_dtype)).bytes
     if not flops:
         raise NothingToSee(f"A product of {m} × {n} × {k} does no operation, so it has no place under the roof.")
     shape = f"{m}³" if m == n == k else f"{m} × {n} × {k}"
-    return Point(name or shape, flops, flops / least, None, tflops, kind)
+    return Point(name or shape, flops, flops / least, None, tflops, kind, dtype)
 
 
 def compulsory_bytes(run) -> int:
@@ -121,11 +140,12 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     """Roofs of `gpu`, and points under them. what: a Run, a Point (see `point`, `gemm_point`), or several of them."""
     items = list(what) if isinstance(what, Sequence) else [what]
     points = [item if isinstance(item, Point) else _placed(item, gpu) for item in items]
-    top = roof(gpu)
+    # The highest of the roofs that the points have: the others' points lie under lower ones, which are drawn as lines.
+    roofs = sorted({roof(gpu, dtype) for dtype in {item.dtype for item in points} or {"float32"}}, key=lambda one: one.compute)
+    top = roofs[-1]
     intensities = [value for item in points for value in (item.compulsory, item.requested) if value]
     low = min([*intensities, 0.25]) / 3
     high = max([*intensities, 8 * top.compute / top.dram]) * 2
-    # A kernel with matrix units may exceed the FP32 lanes: make room for every point.
     speeds = [item.tflops for item in points if item.tflops]
     floor = min([top.attainable(low, "dram"), *[speed / 2 for speed in speeds]])
     ax.set_xscale("log")
@@ -140,10 +160,11 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
         knee = top.compute / bandwidth
         ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, linestyle=dashes, zorder=1)
         _along(ax, bandwidth, max(low, floor / bandwidth), knee, f"{name} {bandwidth:.3g} TB/s", colour, place, below=name == "DRAM")
-    ax.plot([top.compute / top.l1, high], [top.compute] * 2, color=INK, linewidth=2.5, zorder=1)
-    ax.annotate(f"FP32 lanes {top.compute:.3g} TFLOPS", (high, top.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
-                weight="bold")  # fmt: skip
-    said = [_draw(ax, item, top, number) for number, item in enumerate(points)]
+    for one in roofs:
+        ax.plot([one.compute / one.l1, high], [one.compute] * 2, color=INK, linewidth=2.5, zorder=1)
+        ax.annotate(f"{one.unit} {one.compute:.3g} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
+                    fontsize=13, weight="bold")  # fmt: skip
+    said = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
     ax.set_xlabel("operations per byte")
     ax.set_ylabel("TFLOPS")
     for axis in (ax.xaxis, ax.yaxis):
@@ -159,7 +180,7 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     knee = top.compute / top.dram
     heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
     return (
-        f"Roofline of the {top.gpu}: FP32 lanes {top.compute:.3g} TFLOPS, DRAM {top.dram:.3g} TB/s, "
+        f"Roofline of the {top.gpu}: {', '.join(f'{one.unit} {one.compute:.3g} TFLOPS' for one in roofs)}, DRAM {top.dram:.3g} TB/s, "
         + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "")
         + f"L1 caches {top.l1:.3g} TB/s; "
         f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
@@ -171,8 +192,8 @@ def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str
     x = low * (knee / low) ** place
     (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
     angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
-    ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
-                fontsize=13, color=colour, weight="bold")  # fmt: skip
+    ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle,
+                rotation_mode="anchor", ha="center", fontsize=13, color=colour, weight="bold")  # fmt: skip
 
 
 def _draw(ax, item: Point, top: Roof, number: int) -> str:

@@ -21,7 +21,7 @@ def sweep(found, *, ax):
     lines = (
         ("occupancy", BLUE, [item.occupancy.fraction for item in found.settings]),
         ("FMA share of\ninstructions × lanes", ORANGE, [math.nan if item.fma_share is None else item.fma_share for item in found.settings]),
-        (f"speed ({found.kind}),\nof the FP32 limit", GREEN, [item.peak_share for item in found.settings]),
+        (f"speed ({found.kind}),\nof the {found.limit}", GREEN, [item.peak_share for item in found.settings]),
     )
     ends = sorted(((values[-1], name, colour) for name, colour, values in lines), key=lambda end: end[0])
     height = -1.0
@@ -45,7 +45,8 @@ def sweep(found, *, ax):
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     heading(ax, "Occupancy, multiply-adds and speed", detail=found.caption)
     each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {_percent(item.fma_share)}, "
-                     f"speed {item.peak_share:.0%} of the limit" for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
+                     f"speed {item.peak_share:.0%} of the limit"
+                     for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
     return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {found.caption}. {each}."
 
 

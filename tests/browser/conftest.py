@@ -65,11 +65,12 @@ def chromium_path() -> str:
 
 @dataclass(frozen=True)
 class Lab:
-    """A running server: its address, its token, the folder that it shows, and its log."""
+    """A running server: its address, its token, the folder of lessons that it shows, the course they come from, and its log."""
 
     url: str
     token: str
     root: Path
+    shipped: Path
     log: Path
 
     def ask(self, path: str, method: str = "GET") -> Any:
@@ -103,7 +104,7 @@ class Lab:
             for name, text in cells.items()
         ]  # fmt: skip
         content = {"cells": made, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
-        (self.root / "notebooks" / name).write_text(json.dumps(content), encoding="utf-8")
+        (self.root / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +130,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     log = folder / "lab.log"
     with log.open("w") as out:
         server = subprocess.Popen(command, cwd=folder / "course", env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    lab = Lab(f"http://127.0.0.1:{port}", token, folder / "course", log)
+    lab = Lab(f"http://127.0.0.1:{port}", token, folder / "home" / "lessons", folder / "course", log)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not lab.answers():
@@ -189,7 +190,7 @@ class Notebook:
 
     def open(self) -> Notebook:
         """Load the page and wait for the notebook's kernel."""
-        self.page.goto(f"{self.lab.url}/lab/tree/notebooks/{self.name}?reset&token={self.lab.token}")
+        self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset&token={self.lab.token}")
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
         self.page.wait_for_function(
             """() => {

@@ -128,8 +128,8 @@ def test_the_dark_theme_has_colours_of_its_own(notebook):
 
 
 def test_a_cuda_file_in_the_editor_is_cuda(page, lab):
-    (lab.root / "notebooks" / "plain.cu").write_text("__global__ void plain() {}\n")
-    page.goto(f"{lab.url}/lab/tree/notebooks/plain.cu?reset&token={lab.token}")
+    (lab.root / "plain.cu").write_text("__global__ void plain() {}\n")
+    page.goto(f"{lab.url}/lab/tree/plain.cu?reset&token={lab.token}")
     editor = page.locator(".jp-FileEditor")
     wait_for_language(editor, "cuda")
     assert_coloured(editor, "keyword", ["__global__"])

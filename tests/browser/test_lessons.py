@@ -40,7 +40,7 @@ def test_a_lesson_runs_and_its_controls_change_its_pictures(open_notebook, step)
 def test_the_first_lesson_is_what_course_lab_opens(page, lab):
     page.goto(f"{lab.url}/?token={lab.token}")
     # In front of whatever was open before, which JupyterLab restores first.
-    page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.path === 'notebooks/00_start_here.ipynb'")
+    page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.path === '00_start_here.ipynb'")
     assert page.locator(".jp-NotebookPanel:visible h1").first.inner_text().startswith(f"00 · {STEPS[0].title}")
 
 

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import re
-
 import pytest
 
 from helpers.course import autotune
-from helpers.course.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, loop_cycles, search, vet
+from helpers.course.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, search
+from helpers.course.planned_cycles import loop_cycles
 from helpers.course.steps import get
+from helpers.course.sweep import variant
 from helpers.errors import CourseError, RunError
 from helpers.run.gemm import Problem
 from helpers.run.gpu import Timing
 from helpers.run.timing import GemmTiming
-from helpers.toolchain import compile as compiler
 from helpers.toolchain.compile import compile_source
+from tests.course.tiny_kernel import SOURCE
 
 GPU = "H200 SXM"
 SHARED_TILE = get("shared_tile").kernel_path.read_text(encoding="utf-8")
-
-# Quick to compile: every thread adds up TM x TN sums, straight from global memory.
-SOURCE = """constexpr int TM = 2, TN = 2;   // tile per thread
-constexpr int THREADS = 64;
-constexpr int HOLD = 0;         // floats of shared memory to waste
-static_assert(TM % 2 == 0, "TM must be even");
-
-extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
-extern "C" __device__ constexpr int tile_shape[] = {TM * THREADS, TN};
-extern "C" __device__ constexpr int dynamic_shared[] = {HOLD * 4};
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-tiny(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
-     int ldc) {
-    const int row = (blockIdx.y * THREADS + threadIdx.x) * TM, col = blockIdx.x * TN;
-    float sum[TM][TN] = {};
-    for (int k = 0; k < K; k++)
-        for (int i = 0; i < TM; i++)
-            for (int j = 0; j < TN; j++)
-                sum[i][j] += (row + i < M ? A[size_t(row + i) * lda + k] : 0) *
-                             (col + j < N ? B[size_t(k) * ldb + col + j] : 0);
-    for (int i = 0; i < TM; i++)
-        for (int j = 0; j < TN; j++)
-            if (row + i < M && col + j < N) {
-                float& c = C[size_t(row + i) * ldc + col + j];
-                c = beta == 0 ? alpha * sum[i][j] : alpha * sum[i][j] + beta * c;
-            }
-}
-"""
 
 
 @pytest.fixture
@@ -62,56 +32,6 @@ def no_gpu(monkeypatch):
 
 def found_for(space, file, size=1024, **options):
     return search(SOURCE, space, size, GPU, file=file, **options)
-
-
-# ---------------------------------------------------------------------------------------- what the source says itself
-
-
-def test_the_sources_own_asserts_refuse_in_their_words_and_with_their_line():
-    points = [{"BM": bm, "BN": bn, "BK": bk} for bm in (16, 32, 64) for bn in (16, 32, 64) for bk in (16, 32, 64)]
-    vetted = vet(SHARED_TILE, points)
-    assert [item.constants for item in vetted] == points
-    good = [item.constants for item in vetted if not item.refused]
-    assert good == [{"BM": 16, "BN": 16, "BK": 16}, {"BM": 32, "BN": 32, "BK": 32}]
-    line = next(n for n, text in enumerate(SHARED_TILE.split("\n"), 1) if "BK == BN" in text)
-    said = {item.refused for item in vetted if item.constants == {"BM": 16, "BN": 32, "BK": 32}}
-    assert said == {f"line {line}: Each thread fetches one element of each tile, so all three must be BM x BN."}
-
-
-def test_it_agrees_with_compiling_one_by_one():
-    points = [{"TM": tm, "THREADS": threads} for tm in (1, 2, 3, 4) for threads in (32, 64)]
-    for item in vet(SOURCE, points):
-        if item.refused:
-            with pytest.raises(CourseError, match=re.escape(item.refused.split(": ")[1])):
-                compile_source(autotune.variant(SOURCE, **item.constants))
-        else:
-            constants = compile_source(autotune.variant(SOURCE, **item.constants)).constants
-            assert math.prod(constants["block_shape"]) == item.threads
-            assert constants["tile_shape"] == item.tile
-
-
-def test_more_errors_than_the_compiler_reports_lose_nobody():
-    source = SOURCE.replace("static_assert", "static_assert(TM != 3);\n" * 9 + "static_assert")
-    vetted = vet(source, [{"TM": 3 if i % 2 else 2, "HOLD": i} for i in range(60)])
-    assert [bool(item.refused) for item in vetted] == [i % 2 == 1 for i in range(60)]
-    assert [item.shared for item in vetted if not item.refused] == [4 * i for i in range(0, 60, 2)]
-
-
-def test_a_constant_that_cannot_be_evaluated_is_refused_and_not_fatal():
-    source = SOURCE.replace("static_assert", "constexpr int EACH = 64 / HOLD;\nstatic_assert")
-    zero, one = vet(source, [{"HOLD": 0}, {"HOLD": 1}])
-    assert zero.refused.startswith("line 4:")
-    assert not one.refused
-
-
-def test_includes_and_comments_above_the_declarations_do_no_harm():
-    vetted = vet("#include <cuda_fp16.h>\n// __device__ void f() {\n" + SOURCE, [{"TM": 2}, {"TM": 3}])
-    assert [item.refused for item in vetted] == ["", "line 6: TM must be even"]
-
-
-def test_a_kernel_without_geometry_is_told_what_is_missing():
-    with pytest.raises(CourseError, match="must state block_shape"):
-        vet("constexpr int TM = 2;\n__global__ void f() {}", [{"TM": 2}])
 
 
 # ------------------------------------------------------------------------------------------------- refusals, cheap ones
@@ -145,7 +65,7 @@ def _spilled(source, tile, file):
     item = search(source, {name: (value,) for name, value in tile.items()}, 1024, GPU, file=file).candidates[0]
     assert item.rule == SPILLS
     assert item.refused == f"{item.code.spilled} bytes of each thread find no register and go to memory and back."
-    assert item.code.spilled == compile_source(autotune.variant(source, **item.constants)).local_bytes > 0
+    assert item.code.spilled == compile_source(variant(source, **item.constants)).local_bytes > 0
 
 
 # -------------------------------------------------------------------------------------------------------------- ranking
@@ -161,33 +81,6 @@ def test_fill_counts_idle_sms_and_work_outside_the_matrix(tile, shape, sms, fill
     assert autotune.busy_part(tile, Problem(*shape, 7), sms) == pytest.approx(fill)
 
 
-def test_the_score_of_the_code_is_the_sum_of_its_stall_counts():
-    compiled = compile_source(SOURCE)
-    cycles = loop_cycles(compiled)
-    assert 1 < cycles < 100
-    # Setting every stall field to 15 in the machine code must make it 15 cycles for each instruction.
-    patched = bytearray(compiled.cubin)
-    function = autotune.sass.parse(compiled.sass)[compiled.symbol]
-    start = compiled.cubin.index(autotune._section(compiled.cubin, f".text.{compiled.symbol}"))
-    for one in function.instructions:
-        at = start + one.address + 8
-        upper = int.from_bytes(patched[at : at + 8], "little") | 15 << 41
-        patched[at : at + 8] = upper.to_bytes(8, "little")
-    branches = [one for one in function.instructions if one.name == "BRA" and one.target is not None and one.target <= one.index]
-    loops = [function.instructions[one.target : one.index + 1] for one in branches]
-    counts = [(sum(i.name == "FFMA" for i in loop), -len(loop)) for loop in loops]
-    ffma, instructions = max(counts)
-
-    class Patched:
-        sass, symbol, cubin = compiled.sass, compiled.symbol, bytes(patched)
-
-    assert loop_cycles(Patched) == pytest.approx(-15 * instructions / ffma)
-
-
-def test_a_kernel_without_multiply_adds_has_no_score():
-    assert loop_cycles(compile_source("__global__ void f(float* x) { x[threadIdx.x] = 1; }")) is None
-
-
 def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(file):
     space = {"TM": (2, 4, 8), "TN": (1, 2, 8), "THREADS": (32, 64)}
     found = found_for(space, file)
@@ -197,7 +90,7 @@ def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_re
     for item in found.candidates:
         if item.rule == BOUND:
             assert item.bound < 0.9 * found.best.score and item.code is None
-            text = autotune.variant(SOURCE, **item.constants)
+            text = variant(SOURCE, **item.constants)
             everything[str(item)] = item.fill / loop_cycles(compile_source(text))
     assert all(score < found.best.score for score in everything.values())  # it refused nothing that would have won
 
@@ -375,12 +268,3 @@ def test_the_table_shows_the_best_first(file):
     found = found_for({"TM": (2, 4)}, file)
     assert str(found).split("\n")[1].split("  ")[0].strip() == str(found.best)
     assert found._repr_html_().count("<tr>") == 1 + len(found.ranked)
-
-
-def test_the_front_end_gives_constants_or_what_it_says():
-    assert compiler.front_end('constexpr int a = 3; extern "C" __device__ constexpr int b[] = {a, 4};')[1]["b"] == (
-        3,
-        4,
-    )
-    messages, constants = compiler.front_end('\nstatic_assert(1 == 2, "so");')
-    assert constants == {} and [(m.line, m.message) for m in messages] == [(2, 'static assertion failed with "so"')]

@@ -103,6 +103,15 @@ def test_the_section_shows_each_step_with_its_ratio():
     assert "No runs" in record.readme_section([])
 
 
+def test_each_pair_of_element_types_has_its_own_rows_and_table():
+    rows = [row(1), row(1, dtype="float16"), row(1, dtype="float16", out_dtype="float32", tflops=6.25)]
+    assert len(record.merge(rows, [row(1, dtype="float16", out_dtype="float16", tflops=1.0)])) == 3
+    text = record.readme_section(rows)
+    assert text.count("![Ladder") == 1
+    for pair in ("FP32", "FP16", "FP16 to FP32"):
+        assert f"in {pair} (recorded" in text
+
+
 def test_the_markers_hold_the_section():
     text = f"# Title\n{record.START}\nold\n{record.END}\nrest\n"
     assert record.with_section(text, "new\n") == f"# Title\n{record.START}\nnew\n{record.END}\nrest\n"

@@ -20,7 +20,7 @@ def one_recorded_file(tmp_path, monkeypatch):
     folder = tmp_path / "recorded"
     folder.mkdir()
     row = {
-        "step": 2, "slug": "coalesced", "dtype": "float32", "m": 4096, "n": 4096, "k": 4096, "milliseconds": 20.0,
+        "step": 2, "slug": "coalesced", "dtype": "float32", "out_dtype": "float32", "m": 4096, "n": 4096, "k": 4096, "milliseconds": 20.0,
         "tflops": 6.87, "cublas_ratio": 0.137, "cublas_milliseconds": 2.74, "clock_mhz": 1980.0, "spread": 0.001,
         "date": "2026-11-21", "device": "NVIDIA H200",
     }  # fmt: skip
@@ -57,6 +57,14 @@ def test_one_device_goes_by_any_of_its_names(one_recorded_file):
 def test_kinds_can_be_chosen_and_sizes_do_not_mix(one_recorded_file):
     assert {rung.kind for rung in rungs.rungs(4096, kinds=["published"])} == {"published"}
     assert rungs.rungs(4096, 4096, 17, kinds=["recorded", "published", "measured"]) == []
+
+
+def test_element_types_do_not_mix(one_recorded_file):
+    rungs.climb(**ROW, milliseconds=2.0, dtype="float16", out_dtype="float32")
+    got = rungs.rungs(4096, dtype="float16", out_dtype="float32")
+    assert {(rung.dtype, rung.out_dtype) for rung in got} == {("float16", "float32")}
+    assert [rung.kind for rung in got] == ["measured", "limit"]
+    assert not any(rung.mine for rung in [*rungs.rungs(4096), *rungs.rungs(4096, dtype="float16")])
 
 
 def test_the_limit_is_the_roofline():

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from helpers.course import database
 from helpers.course import store as stores
 from helpers.course.store import Store
 
@@ -95,8 +96,8 @@ def test_an_update_migrates_and_keeps_a_copy(tmp_path):
     new.answer("q", 1)
     with contextlib.closing(sqlite3.connect(new.path)) as db:
         assert db.execute("SELECT note FROM climbs").fetchall() == [("old",)]
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
-    with contextlib.closing(sqlite3.connect(new.path.with_suffix(".v1.sqlite3"))) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(newer),)
+    with contextlib.closing(sqlite3.connect(new.path.with_suffix(f".v{len(stores.MIGRATIONS)}.sqlite3"))) as db:
         assert db.execute("SELECT count(*) FROM climbs").fetchone() == (1,)
 
 
@@ -108,7 +109,26 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, said):
         Store(tmp_path / "data", migrations=broken, announce=said.append).climbs()
     assert [row.milliseconds for row in old.climbs()] == [2.0]
     with contextlib.closing(sqlite3.connect(old.path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(stores.MIGRATIONS),)
+
+
+def test_climbs_of_before_there_were_types_of_results_keep_their_rungs(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with contextlib.closing(sqlite3.connect(folder / stores.FILE)) as db:
+        db.executescript(stores.MIGRATIONS[0] + "PRAGMA user_version = 1;")
+        for dtype in ("float32", "bfloat16"):
+            db.execute(
+                "INSERT INTO climbs (created, kind, label, device, dtype, m, n, k, milliseconds, source, source_hash, counters) "
+                "VALUES ('2026-11-21', 'measured', 'naive', 'NVIDIA H200', ?, 64, 64, 64, 2.0, '', '', '{}')",
+                (dtype,),
+            )
+        db.commit()
+    store = Store(folder)
+    assert [(row.dtype, row.out_dtype) for row in store.climbs()] == [("float32", "float32"), ("bfloat16", "bfloat16")]
+    store.climb(**ROW, milliseconds=1.0, dtype="float16", out_dtype="float32")
+    assert [row.milliseconds for row in store.climbs(dtype="float16", out_dtype="float32")] == [1.0]
+    assert store.climbs(dtype="float16", out_dtype="float16") == []
 
 
 def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
@@ -119,6 +139,33 @@ def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
     assert "newer version of the course" in said[0] and not old.climbs()[0].saved
     with contextlib.closing(sqlite3.connect(old.path)) as db:
         assert db.execute("SELECT count(*) FROM climbs").fetchone() == (1,)
+
+
+def test_resets_are_undone_in_their_order_though_the_clock_went_back(store, monkeypatch):
+    clock = iter(["2030-01-02", "2030-01-03", "2029-12-31", "2029-12-30"])
+    monkeypatch.setattr(stores, "now", lambda: next(clock))
+    store.climb(**ROW, milliseconds=1.0)
+    store.reset()
+    store.climb(**ROW, milliseconds=2.0)
+    store.reset()
+    assert store.restore() == 1 and [row.milliseconds for row in store.climbs()] == [2.0]
+    assert store.restore() == 1 and [row.milliseconds for row in store.climbs()] == [1.0, 2.0]
+
+
+def test_resets_of_an_older_file_keep_their_order(tmp_path):
+    old = sqlite3.connect(tmp_path / stores.FILE, isolation_level=None)
+    old.executescript(stores.MIGRATIONS[0])
+    for number, archived in enumerate(("2030-01-02", "2030-01-01", None, "2030-01-02")):
+        old.execute("INSERT INTO answers (created, archived, question, answer) VALUES ('', ?, ?, '1')", (archived, str(number)))
+    old.execute("PRAGMA user_version = 1")
+    old.execute("PRAGMA journal_mode = WAL")
+    old.close()
+    store = Store(tmp_path)
+    assert [row.question for row in store.answers()] == ["2"]
+    assert store.restore() == 2 and [row.question for row in store.answers()] == ["0", "2", "3"]
+    assert store.restore() == 1 and store.restore() == 0
+    with contextlib.closing(sqlite3.connect(store.path)) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 # ------------------------------------------------------------------------------------------- several writers
@@ -227,17 +274,40 @@ def test_a_full_disk(store, said, monkeypatch):
     assert [row.milliseconds for row in Store(store.path.parent).climbs()] == [1.0]
 
 
+def test_a_full_disk_hides_nothing(tmp_path, said, monkeypatch):
+    """237 climbs, most of them still in the write-ahead log of another program when the disk fills up."""
+    store = Store(tmp_path, announce=said.append)
+    store.climb(**ROW, milliseconds=1.0)
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("PRAGMA journal_mode = WAL").fetchone()
+    names = "created, kind, label, device, dtype, m, n, k, milliseconds, source, source_hash, counters"
+    for number in range(2, 238):
+        other.execute(f"INSERT INTO climbs ({names}) VALUES ('', 'measured', 'x', '', 'float32', 1, 1, 1, ?, '', '', '{{}}')", (number,))
+
+    def refused(*args):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "_run_on_file", refused)
+    assert not store.climb(**ROW, milliseconds=238.0).saved
+    assert [row.milliseconds for row in store.climbs()] == list(range(1, 239)) and "disk is full" in said[0]
+    other.close()
+
+
 def test_a_file_that_is_no_database(tmp_path, said):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / stores.FILE).write_bytes(b"not a database at all" * 100)
     store = Store(tmp_path / "data", announce=said.append)
-    check_goes_on_in_memory(store, said, "cannot be used")
-    assert store.path.read_bytes().startswith(b"not a database"), "left as it is"
+    assert store.climb(**ROW, milliseconds=7.0).saved and not store.problem
+    (sentence,) = said
+    (aside,) = store.path.parent.glob("*.damaged*")
+    assert "was damaged" in sentence and str(aside) in sentence
+    assert aside.read_bytes().startswith(b"not a database"), "kept as it is"
+    assert [row.milliseconds for row in Store(store.path.parent).climbs()] == [7.0]
 
 
 def test_a_lock_held_too_long(store, said, monkeypatch):
     store.climb(**ROW, milliseconds=1.0)
-    monkeypatch.setattr(stores, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         store.climb(**ROW, milliseconds=2.0)

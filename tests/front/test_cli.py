@@ -98,7 +98,7 @@ def test_interrupting_is_not_a_traceback(monkeypatch):
 def test_lab_opens_the_first_lesson_and_the_readers_arguments_come_last(tmp_path):
     args = lab.arguments(tmp_path, ["--port", "9999"])
     assert f"--ServerApp.root_dir={tmp_path}" in args
-    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in args
+    assert "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in args
     assert args[-2:] == ["--port", "9999"]
 
 
@@ -111,7 +111,7 @@ def test_lab_puts_the_extension_first_and_keeps_the_readers_paths():
 
 def test_the_notebooks_nearest_to_the_reader_are_opened(tmp_path):
     (tmp_path / "notebooks").mkdir()
-    (tmp_path / lab.FIRST).write_text("{}")
+    (tmp_path / "notebooks" / lab.FIRST).write_text("{}")
     deeper = tmp_path / "notebooks" / "mine"
     deeper.mkdir()
     assert lab.course_root(deeper) == tmp_path

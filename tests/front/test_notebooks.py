@@ -116,3 +116,21 @@ def test_sync_writes_the_kernel_once(checkout, capsys):
     assert NAIVE.kernel_path.read_text(encoding="utf-8").splitlines()[0] in checkout.read_text(encoding="utf-8")
     assert notebooks.sync(check=True) == 0
     assert "in sync" in capsys.readouterr().out
+
+
+def test_sync_keeps_what_it_replaces(checkout, monkeypatch, tmp_path):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
+    before = checkout.read_bytes()
+    assert notebooks.sync() == 0
+    (copy,) = notebooks.backups().iterdir()
+    assert copy.read_bytes() == before and copy.name.startswith("01_naive.")
+    assert notebooks.sync() == 0 and len(list(notebooks.backups().iterdir())) == 1
+
+
+def test_sync_writes_nothing_where_nothing_can_be_kept(checkout, monkeypatch, tmp_path):
+    (tmp_path / "home").write_text("in the way")
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
+    before = checkout.read_bytes()
+    with pytest.raises(CourseError, match="left as it is"):
+        notebooks.sync()
+    assert checkout.read_bytes() == before

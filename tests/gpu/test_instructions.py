@@ -20,6 +20,7 @@ import test_cuda
 
 from helpers.errors import CourseError
 from helpers.run import gpu
+from helpers.run.gpu import failures
 from tests.sim import isa_cases as cases
 
 PER_MODULE = 100
@@ -40,13 +41,13 @@ def on_gpu(first: int) -> list[np.ndarray | str]:
     try:
         modules = [load(cases.module(part))]
         functions = [modules[0].get_function(f"e{i}") for i in range(len(part))]
-    except gpu._cuda_errors():  # one of them is refused: which?
+    except failures.cuda_errors():  # one of them is refused: which?
         modules, functions = [], []
         for case in part:
             try:
                 modules.append(load(cases.module([case])))
                 functions.append(modules[-1].get_function("e0"))
-            except gpu._cuda_errors() as error:
+            except failures.cuda_errors() as error:
                 functions.append(f"refused by the driver: {error}")
     pairs = zip(functions, part, strict=True)
     return [function if isinstance(function, str) else launch(function, case) for function, case in pairs]

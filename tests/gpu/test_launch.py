@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from helpers.course import steps
+from helpers.errors import LaunchError
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.run import gemm, gpu, kernel, timing
 from helpers.run.gemm import Problem
+from helpers.run.gpu import launching
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
 
@@ -154,7 +156,7 @@ def test_occupancy_is_what_the_driver_says(threads, dynamic):
 
     for step in CODED:
         compiled = kernel.compile(step.kernel_path.read_text(), entry=step.entry, arch=gpu.arch()).compiled
-        function = gpu._function(compiled, dynamic)
+        function = launching.loaded(compiled, dynamic)
         expected = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, dynamic)
         got = occupancy(gpu.arch(), threads, compiled.registers, compiled.shared_bytes + dynamic)
         assert got.blocks_per_sm == expected, (step.name, got)
@@ -180,7 +182,7 @@ def test_cublas_is_right_and_as_fast_as_itself():
     right = big[2].get()
     gc.collect()  # what only the caller held must not matter
     [np.random.random(100) for _ in range(1000)]
-    one, other = gpu.compare(work, work)
+    one, other = gpu.interleave({"one": work, "other": work}).values()
     assert (big[2].get() == right).all()
     assert one.milliseconds == pytest.approx(other.milliseconds, rel=0.05)
     tflops = 2 * 2048**3 / one.milliseconds / 1e9
@@ -237,8 +239,8 @@ def test_an_access_out_of_bounds_says_where_to_look_and_the_cpu_goes_on():
 def test_a_kernel_that_does_not_end_in_time_is_given_up():
     printed = in_another_process("""
         import time
-        gpu.LAUNCH_SECONDS = 0.5
-        gpu._wait.__defaults__ = (0.5,)
+        from helpers.run.gpu import failures
+        failures.wait.__defaults__ = (0.5,)
         source = '''extern "C" __global__ void spin(long long cycles, int* x) {
             const long long end = clock64() + cycles;
             while (clock64() < end) x[0] += 1;
@@ -258,7 +260,7 @@ def test_a_kernel_that_does_not_end_in_time_is_given_up():
 
 def test_a_launch_the_gpu_refuses_changes_nothing():
     compiled = kernel.compile('extern "C" __global__ void one(float* x) { x[0] = 1; }', arch=gpu.arch()).compiled
-    with pytest.raises(gpu.LaunchError, match="not launched"):
+    with pytest.raises(LaunchError, match="not launched"):
         gpu.launch(compiled, (1, 1, 1), (2048, 1, 1), [np.zeros(1, np.float32)])
     x = np.zeros(1, np.float32)
     gpu.launch(compiled, (1, 1, 1), (1, 1, 1), [x])

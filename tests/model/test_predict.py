@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.course import rungs, steps
+from helpers.course import steps
 from helpers.errors import CourseError
-from helpers.model import chain, fit, hardware, predict
+from helpers.model import chain, hardware, predict
 from helpers.model.predict import Constants, Demand, cycles, milliseconds
 from helpers.toolchain.compile import compile_source
 
@@ -119,42 +119,6 @@ def test_latency_binds_where_few_warps_wait(loops):
     assert max(cycles(crowd, H200, PLAIN)[1].items(), key=lambda item: item[1])[0] == "the load/store unit"
 
 
-def test_fitting_finds_constants_that_made_the_times():
-    truth = replace(PLAIN, request_cycles=1.7, launch_microseconds=3.0)
-    needs = [replace(NOTHING, lookups=count, requests=count) for count in (1e4, 1e6, 1e8, 1e9)]
-    made = [fit.Sample("made", 0, need, milliseconds(need, H200, truth)) for need in needs]
-    found = fit.fit(made, H200)
-    assert found.request_cycles == pytest.approx(1.7, rel=0.02)
-    assert found.launch_microseconds == pytest.approx(3.0, rel=0.05)
-    assert max(map(abs, fit.errors(found, made, H200))) < 0.02
-
-
-def test_the_claim_is_what_the_held_out_runs_gave():
-    table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
-    held_out, training = table["held_out"], table["training"]
-    assert held_out and training
-    assert not {row["run"] for row in held_out} & {row["run"] for row in training}
-    off = [row["predicted"] / row["measured"] - 1 for row in held_out]
-    assert table["error"]["sizes"] == pytest.approx(off, abs=1e-3)
-    kernels = {name: tuple(errors) for name, errors in table["error"]["kernels"].items()}
-    assert set(kernels) == {row["run"].split()[0] for row in held_out + table["unseen"]}
-    assert not {row["run"].split()[0] for row in held_out + training} & {row["run"].split()[0] for row in table["unseen"]}
-    never = [row["predicted"] / row["measured"] - 1 for row in table["unseen"]]
-    listed = [error for name in sorted({row["run"].split()[0] for row in table["unseen"]}) for error in kernels[name]]
-    assert listed == pytest.approx(never, abs=1e-3)
-    sizes = sorted({int(row["run"].split()[-1].rstrip("³")) for row in held_out})
-    assert table["error"]["statement"] == fit.Trial(tuple(off), kernels).statement(H200.name, sizes)
-
-
-def test_on_other_gpus_the_model_is_near_published_kernels_of_the_same_idea():
-    table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
-    assert {row["device"] for row in table["elsewhere"]} >= {"RTX A6000", "RTX 3090"}
-    for row in table["elsewhere"]:
-        # Other people's kernels; those whose idea the fit has not seen are as far off as they are on the H200.
-        off = 0.3 if int(row["run"][:2]) in fit.FITTED_STEPS else 0.45
-        assert abs(row["predicted"] / row["measured"] - 1) < off, row
-
-
 def test_the_constants_give_the_predictions_of_the_table():
     from helpers.run import gemm, kernel
 
@@ -166,19 +130,8 @@ def test_the_constants_give_the_predictions_of_the_table():
         if n <= 1024:
             run = gemm.count(kernel.compile(step.kernel_path.read_text(), entry=step.entry), gemm.Problem(n, n, n))
             assert milliseconds(predict.demand(run), H200, constants) == pytest.approx(row["predicted"], rel=1e-3), (
-                f"{row['run']}: run python -m helpers.model.fit"
+                f"{row['run']}: run python -m helpers.course.fit"
             )
-
-
-def test_the_measured_times_of_the_fit_are_the_recorded_ones():
-    table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
-    recorded = {
-        f"{steps.get(row['step']).name} at {row['m']}³": row["milliseconds"]
-        for row in rungs.recorded()
-        if row["m"] == row["n"] == row["k"] and hardware.gpu(row["device"]).name == H200.name
-    }
-    for row in table["held_out"] + table["training"] + table["unseen"]:
-        assert row["measured"] == pytest.approx(recorded[row["run"]], rel=1e-5), "run: python -m helpers.model.fit"
 
 
 def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -217,3 +218,16 @@ def test_a_batch_is_the_products_one_behind_the_other():
 def test_a_kernel_that_does_not_look_at_z_refuses_a_batch():
     with pytest.raises(LaunchError, match="launch it once for each of the 2"):
         gemm.run(helpers.compile(steps.get("naive").kernel_path.read_text()), gemm.Problem(4, 4, 4, batch=2), on="cpu")
+
+
+def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
+    """Ten shapes of thirty seconds each were five minutes; and the bar must live while nothing else does."""
+    monkeypatch.setattr(gemm, "PATIENCE", 1.5)
+    source = PLAIN.replace("    for (", "    while (K >= 0 && C[0] != 77.0f) {}\n    for (", 1)
+    told: list[tuple[int, int]] = []
+    start = time.monotonic()
+    report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
+    assert time.monotonic() - start < 15
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) - 1
+    assert str(report).count("may never end") == 1 and "were not tried" in str(report)
+    assert len(told) > 3 and set(told) == {(0, report.untried + 1)}

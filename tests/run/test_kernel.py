@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -156,7 +158,7 @@ def test_interrupt_leaves_the_arrays_alone():
 def test_trace_is_recorded_only_when_asked(scale):
     arguments = [np.ones(64, np.float32), np.zeros(64, np.float32), 64, 1.0]
     with pytest.raises(CourseError, match="trace=True"):
-        scale.launch(2, 32, arguments, on="cpu").trace
+        _ = scale.launch(2, 32, arguments, on="cpu").trace
     trace = scale.launch(2, 32, arguments, on="cpu", trace=True).trace
     loads = trace.select(op="ld", space="global")
     assert len(loads.accesses) == 2 and loads.addresses.shape == (2, 32)
@@ -165,3 +167,39 @@ def test_trace_is_recorded_only_when_asked(scale):
 
 def test_repr_is_readable(scale):
     assert "scale" in repr(scale) and "registers" in repr(scale)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -np.inf, np.float32("nan"), Decimal("NaN"), Fraction(1, 3), 1e300])
+def test_numbers_that_are_no_integers_are_refused(scale, value):
+    array = np.zeros(4, np.float32)
+    with pytest.raises(LaunchError, match="n of scale"):
+        scale.launch(1, 4, (array, array, value, 1.0) if len(scale.compiled.parameters) == 4 else (array, 1.0, value), on="cpu")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"trace": 1}, {"trace": "yes"}, {"seconds": float("nan")}, {"seconds": 0}, {"seconds": "1"}, {"blocks": 3}, {"blocks": [0.5]}],
+)
+def test_options_of_the_wrong_kind_are_refused(options):
+    kernel = helpers.compile("__global__ void k(float* a) { a[0] = 1; }")
+    with pytest.raises(LaunchError, match=next(iter(options))):
+        kernel.launch(1, 1, (np.zeros(1, np.float32),), on="cpu", **options)
+
+
+def test_a_masked_array_is_refused():
+    kernel = helpers.compile("__global__ void k(float* a) { a[0] = 1; }")
+    with pytest.raises(LaunchError, match="masked array.*filled"):
+        kernel.launch(1, 1, (np.ma.masked_array(np.zeros(2, np.float32), [True, False]),), on="cpu")
+
+
+@pytest.mark.parametrize("kind", ["__half", "__nv_bfloat16"])
+def test_a_sixteen_bit_float_takes_a_number(kind):
+    kernel = helpers.compile(
+        f"#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__global__ void k(float* a, {kind} x) {{ a[0] = (float)x; }}"
+    )
+    for value in (1.5, 2, np.float16(0.25)):
+        array = np.zeros(1, np.float32)
+        kernel.launch(1, 1, (array, value), on="cpu")
+        assert array[0] == float(value)
+    with pytest.raises(LaunchError, match="x of k is a single number"):
+        kernel.launch(1, 1, (np.zeros(1, np.float32), "1"), on="cpu")

@@ -12,12 +12,12 @@ import itertools
 import random
 
 import numpy as np
-from tests.sim.isa.test_isa import encode, inputs, program, size_of
 
 from helpers.sim import Collect, simulate
 from helpers.sim.isa import EXAMPLES, Example
 from helpers.sim.isa.base import DTYPES
 from helpers.sim.isa.exact import FORMATS
+from tests.sim.isa.test_isa import encode, inputs, program, size_of
 from tests.sim.ptx_text import HEADER
 
 THREADS = 64

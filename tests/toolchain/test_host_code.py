@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers.toolchain.host_code import HEADERS, device_part
+from helpers.toolchain.headers import HEADERS
+from helpers.toolchain.host_code import first_guess, parts, without
 
 PROGRAM = r"""#include <algorithm>
 #include <cstdio>
@@ -58,7 +59,8 @@ def test_a_whole_program_runs_as_a_cell():
 
 
 def test_host_parts_are_named_and_every_line_stays():
-    device, host = device_part(PROGRAM)
+    host = [part for part in parts(PROGRAM) if part in first_guess(PROGRAM, parts(PROGRAM))]
+    device = without(PROGRAM, host)
     assert [part.name for part in host] == ["handle", "fill", "reference", "runs", "run", "run", "run", "main"]
     assert (host[-1].first, host[-1].last) == (33, 40)
     before, after = PROGRAM.split("\n"), device.split("\n")
@@ -82,7 +84,7 @@ def test_host_parts_are_named_and_every_line_stays():
     ],
 )
 def test_what_belongs_to_the_device_stays(source):
-    assert device_part(source) == (source, ())
+    assert first_guess(source, parts(source)) == frozenset()
 
 
 def test_a_missing_device_is_still_explained():
@@ -90,13 +92,66 @@ def test_a_missing_device_is_still_explained():
         helpers.compile("float f(float x) { return x; }\n__global__ void k(float* a) { a[0] = f(a[0]); }")
 
 
-def test_an_uninstantiated_template_is_told_how_the_host_names_it():
-    source = "template <int N> __global__ void k(float* a) { a[0] = N; }\nvoid run(float* a) { k<32><<<1, 1>>>(a); }"
-    with pytest.raises(helpers.CompileError, match="k<32>"):
-        helpers.compile(source)
-    assert helpers.compile(source, entry="k<32>").compiled.entry == "k"
-
-
 def test_every_stand_in_compiles_with_the_others():
     includes = "".join(f"#include <{name}>\n" for name in HEADERS)
     helpers.compile(includes + "using namespace std;\n__global__ void k(float* a) { a[0] = std::numeric_limits<float>::max(); }")
+
+
+KERNEL = "__global__ void k(float* a, int n) {{ {body} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("around", "body"),
+    [
+        ('const char* names[] = {"a", "{"};\nint n = 1024;\nfloat h[4];', "a[n] = 1;"),  # a parameter of the same name
+        ("struct Timer { cudaEvent_t e; Timer() { cudaEventCreate(&e); } float n() { return 1; } };", "a[0] = n;"),
+        ("constexpr int up(int a, int b) { return (a + b - 1) / b; }", "__shared__ float s[up(5, 4)]; s[0] = a[0]; a[1] = s[0];"),
+        ("class Pair { int x; public: Pair(int v) : x(v) { use(v); } };\n__device__ int get() { return 1; }", "a[0] = get();"),
+        ("struct V { float* p; V(int n) { cudaMalloc(&p, n); } __device__ float at(int i) { return p[i]; } };", "a[0] = n;"),
+        ("template <typename T> struct Op { T f(T a) { return std::sort(a); } __device__ T g(T a) { return a; } };", "a[0] = Op<float>().g(1);"),
+        ("#include <set>\n#include <deque>\nstd::set<int> done;\nusing std::set;\nusing Queue = std::deque<int>;", "a[0] = 1;"),
+        ("#include <thrust/sort.h>\n#include <cub/device/device_reduce.cuh>\nthrust::host_vector<int> v;", "a[0] = 1;"),
+        ("#define BIND(f) torch::Tensor f##_t(torch::Tensor a) { return f(a); }\nBIND(sum)\nBIND(max)", "a[0] = 1;"),
+        ("#ifdef DOUBLE\nvoid run(double* a) {\n#else\nvoid run(float* a) {\n#endif\n  cudaFree(a);\n}", "a[0] = 1;"),
+        ("#if 0\nvoid gone() {\n#endif", "a[0] = 1;"),
+        ("int size() {\n#define SIZE 3\n return std::max(SIZE, 4); }", "a[0] = SIZE;"),
+        ("struct Node* make(int n) { return new Node{n}; }\n__device__ int two() { return 2; }", "a[0] = two();"),
+    ],
+)  # fmt: skip
+def test_host_code_beside_a_kernel(around, body):
+    assert helpers.compile(f"{around}\n{KERNEL.format(body=body)}").name == "k"
+
+
+@pytest.mark.parametrize(
+    ("around", "body", "sentence"),
+    [
+        ("float f(float x) { return x; }", "a[0] = f(a[0]);", "line 1.*Write __device__|Write __global__"),
+        ("int rows = 4;", "a[0] = rows;", "line 1: error: .*__device__"),
+        ("struct V { int x; V() { x = 5; } };", "V v; a[0] = v.x;", "line 1: error"),  # no silent implicit constructor
+        ("struct V { int x; int get() { return x; } };", "V v{1}; a[0] = v.get();", "line 1: error"),
+        ("constexpr int f(int x) { return x; }\nint g(int x) { return x; }", "a[f(1)] = g(2);", r"\(1 error\)[^~]*line 2: error"),
+        ("std::vector<int> n;", "a[0] = missing + n;", r"\(1 error\)[^~]*\"missing\""),
+        ("using namespace nvcuda;", "wmma::mem_row_major;", "line 1: error: name must be a namespace name"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_device_code_are_not_hidden(around, body, sentence):
+    with pytest.raises(helpers.CompileError, match=f"(?s){sentence}"):
+        helpers.compile(f"{around}\n{KERNEL.format(body=body)}")
+
+
+@pytest.mark.parametrize("value", "INFINITY NAN M_PI INT_MAX std::ceil(a[1]) std::sqrt(a[1]) std::max(a[1],a[2]) std::abs(a[1])".split())
+def test_what_nvcc_gives_every_file(value):
+    helpers.compile(KERNEL.format(body=f"a[0] = {value};"))
+
+
+def test_headers_that_are_nowhere_are_left_out_and_named():
+    source = '#include "../common/book.h"\n#include <utils.cuh>\n#include <vector>\n' + KERNEL.format(body="a[0] = VALUE;")
+    assert any("../common/book.h, utils.cuh" in text for text in helpers.compile(source.replace("VALUE", "1")).compiled.warnings)
+    with pytest.raises(helpers.CompileError, match="(?s)WARP_SIZE.*left out: ../common/book.h, utils.cuh.*paste"):
+        helpers.compile(source.replace("VALUE", "WARP_SIZE"))
+
+
+def test_no_warning_about_what_only_the_host_uses():
+    assert not any(
+        "never referenced" in text for text in helpers.compile("const int sizes[] = {1, 2};\n" + KERNEL.format(body="")).compiled.warnings
+    )

@@ -2,14 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from helpers.errors import CompileError
 from helpers.toolchain import nvrtc
 from helpers.toolchain.compile import compile_source
+from tests import ROOT
 
 # ptxas dies of these two (CUDA 13.0); if a later one refuses them with a message, that is as good.
 DEADLY = [
@@ -54,3 +58,53 @@ def test_the_child_ends_with_its_parent():
     child = nvrtc._child
     child.stdin.close()
     assert child.wait(timeout=20) == 0
+
+
+TEMPLATE = """template <int N, int M> struct T { static const long v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };
+template <int M> struct T<0, M> { static const long v = M; };
+__global__ void k(long* a) { a[0] = T<24, 1>::v; }"""  # 2^24 classes: gigabytes and minutes
+
+
+@pytest.fixture
+def fresh_child():
+    nvrtc._stop()
+    yield
+    nvrtc._stop()
+
+
+def test_a_compilation_has_a_cap_of_memory(monkeypatch, fresh_child):
+    monkeypatch.setattr(nvrtc, "MEMORY", 400 << 20)
+    with pytest.raises(CompileError, match="more than 0.391 GB of memory"):
+        compile_source(f"{TEMPLATE}  // {time.time()}")
+    monkeypatch.undo()
+    assert compile_source(source(1)).entry == "k"
+
+
+def test_a_compilation_has_a_cap_of_time(monkeypatch, fresh_child):
+    compile_source(source(1))
+    monkeypatch.setattr(nvrtc, "SECONDS", 1.5)
+    with pytest.raises(CompileError, match=r"not ended after 1.5 seconds"):
+        compile_source(f"{TEMPLATE}  // {time.time()}")
+    monkeypatch.undo()
+    assert compile_source(source(2)).entry == "k"
+
+
+def test_a_child_at_work_ends_with_a_parent_that_is_killed():
+    """kill -9 runs no clean-up, and the compiler would go on with a full core."""
+    program = (
+        "import sys, threading, time\nfrom helpers.toolchain import nvrtc\nfrom helpers.toolchain.compile import compile_source\n"
+        "compile_source('__global__ void k() {}  // %f' % time.time())\nprint(nvrtc._child.pid, flush=True)\n"
+        f"compile_source({TEMPLATE!r} + '  // %f' % time.time())"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(1.5)
+    parent.kill()
+    parent.wait()
+    try:
+        child.wait(timeout=10)
+    except psutil.TimeoutExpired:
+        child.kill()
+        raise
+    except psutil.NoSuchProcess:
+        pass

@@ -21,6 +21,7 @@ class Rung:
     spread: float | None = None
     mine: bool = False
     dtype: str = "float32"
+    out_dtype: str = "float32"
     m: int = 4096
     n: int = 4096
     k: int = 4096

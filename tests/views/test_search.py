@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from helpers import views
-from helpers.course.autotune import BOUND, SPILLS, Candidate, Code, Measured, Search
+from helpers.course.autotune import BOUND, SPILLS, Candidate, CodeFacts, Measured, Search
 from helpers.run.gemm import Problem
 from helpers.views.canvas import PICTURES
 from helpers.views.search import cells, groups
 
-CODE = Code(256, (64, 64), 128, 0, 0, 1.25)
+CODE = CodeFacts(256, (64, 64), 128, 0, 0, 1.25)
 
 
 def candidate(bm, bn, bk, **options):

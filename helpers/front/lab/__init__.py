@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 from helpers.errors import CourseError
+from helpers.front import lessons
 
 FOLDER = Path(__file__).resolve().parent
-FIRST = Path("notebooks/00_start_here.ipynb")
+FIRST = "00_start_here.ipynb"
 
 
 def course_root(start: Path) -> Path:
@@ -23,10 +24,10 @@ def course_root(start: Path) -> Path:
     Raises CourseError if there is none, which happens when only the package is installed.
     """
     for folder in (start, *start.parents, FOLDER.parents[2]):
-        if (folder / FIRST).is_file():
+        if (folder / "notebooks" / FIRST).is_file():
             return folder
     raise CourseError(
-        f"There is no {FIRST.as_posix()} in {start} or above it. The lessons are in the course's repository: "
+        f"There is no notebooks/{FIRST} in {start} or above it. The lessons are in the course's repository: "
         "change to the folder you cloned, and run `course lab` there."
     )
 
@@ -37,9 +38,9 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return variables | {name: os.pathsep.join(filter(None, (folder, variables.get(name)))) for name, folder in added.items()}
 
 
-def arguments(root: Path, extra: list[str]) -> list[str]:
-    """Arguments for `jupyter lab`: open the first lesson, then whatever the user gave, which wins."""
-    args = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST.as_posix()}"]
+def arguments(folder: Path, extra: list[str]) -> list[str]:
+    """Arguments for `jupyter lab`: open the first lesson in `folder`, then whatever the user gave, which wins."""
+    args = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{FIRST}"]
     if sys.platform != "win32" and os.geteuid() == 0:
         args.append("--allow-root")  # root is the usual user in a container, and the server listens on localhost only
     return args + extra
@@ -56,13 +57,16 @@ def compiler_notice(platform: str) -> str | None:
     )
 
 
-def start(extra: list[str]) -> int:
-    """Run JupyterLab until it ends. Returns its exit code."""
+def start(extra: list[str], shipped: bool = False) -> int:
+    """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code."""
     root = course_root(Path.cwd())
+    folder, said = (root / "notebooks", []) if shipped else lessons.opened(root)
+    for sentence in said:
+        print(sentence, file=sys.stderr, flush=True)
     if notice := compiler_notice(sys.platform):
         print(notice, file=sys.stderr, flush=True)
     os.environ.update(environment(dict(os.environ)))
     from jupyterlab.labapp import LabApp  # after the environment: Jupyter reads its search paths on import
 
-    LabApp.launch_instance(arguments(root, extra))
+    LabApp.launch_instance(arguments(folder, extra))
     return 0

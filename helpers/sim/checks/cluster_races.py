@@ -7,13 +7,18 @@ who touched it last and when. An access that meets another block's, one of them 
 know of it. The beginning of a block is time 0, its end is like a write to all its shared memory: so an access before the
 other block has begun, or after it may have ended, is seen as well.
 
-Threads of one block count as one here (the shadow state of `memory.py` tells them apart), so an order that only some of
+Threads of one block count as one here (`shared_races` tells them apart), so an order that only some of
 them have is taken for an order of all. That can miss a race, never invent one.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+from .accesses import CHUNK, Access, MatrixAccess, PieceAccess, RemoteAccess
+from .observer import SharedCheck
+from .protocols import Machine, PhaseBarrier
+from .shared_cells import SharedCells, first, line_of
 
 READ, WRITE, UPDATE = "reads", "writes", "updates"
 NEVER = -1  # known of a block that one has not synchronised with yet
@@ -25,7 +30,7 @@ ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends
 class Order:
     """What the blocks of a chunk know of each other. known: [blocks, ranks], time up to which the rank's past is ordered."""
 
-    def __init__(self, m):
+    def __init__(self, m: Machine):
         self.rank, self.rows = m.clusters.rank, m.clusters.rows
         self.clock = np.ones(m.blocks, np.int64)
         self.known = np.full((m.blocks, m.clusters.size), NEVER, np.int64)
@@ -51,83 +56,121 @@ class Order:
         self.published[rows] = np.maximum(self.published[rows], self.release(rows))
 
 
-class ClusterShadow:
+class ClusterRaces(SharedCheck):
     """Who of a cluster touched each granule last: its last writer, its block's own last read, and the last read by another.
 
-    Flat arrays over [blocks, granules]; a rank is kept plus one, 0 for nobody; a time of 0 means never.
+    Flat arrays over [blocks, granules]; a rank is kept plus one, 0 for nobody; a time of 0 means never. A chunk with clusters
+    is not divided.
     """
 
-    def __init__(self, m, shadow):
-        self.order = Order(m)
-        self.granule, self.count = shadow.granule, shadow.count
-        self.sites = shadow.sites
-        self.atomic = np.array([site.op in ("atom", "red", "mbarrier") or site.strong for site in self.sites] or [False])
-        cells = m.blocks * self.count
-        self.writer, self.reader = np.zeros(cells, np.int8), np.zeros(cells, np.int8)
+    order = 5
+
+    def __init__(self, m: Machine, launch, cells: SharedCells):
+        super().__init__(m, launch, cells)
+        self.order_of_blocks = Order(m)
+        self.granule, self.count = cells.granule, cells.count
+        self.sites = launch.program.sites
+        self.atomic = np.array([site.atomic for site in self.sites], bool)
+        places = m.blocks * self.count
+        self.writer, self.reader = np.zeros(places, np.int8), np.zeros(places, np.int8)
         for name in ("writer_time", "writer_site", "reader_time", "reader_site", "own_time", "own_site"):
-            setattr(self, name, np.zeros(cells, np.int32))
-        self.barrier = np.full((m.blocks, m.clusters.size), NEVER, np.int64)  # given to the cluster barrier, by block
+            setattr(self, name, np.zeros(places, np.int32))
+        self.barrier_gives = np.full((m.blocks, m.clusters.size), NEVER, np.int64)  # given to the cluster barrier, by block
         self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
+
+    @classmethod
+    def wanted(cls, launch) -> bool:
+        return "cluster" in launch.program.uses
 
     # ---------------------------------------------------------------------------------------------- what orders blocks
 
-    def arrive(self, m, release: bool) -> None:
-        """The active threads arrive at the cluster barrier."""
-        rows = _active_rows(m)
-        self._give_all(m, rows, self.order.release(rows) if release else self.order.published[rows])
+    def cluster_arrived(self, m: Machine, releases: bool) -> None:
+        rows, order = _active_rows(m), self.order_of_blocks
+        self._give_all(m, rows, order.release(rows) if releases else order.published[rows])
 
-    def leave(self, m, rows: np.ndarray) -> None:
-        """Threads of the blocks `rows` have ended. The cluster barrier has waited for that, so it orders what they did."""
-        self._give_all(m, rows, self.order.release(rows))
+    def cluster_left(self, m: Machine, rows: np.ndarray) -> None:
+        """The cluster's barrier has waited for their end, so it orders what they did."""
+        self._give_all(m, rows, self.order_of_blocks.release(rows))
 
-    def _give_all(self, m, rows, given) -> None:
+    def _give_all(self, m: Machine, rows, given) -> None:
         others = m.clusters.rows[rows]
-        np.maximum.at(self.barrier, others.reshape(-1), np.repeat(given, others.shape[1], axis=0))
+        np.maximum.at(self.barrier_gives, others.reshape(-1), np.repeat(given, others.shape[1], axis=0))
 
-    def pass_barrier(self, rows: np.ndarray) -> None:
-        """Threads of the blocks `rows` have waited for the cluster barrier."""
-        self.order.acquire(rows, self.barrier[rows])
+    def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
+        chosen = np.flatnonzero(rows)
+        self.order_of_blocks.acquire(chosen, self.barrier_gives[chosen])
 
-    def fence(self, m, acquires: bool = True) -> None:
-        """The active threads execute a fence, or an acquire whose source is not tracked."""
-        self.order.fence(_active_rows(m), acquires)
+    def fence(self, m: Machine, acquires: bool = True) -> None:
+        self.order_of_blocks.fence(_active_rows(m), acquires)
 
-    def give(self, m, barrier, lanes, targets) -> None:
-        """Lanes (flat positions) arrive at an mbarrier in shared memory of the blocks `targets` (rows)."""
+    def acquire(self, m: Machine) -> None:
+        self.fence(m)
+
+    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         given = self.given.setdefault(id(barrier), np.full((m.blocks, m.clusters.size), NEVER, np.int64))
-        rows, who = np.unique(lanes // m.threads, return_inverse=True)
-        np.maximum.at(given, targets, self.order.release(rows)[who])
+        blocks, who = np.unique(lanes // m.threads, return_inverse=True)
+        np.maximum.at(given, rows, self.order_of_blocks.release(blocks)[who])
 
-    def take(self, barrier, rows: np.ndarray) -> None:
-        """The blocks `rows` have waited for their mbarrier."""
+    def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         given = self.given.get(id(barrier))
         if given is not None:
-            self.order.acquire(rows, given[rows])
+            blocks = np.unique(rows)
+            self.order_of_blocks.acquire(blocks, given[blocks])
 
     # ----------------------------------------------------------------------------------------------------- accesses
 
-    def own(self, m, site, offsets, mask, width, verb) -> None:
-        """An access of the threads' own block."""
-        if mask is None and offsets.size == 1:
-            rows = np.arange(m.blocks)
-            self.touch(m, site, rows, rows, np.full(m.blocks, offsets.item()), np.zeros(m.blocks, np.int64), width, verb)
-            return
-        self.access(m, site, m.block_index, offsets, mask, width, verb)
+    def read(self, m: Machine, access: Access) -> None:
+        self._access(m, access, READ)
 
-    def access(self, m, site, targets, offsets, mask, width, verb) -> None:
-        """An access to shared memory of the blocks `targets` (rows), at offsets there; all broadcast to the lanes."""
-        places, where = m.rows_of(offsets), m.rows_of(targets)
+    def write(self, m: Machine, access: Access) -> None:
+        self._access(m, access, WRITE)
+
+    copy_started = barrier_made = write
+
+    def update(self, m: Machine, access: Access) -> None:
+        self._access(m, access, UPDATE)
+
+    def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
+        granules = access.granules(self.granule)
+        rows = np.repeat(np.flatnonzero(access.blocks), len(granules))
+        offsets = np.tile(granules, int(access.blocks.sum())) * self.granule
+        self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
+
+    matrix_done = matrix_read  # other blocks may have written there until now
+
+    def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
+        offsets = access.piece.units(CHUNK)
+        self._landed(np.repeat(access.piece.rows, offsets.shape[1]), offsets.reshape(-1), CHUNK)
+
+    def remote_store_landed(self, m: Machine, access: RemoteAccess) -> None:
+        self._landed(access.rows, access.offsets, access.width)
+
+    def _landed(self, targets, offsets, width: int) -> None:
+        """Data of an asynchronous operation has been waited for by the block it came to (flat arrays, one element per place)."""
+        cells = (targets * self.count + offsets // self.granule)[:, None] + np.arange(max(1, width // self.granule))
+        self.writer[cells] = 0
+
+    def _access(self, m: Machine, access: Access, verb: str) -> None:
+        if isinstance(access, PieceAccess):
+            self._touch(m, access.site, *access.by_block(m), CHUNK, verb)
+            return
+        site, offsets, mask, width = access.site, access.offsets, access.mask, access.width
+        if not access.remote and mask is None and offsets.size == 1:
+            rows = np.arange(m.blocks)
+            self._touch(m, site, rows, rows, np.full(m.blocks, offsets.item()), np.zeros(m.blocks, np.int64), width, verb)
+            return
+        places, where = m.rows_of(offsets), m.rows_of(access.rows if access.remote else m.block_index)
         actors = np.broadcast_to(np.arange(m.blocks)[:, None], places.shape)
         threads = np.broadcast_to(np.arange(m.threads), places.shape)
         if mask is not None:
             chosen = m.rows_of(mask)
             places, where, actors, threads = places[chosen], where[chosen], actors[chosen], threads[chosen]
-        self.touch(m, site, actors.reshape(-1), where.reshape(-1), places.reshape(-1), threads.reshape(-1), width, verb)
+        self._touch(m, site, actors.reshape(-1), where.reshape(-1), places.reshape(-1), threads.reshape(-1), width, verb)
 
-    def touch(self, m, site, actors, targets, offsets, threads, width, verb) -> None:
+    def _touch(self, m, site, actors, targets, offsets, threads, width, verb) -> None:
         """Note and check accesses, one per element of flat arrays: threads of the blocks `actors` (rows) touch `width` bytes
         at offsets in shared memory of the blocks `targets`."""
-        order = self.order
+        order = self.order_of_blocks
         foreign = actors != targets
         unmet = foreign & (order.known[actors, order.rank[targets]] == NEVER)
         span = max(1, width // self.granule)
@@ -145,7 +188,7 @@ class ClusterShadow:
             met |= self._meet(m, site, owner, self.own_time, self.own_site, *who, READ)
         if unmet.any():
             if not met:
-                i = int(np.flatnonzero(unmet)[0])
+                i = first(unmet)
                 offset = int(cells[i]) % self.count * self.granule
                 message = f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which may not have begun to run."
                 self._add(m, site, message, None, actors[i], threads[i], unmet, ADVICE_FIRST)
@@ -162,33 +205,27 @@ class ClusterShadow:
         conflict = (last != 0) & (last != mine)
         if not conflict.any():
             return False
-        conflict &= times[cells] > self.order.known[actors, np.maximum(last - 1, 0)]
-        if verb == UPDATE or site.strong:
+        conflict &= times[cells] > self.order_of_blocks.known[actors, np.maximum(last - 1, 0)]
+        if verb == UPDATE or site.atomic:
             conflict &= ~self.atomic[sites[cells]]
         if not conflict.any():
             return False
-        i = int(np.flatnonzero(conflict)[0])
+        i = first(conflict)
         other = self.sites[int(sites[cells[i]])]
-        rival = int(self.order.rows[actors[i], last[i] - 1])
+        rival = int(self.order_of_blocks.rows[actors[i], last[i] - 1])
         rival = "that block" if rival == targets[i] else f"block {m.block_position(rival)}"
-        where = "the same line" if other.line == site.line else f"line {other.line}"
         offset = int(cells[i]) % self.count * self.granule
         verb_there = UPDATE if self.atomic[other.index] else other_verb
         message = (
-            f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {rival} {verb_there} at {where}; "
+            f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {rival} {verb_there} at {line_of(site, other)}; "
             "nothing orders the two blocks."
         )
         self._add(m, site, message, other.line, actors[i], threads[i], conflict, ADVICE)
         return True
 
-    def landed(self, targets, offsets, width) -> None:
-        """Data of an asynchronous operation has been waited for by the block it came to (flat arrays, one element per place)."""
-        cells = (targets * self.count + offsets // self.granule)[:, None] + np.arange(max(1, width // self.granule))
-        self.writer[cells] = 0
-
-    def finish(self, m) -> None:
+    def ended(self, m: Machine) -> None:
         """All blocks have ended: was every access to another block's shared memory ordered before that block's end?"""
-        order = self.order
+        order = self.order_of_blocks
         own = np.repeat(order.rank + 1, self.count)
         block = np.repeat(np.arange(m.blocks), self.count)
         for last, times, sites, verb in (
@@ -209,7 +246,7 @@ class ClusterShadow:
 
     def _who(self, m, actor, thread, target, offset, verb) -> str:
         whose = "its own block" if actor == target else f"block {m.block_position(int(target))}"
-        name = m.shared.shadow._name(m, int(offset))
+        name = self.cells.name(int(offset))
         return (
             f"Thread {m.thread_position(int(thread))} of block {m.block_position(int(actor))} {verb} shared memory of {whose} "
             f"at offset {int(offset)}{name}"

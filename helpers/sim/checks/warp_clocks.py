@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-WARP = 32
+from .protocols import WARP
+
 _LANES = np.arange(WARP, dtype=np.uint32)
 
 

@@ -113,10 +113,15 @@ class Site:
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
-    checks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
+    rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     def __post_init__(self):
         self.charged = self.width
+
+    @property
+    def atomic(self) -> bool:
+        """May it meet other atomic accesses of the same memory, without an order between? The one definition for all checks."""
+        return self.strong or self.op.atomic or self.op is AccessKind.BARRIER
 
     @property
     def made(self) -> AccessKind:

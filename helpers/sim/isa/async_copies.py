@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.checks.accesses import DeviceAccess
 from helpers.sim.code.ptx import Negated, Register
 from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
@@ -69,8 +70,8 @@ def cp_async(op):
         if wanted is None or wanted.any():
             m.mask = wanted
             places, good = m.memory.locate(m, reads, addresses, width)
-            if m.races is not None and bytes_read is None and m.races.watches[reads.index]:
-                m.races.load(m, reads, places, good, width)
+            if bytes_read is None:
+                m.checks.device_read(m, DeviceAccess(reads, places, good, width))
             if m.watching:
                 watch(m, reads, addresses, good)
                 if m.counting is not None:

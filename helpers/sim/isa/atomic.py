@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.checks.cluster_races import UPDATE
+from helpers.sim.checks.accesses import Access, DeviceAccess, RemoteAccess
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.memory import RAW
 
@@ -113,7 +113,7 @@ def _atomic(op, has_result: bool):
     dtype = DTYPES[t]
     size = dtype.itemsize
     site = op.site(space, AccessKind.ATOMIC if has_result else AccessKind.REDUCTION, size * count)
-    site.checks = name in ("cas", "min", "max", "and", "or")
+    site.rechecks = name in ("cas", "min", "max", "and", "or")
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
@@ -134,16 +134,15 @@ def _atomic(op, has_result: bool):
             offsets, mask = m.shared.locate(m, site, offsets, size * count)
             flat = m.shared.views[raw]
             index = (offsets >> shift) + rows * (m.shared.stride // unit)
-            if m.shared.shadow is not None:
-                m.shared.shadow.remote(m, site, rows, offsets, mask, size * count, UPDATE)
+            m.checks.update(m, RemoteAccess(site, rows, offsets, mask, size * count))
         else:
             op.fail(f"works on {where} memory, where atomics make no sense")
         if m.watching and where != "cluster":
             watch(m, site, addresses, mask)
-        if where == "shared" and m.shared.shadow is not None:
-            m.shared.shadow.atomic(m, site, offsets, mask, size * count)
-        if where == "global" and m.races is not None and m.races.watches[site.index]:
-            m.races.atomic(m, site, offsets, mask, size * count)
+        if where == "shared":
+            m.checks.update(m, Access(site, offsets, mask, size * count))
+        elif where == "global":
+            m.checks.device_update(m, DeviceAccess(site, offsets, mask, size * count))
         lanes = None if mask is None else m.rows_of(mask).reshape(-1)
         places = m.rows_of(index).reshape(-1)
         places = (places if lanes is None else places[lanes]) // (size // unit)
@@ -174,8 +173,8 @@ def _atomic(op, has_result: bool):
     # result
     def run(m):
         m.polls += 1
-        if releases and m.shared.shadow is not None:
-            m.shared.shadow.fence(m)
+        if releases:
+            m.checks.fence(m)
         addresses = address(m)
         if space != "generic":
             results = in_space(m, space, addresses)
@@ -192,10 +191,10 @@ def _atomic(op, has_result: bool):
                 results = part if results is None or mask is None else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
         for target, value in zip(targets, results or (), strict=bool(targets) and results is not None):
             m.regs[target] = value
-        if acquires and m.shared.shadow is not None:
-            m.shared.shadow.acquire(m)
-        if has_result and m.races is not None:
-            m.races.acquire(m)
+        if acquires:
+            m.checks.acquire(m)
+        if has_result:
+            m.checks.looked(m)
 
     return run
 

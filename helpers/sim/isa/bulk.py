@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.checks import misaligned, out_of_bounds
+from helpers.sim.checks.accesses import PieceAccess
+from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
 from helpers.sim.code.ptx import Address, Vector
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor
-from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.copies import Arrival, BulkGroups
 from helpers.sim.machine.memory import RAW
 
@@ -91,54 +93,43 @@ class Piece:
         if self.tensor is not None and self.tensor.swizzle is not None:
             mode = self.tensor.swizzle
             end = -(-(self.offsets + self.nbytes // self.tensor.row * self.tensor.pitch) // SPAN[mode]) * SPAN[mode]
-        _refuse(
-            m, site, lanes, self.offsets % align != 0, "misaligned",
+        misaligned.by_bulk_copy(
+            m, site, lanes, self.offsets % align != 0,
             lambda i: f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
             f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).",
         )  # fmt: skip
-        _refuse(
-            m, site, lanes, (self.offsets < 0) | (end > m.shared.size), "out-of-bounds",
-            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, which has {m.shared.size} bytes per block.",
+        out_of_bounds.by_bulk_copy(
+            m, site, lanes, (self.offsets < 0) | (end > m.shared.size),
+            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, "
+            f"which has {m.shared.size} bytes per block.",
         )  # fmt: skip
         return self
-
-
-def _refuse(m, site, lanes, bad: np.ndarray, kind: str, say, advice: str | None = None) -> None:
-    """Where a copy is `bad` ([n], boolean), note a finding and stop, as the hardware does. say(i): what is wrong with copy i."""
-    if not bad.any():
-        return
-    i = int(bad.argmax())
-    block, thread = divmod(int(lanes[i]), m.threads)
-    finding = m.findings.add(
-        kind, site.line, say(i), block=m.block_position(block), thread=m.thread_position(thread), count=int(bad.sum()), advice=advice
-    )
-    m.findings.stop(f"{m.where(site.line)}: {finding.message} The hardware stops here. {finding.advice}", site.line)
 
 
 def _global(m, site, lanes, addresses: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
     """[n] offsets in device memory of stretches of bytes that are all within an allocation; else a finding, and the run stops."""
     memory = m.memory
     offsets = addresses - DEVICE_BASE
-    _refuse(
-        m, site, lanes, offsets % CHUNK != 0, "misaligned",
+    misaligned.by_bulk_copy(
+        m, site, lanes, offsets % CHUNK != 0,
         lambda i: f"A bulk copy to or from address {addresses[i]:#x}, which is not a multiple of 16.",
     )  # fmt: skip
     where = np.searchsorted(memory.starts, offsets, side="right") - 1
 
     def reach(i):
-        near, distance, side = memory._nearest(int(offsets[i]), int(nbytes[i]))
+        near, distance, side = out_of_bounds.nearest(memory.allocations, int(offsets[i]), int(nbytes[i]))
         what = f"{distance} bytes {side} {near}" if near is not None else f"address {addresses[i]:#x}, far from every array"
         return f"A bulk copy of {nbytes[i]} bytes reaches {what}."
 
-    _refuse(m, site, lanes, (where < 0) | (offsets + nbytes > memory.ends[where]), "out-of-bounds", reach)
+    out_of_bounds.by_bulk_copy(m, site, lanes, (where < 0) | (offsets + nbytes > memory.ends[where]), reach)
     return offsets
 
 
 def _sizes(m, site, lanes, register) -> np.ndarray:
     """[n] byte counts of copies, which must be multiples of 16."""
     nbytes = of_lanes(m, m.regs[register].view(U32), lanes).astype(np.int64)
-    _refuse(
-        m, site, lanes, nbytes % CHUNK != 0, "misaligned", lambda i: f"A bulk copy of {nbytes[i]} bytes, which is not a multiple of 16.",
+    misaligned.by_bulk_copy(
+        m, site, lanes, nbytes % CHUNK != 0, lambda i: f"A bulk copy of {nbytes[i]} bytes, which is not a multiple of 16.",
         "Copy a multiple of 16 bytes, and the rest by ordinary loads.",
     )  # fmt: skip
     return nbytes
@@ -203,15 +194,16 @@ def _unit(tensor: Tensor, elements: bool) -> int:
 def _check_corners(m, site, tensor: Tensor, lanes, corners, stored: bool = False) -> None:
     """Along dimension 0 a box begins at a multiple of 16 bytes, and one that is stored at no negative coordinate, or the hardware stops."""
     if stored:
-        _refuse(
-            m, site, lanes, (corners < 0).any(axis=1), "out-of-bounds",
+        out_of_bounds.by_bulk_copy(
+            m, site, lanes, (corners < 0).any(axis=1),
             lambda i: f"A bulk copy stores a box that begins at the negative coordinates {tuple(corners[i].tolist())}.",
             "A load may begin before the tensor, a store must not: begin at 0 and take a smaller box.",
         )  # fmt: skip
     first = corners[:, 0] * tensor.itemsize
-    _refuse(
-        m, site, lanes, first % CHUNK != 0, "misaligned",
-        lambda i: f"A box begins {first[i]} bytes along the innermost dimension (coordinate {corners[i, 0]}), which is not a multiple of 16.",
+    misaligned.by_bulk_copy(
+        m, site, lanes, first % CHUNK != 0,
+        lambda i: f"A box begins {first[i]} bytes along the innermost dimension (coordinate {corners[i, 0]}), "
+        "which is not a multiple of 16.",
         f"Begin at a multiple of {CHUNK // tensor.itemsize} elements and take a larger box.",
     )  # fmt: skip
 
@@ -244,14 +236,7 @@ def _note_overhang(m, site, tensor: Tensor, lanes, corners) -> None:
     over &= corners[:, 0] < tensor.shape[0]
     if not rest or not over.any():
         return
-    block, thread = divmod(int(lanes[int(over.argmax())]), m.threads)
-    m.findings.add(
-        "out-of-bounds", site.line,
-        f"A bulk copy stores {rest} bytes beyond the end of each row of the tensor: rows of {tensor.shape[0] * tensor.itemsize} bytes "
-        "end within a chunk of 16 bytes, and the hardware stores whole chunks.",
-        block=m.block_position(block), thread=m.thread_position(thread), count=int(over.sum()),
-        advice="Give the tensor rows of a multiple of 16 bytes, or store its last columns by ordinary stores.",
-    )  # fmt: skip
+    out_of_bounds.beyond_the_rows(m, site, tensor.shape[0] * tensor.itemsize, rest, lanes, over)
 
 
 NAN = 0x7FF7  # twice, or four times: what a load puts outside the tensor if that is to be NaN; one in every float type
@@ -306,9 +291,7 @@ def _land_later(m, site, lanes, piece: Piece, barriers: np.ndarray, size: int, v
 
     change: function (old, new) instead of a plain write, for reductions.
     """
-    shadow = m.shared.shadow
-    if shadow is not None:
-        shadow.bulk.start(m, site, piece, lanes)
+    m.checks.copy_started(m, PieceAccess(site, piece, lanes))
     for offset in np.unique(barriers).tolist():
         mine = np.flatnonzero(barriers == offset)
         barrier = barrier_at(m, offset)
@@ -325,8 +308,7 @@ def _land_later(m, site, lanes, piece: Piece, barriers: np.ndarray, size: int, v
                 for k in range(len(part)):
                     flat[index[k]] = change(flat[index[k]], values[part[k]])
             np.subtract.at(barrier.bytes, here.rows, piece.nbytes)
-            if m.shared.shadow is not None:
-                m.shared.shadow.bulk.land(m, site, here, lanes[part], barrier)
+            m.checks.bulk_landed(m, PieceAccess(site, here, lanes[part]), barrier)
 
         barrier.attached.append(Arrival(piece.rows[mine], land))
 
@@ -491,8 +473,7 @@ def _load(op, change):
                 # meaning
                 if from_shared:
                     here = Piece(places[0][which], places[1][which], n).checked(m, site, lanes[which], CHUNK)
-                    if m.shared.shadow is not None:
-                        m.shared.shadow.bulk.read(m, site, here, lanes[which])
+                    _read(m, PieceAccess(site, here, lanes[which]))
                     values = m.shared.views[RAW[size]].take(here.index(m, size))
                 else:
                     start = _global(m, site, lanes[which], places[which], np.full(len(which), n))
@@ -513,13 +494,15 @@ def groups(m) -> BulkGroups:
     return found
 
 
+def _read(m, access: PieceAccess) -> None:
+    m.checks.read(m, access)
+    m.checks.bulk_read(m, access)
+
+
 def _from_shared(m, site, piece: Piece, lanes: np.ndarray, size: int) -> np.ndarray:
     """The bytes of a piece as [n, units], noted as being read until its thread has waited for the group."""
-    release = None
-    if m.shared.shadow is not None:
-        m.shared.shadow.bulk.read(m, site, piece, lanes)
-        release = m.shared.shadow.bulk.hold(m, site, piece, lanes)
-    groups(m).issue(lanes, site, release)
+    _read(m, PieceAccess(site, piece, lanes))
+    groups(m).issue(m, lanes, site, piece)
     return m.shared.views[RAW[size]].take(piece.index(m, size))
 
 
@@ -537,7 +520,7 @@ def _tensor_store(op, name: str | None):
             if name is not None and tensor.kind not in _REDUCIBLE[name]:
                 m.fail(f"the hardware has no reduction .{name} for tensors of {tensor.kind} (illegal instruction).", line)
             _check_corners(m, site, tensor, lanes, corners, stored=True)
-            inside = None if m.shared.shadow is None else _box(tensor, corners, CHUNK, stored=True)[1]
+            _, inside = _box(tensor, corners, CHUNK, stored=True)
             piece = Piece(of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes), tensor.nbytes, tensor, inside).checked(m, site, lanes, 128)
             size = _unit(tensor, name is not None)
             values = _from_shared(m, site, piece, lanes, size)

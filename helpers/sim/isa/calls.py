@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 
 import numpy as np
 
-from helpers.sim.machine.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
+from helpers.sim.machine import printout
 
 from .base import instruction
 
-PRINT_LIMIT = 1 << 20  # bytes per launch, like the hardware's default buffer
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|t|j)?([diouxXcsfFeEgGaAp%])")
 
 
@@ -33,14 +32,16 @@ def _frame(op, first: int, count: int) -> list[int]:
     return [int(place.value) for place in op.operands[first : first + count]]
 
 
-def formatted(m, form: str, read) -> str:
-    """C's printf. `read(width)` gives the next argument's bytes."""
+def formatted(m, form: str, read, line: int | None) -> str:
+    """C's printf. `read(width)` gives the next argument's bytes. Stops the kernel at `line` if a field is wider than any output."""
 
     def convert(match):
         flags, width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"
         stars = [str(struct.unpack("<i", read(4))[0]) if part == "*" else part for part in (width, precision)]
+        if any(abs(int(part or 0)) > printout.BYTES for part in stars if part is not None):
+            m.fail(f"`{match[0]}` asks printf for more than the {printout.BYTES:,} characters that a launch can print.", line)
         spec = "%" + flags + (stars[0] or "") + ("." + stars[1] if stars[1] is not None else "")
         if kind in "fFeEgGaA":
             value = struct.unpack("<d", read(8))[0]
@@ -70,12 +71,16 @@ def vprintf(op):
     results = op.immediate(0)
     places = _frame(op, 1, len(op.operands) - 1)
     result, (form_at, arguments_at) = places[:results], places[results:]
+    line = op.line
 
     def run(m):
         forms = m.rows_of(m.params.load(m, np.full((1,) * m.nd, form_at, np.int64), 8)).astype(np.int64)
         bases = m.rows_of(m.params.load(m, np.full((1,) * m.nd, arguments_at, np.int64), 8)).astype(np.int64)
         active = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)
         local = {}
+        if m.launch.printed.full:
+            m.launch.printed.skip(int(active.sum()))
+            active = np.zeros_like(active)
 
         def word(offset, block, thread):
             if offset not in local:
@@ -83,8 +88,10 @@ def vprintf(op):
             return int(local[offset][block, thread])
 
         for block, thread in np.argwhere(active):
-            if sum(map(len, m.launch.printed)) > PRINT_LIMIT:
-                break
+            form = text_at(m, int(forms[block, thread]))
+            if m.launch.printed.full:
+                m.launch.printed.skip(1)
+                continue
             position = int(bases[block, thread])
             if LOCAL_WINDOW <= position < LOCAL_WINDOW + WINDOW_BYTES:
                 position -= LOCAL_WINDOW
@@ -96,9 +103,7 @@ def vprintf(op):
                 position += width
                 return data
 
-            text = formatted(m, text_at(m, int(forms[block, thread])), read)
-            m.launch.printed.append(text)
-            sys.stdout.write(text)
+            m.launch.printed.write(formatted(m, form, read, line))
         for place in result:
             m.params.store(m, m.uniform(place, np.int64), m.uniform(1, np.uint32), 4, m.mask)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.checks import out_of_bounds
+from helpers.sim.checks.accesses import RemoteAccess
+from helpers.sim.code.addresses import RANK_SHIFT, SHARED_WINDOW
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.addresses import SHARED_WINDOW
-from helpers.sim.machine.cluster import RANK_SHIFT
 from helpers.sim.machine.copies import MBarrier
 from helpers.sim.machine.memory import RAW
 
@@ -53,13 +53,7 @@ def mapa(op):
         if m.mask is not None:
             bad = bad & m.mask
         if bad.any():
-            block, thread, value, count = m.example(bad, rank)
-            finding = m.findings.add(
-                "out-of-bounds", line, f"A thread asks for block {value} of its cluster, which has {m.clusters.size}.",
-                block=block, thread=thread, count=count,
-                advice="Take the rank modulo cluster.num_blocks(); without a cluster launch every block is alone.",
-            )  # fmt: skip
-            m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
+            out_of_bounds.no_such_block(m, line, rank, bad)
         base = 0 if shared else SHARED_WINDOW
         # result
         m.regs[d] = (m.clusters.address(rank, addresses - base) + base).astype(dtype)
@@ -116,8 +110,7 @@ def _remote_store(op, update):
         rows, offsets = m.clusters.resolve(m, address(m))
         its_rows, its_offsets = m.clusters.resolve(m, barrier_at(m))
         offsets, mask = shared.locate(m, site, offsets, size * count)
-        if shared.shadow is not None:
-            shared.shadow.remote(m, site, rows, offsets, mask, size * count, UPDATE if update else WRITE)
+        (m.checks.update if update else m.checks.write)(m, RemoteAccess(site, rows, offsets, mask, size * count))
         flat_rows, flat_offsets = m.rows_of(rows).reshape(-1), m.rows_of(offsets).reshape(-1)
         values = [m.rows_of(m.regs[source].view(raw)).reshape(-1) for source in sources]
         for barrier, targets, lanes in mbarriers_at(m, its_rows, its_offsets, mask):
@@ -133,8 +126,7 @@ def _remote_store(op, update):
                     else:
                         _turns(flat.view(dtype), index + k, [value[lanes].view(dtype)], update, False)
                 np.subtract.at(barrier.bytes, targets, size * count)
-                if m.shared.shadow is not None and m.shared.shadow.cluster is not None:
-                    m.shared.shadow.cluster.landed(flat_rows[lanes], flat_offsets[lanes], size * count)
+                m.checks.remote_store_landed(m, RemoteAccess(site, flat_rows[lanes], flat_offsets[lanes], None, size * count))
 
             barrier.attached.append(arrive)
 

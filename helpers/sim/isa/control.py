@@ -231,10 +231,7 @@ def _warp_barrier(op):
         if m.recorder is not None:
             m.recorder.barrier(m, line, "warp")
         masks = check_members(m, mask, line, "__syncwarp()")
-        if m.shared.shadow is not None:
-            m.shared.shadow.warp_sync(m, masks)
-        if m.races is not None:
-            m.races.warp_sync(m)
+        m.checks.warp_barrier(m, masks)
 
     return run
 
@@ -260,13 +257,11 @@ def membar(op):
 
 
 def _across_blocks(m):
-    if m.shared.shadow is not None:
-        m.shared.shadow.fence(m)
+    m.checks.fence(m)
 
 
 def _publish(m):
-    if m.shared.shadow is not None:
-        m.shared.shadow.fence(m, acquires=False)
+    m.checks.fence(m, False)
 
 
 @instruction("griddepcontrol")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.checks.cluster_races import READ, WRITE
+from helpers.sim.checks.accesses import Access, DeviceAccess, RemoteAccess
+from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_REACH
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BYTES
-from helpers.sim.machine.cluster import RANK_SHIFT
 from helpers.sim.machine.memory import RAW
 
 from .base import DTYPES, instruction
@@ -81,8 +80,7 @@ def reader(space: str, site, t: str, count: int):
             offsets, mask = m.memory.locate(m, site, addresses, width)
             if m.watching and space == "global":
                 watch(m, site, addresses, mask)
-            if m.races is not None and m.races.watches[site.index]:
-                m.races.load(m, site, offsets, mask, width)
+            m.checks.device_read(m, DeviceAccess(site, offsets, mask, width))
             index = offsets >> shift
             flat = m.memory.views[dtype]
             values = [flat.take(index, mode="wrap")]
@@ -99,8 +97,7 @@ def reader(space: str, site, t: str, count: int):
             offsets, mask = shared.locate(m, site, offsets, width)
             if m.watching:
                 watch(m, site, offsets, mask)
-            if shared.shadow is not None:
-                shared.shadow.load(m, site, offsets, mask, width)
+            m.checks.read(m, Access(site, offsets, mask, width))
             index = (offsets >> shift) + shared.bases[size]
             flat = shared.views[dtype]
             values = [flat.take(index, mode="wrap")]
@@ -116,8 +113,7 @@ def reader(space: str, site, t: str, count: int):
             rows, offsets = m.clusters.resolve(m, addresses)
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
-            if shared.shadow is not None:
-                shared.shadow.remote(m, site, rows, offsets, mask, width, READ)
+            m.checks.read(m, RemoteAccess(site, rows, offsets, mask, width))
             index = (offsets >> shift) + rows * (shared.stride // size)
             flat = shared.views[dtype]
             values = [flat[k:].take(index, mode="wrap") for k in range(count)]
@@ -127,7 +123,7 @@ def reader(space: str, site, t: str, count: int):
 
     def from_thread(m, offsets):
         memory = m.params if space == "param" else m.local
-        offsets, mask = memory.locate(m, site, offsets, size)
+        offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
             watch(m, site, offsets, mask)
         values = [memory.load(m, offsets + k * size if k else offsets, size).view(dtype) for k in range(count)]
@@ -167,12 +163,11 @@ def writer(space: str, site, t: str, count: int):
             if m.watching:
                 watch(m, site, addresses, mask)
             flat, index = m.memory.views[dtype], offsets >> shift
-            if m.races is None or not m.races.watches[site.index]:
-                scatter(m, flat, index, values, mask)
-                return
-            before = [flat[k:].take(index) for k in range(count)]
+            access = DeviceAccess(site, offsets, mask, width)
+            before = m.checks.before_device_write(m, access, lambda: [flat[k:].take(index) for k in range(count)])
             scatter(m, flat, index, values, mask)
-            m.races.store(m, site, offsets, mask, width, lambda: _unlike(before, values), lambda: _overwritten(flat, index, values))
+            access.changes, access.differ = lambda: _unlike(before, values), lambda: _overwritten(flat, index, values)
+            m.checks.device_write(m, access)
 
         return to_device
 
@@ -186,8 +181,8 @@ def writer(space: str, site, t: str, count: int):
             index = (offsets >> shift) + shared.bases[size]
             flat = shared.views[dtype]
             scatter(m, flat, index, values, mask)
-            if shared.shadow is not None:
-                shared.shadow.store(m, site, offsets, mask, width, lambda: _some(_overwritten(flat, index, values), mask))
+            access = Access(site, offsets, mask, width, lambda: _some(_overwritten(flat, index, values), mask))
+            (m.checks.update if site.atomic else m.checks.write)(m, access)
 
         return to_shared
 
@@ -198,14 +193,13 @@ def writer(space: str, site, t: str, count: int):
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
             scatter(m, shared.views[dtype], (offsets >> shift) + rows * (shared.stride // size), values, mask)
-            if shared.shadow is not None:
-                shared.shadow.remote(m, site, rows, offsets, mask, width, WRITE)
+            m.checks.write(m, RemoteAccess(site, rows, offsets, mask, width))
 
         return to_cluster
 
     def to_thread(m, offsets, values):
         memory = m.params if space == "param" else m.local
-        offsets, mask = memory.locate(m, site, offsets, size)
+        offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
             watch(m, site, offsets, mask)
         raw = RAW[size]
@@ -255,7 +249,7 @@ def generic_parts(m, addresses):
         return _by_space(m, addresses)
     parts = []
     for space, local, mask in _by_space(m, addresses):
-        remote = local >> RANK_SHIFT != 0 if space == "shared" else np.zeros(1, bool)
+        remote = local >> RANK_SHIFT > 0 if space == "shared" else np.zeros(1, bool)
         if remote.all():
             parts.append(("cluster", local, mask))
         elif not remote.any():
@@ -266,18 +260,21 @@ def generic_parts(m, addresses):
     return parts
 
 
+_WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW))
+
+
 def _by_space(m, addresses):
     low, high = int(np.minimum.reduce(addresses, axis=None)), int(np.maximum.reduce(addresses, axis=None))
-    for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
-        if window <= low and high < window + WINDOW_BYTES:
+    for space, window in _WINDOWS:
+        if window - WINDOW_REACH <= low and high < window + WINDOW_REACH:
             return [(space, addresses - window, None)]
-    if low >= SHARED_WINDOW + WINDOW_BYTES or high < PARAM_WINDOW:
+    if low >= SHARED_WINDOW + WINDOW_REACH or high < PARAM_WINDOW - WINDOW_REACH:
         return [("global", addresses, None)]
     active = m.project(m.mask, addresses.shape)
     parts = []
     rest = np.ones(addresses.shape, bool) if active is None else np.broadcast_to(active, np.broadcast_shapes(active.shape, addresses.shape))
-    for space, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW), ("param", PARAM_WINDOW)):
-        inside = (addresses >= window) & (addresses < window + WINDOW_BYTES) & rest
+    for space, window in _WINDOWS:
+        inside = (addresses >= window - WINDOW_REACH) & (addresses < window + WINDOW_REACH) & rest
         if inside.any():
             parts.append((space, addresses - window, None if inside.all() else inside))
             rest = rest & ~inside
@@ -319,10 +316,10 @@ def ld(op):
             m.polls += 1
         for d, value in zip(targets, load(m, address(m)), strict=True):
             m.regs[d] = value
-        if acquires and m.shared.shadow is not None:
-            m.shared.shadow.acquire(m)
-        if polls and m.races is not None:
-            m.races.acquire(m)
+        if acquires:
+            m.checks.acquire(m)
+        if polls:
+            m.checks.looked(m)
 
     return run
 
@@ -386,8 +383,8 @@ def st(op):
 
     # result
     def run(m):
-        if releases and m.shared.shadow is not None:
-            m.shared.shadow.fence(m)
+        if releases:
+            m.checks.fence(m)
         store(m, address(m), [m.regs[s].view(dtype) for s in sources])
 
     return run

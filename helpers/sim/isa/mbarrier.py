@@ -10,10 +10,10 @@ import functools
 
 import numpy as np
 
-from helpers.sim.checks.cluster_races import UPDATE, WRITE
+from helpers.sim.checks.accesses import Access, RemoteAccess
+from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.ptx import Address
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.machine.copies import Arrival, MBarrier
 
 from .base import instruction
@@ -74,22 +74,19 @@ def named(m, places, lanes: np.ndarray | None = None):
 def _remote(op):
     """A function (m, places) that notes an operation on mbarriers of other blocks, and says in which order it puts blocks.
 
-    It returns a function (barrier, lanes, rows) to call for each mbarrier. For an operation that names no other block, both do nothing.
+    It returns a function (barrier, rows, lanes) to call for each mbarrier. For an operation that names no other block, both do nothing.
     """
     if not op.has("shared::cluster"):
-        return lambda m, places: lambda barrier, lanes, rows: None
+        return lambda m, places: lambda barrier, rows, lanes: None
     op.loader.uses.add("cluster")
     op.lands = True
     site = op.site("cluster", AccessKind.BARRIER, 8)
 
     def note(m, places):
-        shadow = m.shared.shadow
         rows, offsets = places
         offsets, mask = m.shared.locate(m, site, offsets, 8)
-        if shadow is None or shadow.cluster is None:
-            return lambda barrier, lanes, rows: None
-        shadow.remote(m, site, rows, offsets, mask, 8, UPDATE)
-        return lambda barrier, lanes, rows: shadow.cluster.give(m, barrier, lanes, rows)
+        m.checks.update(m, RemoteAccess(site, rows, offsets, mask, 8))
+        return lambda barrier, rows, lanes: m.checks.arrived(m, barrier, rows, lanes)
 
     return note
 
@@ -101,11 +98,8 @@ def mbarrier_init(op):
     site = op.site("cluster", AccessKind.BARRIER_INIT, 8)  # of interest to other blocks of the cluster only
 
     def run(m):
-        where, expected, shadow = places(m), m.regs[count].view(U32), m.shared.shadow
-        if shadow is not None:
-            shadow.mark_written(m, where[1], m.mask, 8)
-            if shadow.cluster is not None:
-                shadow.cluster.own(m, site, where[1], m.mask, 8, WRITE)
+        where, expected = places(m), m.regs[count].view(U32)
+        m.checks.barrier_made(m, Access(site, where[1], m.mask, 8))
         for barrier, offset, rows, lanes in named(m, where):
             if offset & 7:
                 m.fail(f"an mbarrier must lie at a multiple of 8 bytes, and this one is at offset {offset}.", line)
@@ -155,7 +149,7 @@ def _arrive(op, drop: bool):
                 count = 1
             if drop:
                 np.subtract.at(barrier.expected, rows, count)
-            give(barrier, lanes, rows)
+            give(barrier, rows, lanes)
             phase = barrier.phase.copy()
             barrier.arrive(m, rows, lanes, count)
             if stays and (barrier.phase != phase).any():
@@ -188,7 +182,7 @@ def _count_bytes(op, change):
         give = remote(m, where)
         for barrier, _, rows, lanes in named(m, where):
             _initialised(m, barrier, rows, line)
-            give(barrier, lanes, rows)
+            give(barrier, rows, lanes)
             change(m, barrier, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
 
     return run
@@ -241,13 +235,11 @@ def _wait(op):
                 barrier.look(m, chosen)
                 over = over | _is_over(barrier.phase[rows], wanted, parity)
             done[lanes] = over
-            if over.any() and m.shared.shadow is not None:
-                m.shared.shadow.waited(m, barrier, rows[over], lanes[over])
+            if over.any():
+                m.checks.waited(m, barrier, rows[over], lanes[over])
             if not over.all():
                 m.vain = functools.partial(barrier.missing, offset, int(rows[~over][0]))
         finished = done.reshape(m.blocks, m.threads)
-        if m.races is not None and done.any():
-            m.races.join(m, finished.any(axis=1))
         if done.any() and m.recorder is not None:  # the look that ends the waiting, not those in vain
             whole, m.mask = m.mask, None if done.all() else m.from_rows(finished)
             m.recorder.barrier(m, line, "wait")

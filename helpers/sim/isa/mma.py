@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from helpers.sim.checks import divergent_barriers
+from helpers.sim.checks.accesses import Access
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
 
@@ -93,7 +95,7 @@ class Operand:
     def collect(self, m) -> np.ndarray:
         """The matrix of every warp: float64 [warps, height, width]; those of a warp that has several follow each other."""
         arrays = [m.regs[r] for r in self.registers]
-        found = m.__dict__.setdefault("tiles", {}).get(self.registers)
+        found = m.tiles.get(self.registers)
         if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
             return found[2]  # one A tile meets several B tiles
         f, (stored, number) = self.fragment, _NUMBERS[self.kind]
@@ -110,7 +112,7 @@ class Operand:
         return matrix
 
     def _remember(self, m, arrays, matrix) -> None:
-        known = m.__dict__.setdefault("tiles", {})
+        known = m.tiles
         if len(known) >= TILES:
             known.clear()
         known[self.registers] = (self.kind, arrays, matrix)
@@ -131,21 +133,8 @@ def _whole_warps(m, op) -> None:
     if m.mask is None and not m.threads % WARP:
         return
     lanes = np.count_nonzero(m.warps_active(), axis=2)
-    part = (lanes > 0) & (lanes < WARP)
-    if part.any():
-        block, warp = (int(i) for i in np.argwhere(part)[0])
-        message = (
-            f"Only {lanes[block, warp]} of the 32 threads of a warp execute `{op.parts[0]}`, which the whole warp has to execute together."
-        )
-        m.findings.add(
-            "divergent-barrier",
-            op.line,
-            message,
-            block=m.block_position(block),
-            thread=m.thread_position(warp * WARP),
-            advice="Make the condition the same for all threads of a warp, and the block a multiple of 32 threads.",
-        )
-        m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
+    if ((lanes > 0) & (lanes < WARP)).any():
+        divergent_barriers.part_of_a_warp(m, op.line, op.parts[0], lanes)
 
 
 def _operand(op, i: int, part: Fragment, kind: str, result: bool = False) -> Operand:
@@ -549,8 +538,7 @@ def ldmatrix(op):
         _whole_warps(m, op)
         shared = m.shared
         for d, (offsets, mask) in zip(targets, _rows(m, site, address(m), count), strict=True):
-            if shared.shadow is not None:
-                shared.shadow.load(m, site, offsets, mask, 4)
+            m.checks.read(m, Access(site, offsets, mask, 4))
             words = shared.views[U32].take((offsets >> 2) + shared.bases[4], mode="wrap")
             if mask is not m.mask:
                 words = np.where(mask, words, np.uint32(0))
@@ -585,8 +573,7 @@ def stmatrix(op):
             index = np.broadcast_to((offsets >> 2) + shared.bases[4], m.shape)
             chosen = slice(None) if mask is None else np.broadcast_to(mask, m.shape)
             shared.views[U32][index[chosen]] = np.broadcast_to(words, m.shape)[chosen]
-            if shared.shadow is not None:
-                shared.shadow.store(m, site, offsets, mask, 4)
+            m.checks.write(m, Access(site, offsets, mask, 4))
 
     return run
 

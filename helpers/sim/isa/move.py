@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW
 from helpers.sim.code.ptx import Register, Vector
-from helpers.sim.machine.addresses import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from helpers.sim.machine.cluster import RANK_SHIFT
 
 from . import numerics
 from .base import DTYPES, INTEGERS, apply, example, instruction

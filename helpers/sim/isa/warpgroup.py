@@ -4,14 +4,8 @@
 element. They are made of *core matrices*, 8 lines of 16 bytes, a line being a row of A or a column of B where K is the
 direction of neighbours in memory ("K-major"), and a piece of a column of A or of a row of B otherwise ("MN-major").
 
-**Asynchrony.** A product reads shared memory and gives its result at once here, and is *in flight* until its warps wait
-for the group that it was committed to (`Warpgroups`). What PTX forbids in between is noted, whatever the numbers say:
-- an instruction uses accumulators of a product in flight: missing-wait. Copies (mov) of such registers are followed, not
-  noted, because the compiler makes them; other products of the same shape may go on with the accumulators;
-- an instruction changes accumulators or A registers of a product in flight, or a store or copy its matrices: race;
-- accumulators or A registers were changed after the warp's last wgmma.fence, or there was none: missing-fence. Copies and
-  constants do not count, because the compiler puts them where it likes;
-- shared memory was written by ordinary stores with no fence.proxy.async between: missing-fence (`proxies`).
+**Asynchrony.** A product reads shared memory and gives its result at once here. What PTX forbids until its warps have waited
+for it is told by the checks: of its registers `warpgroup_registers`, of its matrices `overwritten_sources` and `missing_fence`.
 
 How exact: as the other products of `matrix`, with the same bounds.
 """
@@ -19,11 +13,12 @@ How exact: as the other products of `matrix`, with the same bounds.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.sim.checks.cluster_races import READ
+from helpers.sim.checks import divergent_barriers, endless, out_of_bounds
+from helpers.sim.checks.accesses import MatrixAccess
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
@@ -37,8 +32,6 @@ WARPS = 4  # of a warpgroup
 GROUP = WARPS * WARP  # its threads
 ROWS = 64  # of A and D
 CORE = 16  # bytes of a core matrix's line
-NOBODY = np.zeros((), bool)
-FENCE_ADVICE = 'Put asm volatile("wgmma.fence.sync.aligned;") before the first wgmma of every batch, after its registers are set.'
 MODES = (None, "128B", "64B", "32B")  # the swizzle by the descriptor's last two bits
 
 
@@ -94,7 +87,7 @@ def places(descriptor: Descriptor, lines: int, width: int, size: int = 1, turned
 
 
 @functools.lru_cache(maxsize=512)
-def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, granule: int, limit: int) -> np.ndarray:
+def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, limit: int, granule: int) -> np.ndarray:
     """The granules of shared memory (below byte `limit`) that a matrix occupies."""
     at = places(descriptor, lines, width, size, turned)
     return np.unique(at[at < limit] // granule)
@@ -139,7 +132,7 @@ class Stored:
             at = places(descriptor, self.lines, width, self.size, self.turned)
             limit = m.shared.size
             if int(at.max()) + self.size > limit:
-                self._outside(m, op, descriptor, int(at.max()), int(blocks[0]), int(groups[0]))
+                out_of_bounds.by_matrix(m, op.line, self.name, descriptor, int(at.max()), int(blocks[0]), int(groups[0]) * GROUP)
                 at = np.where(at + self.size <= limit, at, 0)
             mine = given == bits
             memory, index = m.shared.bytes.reshape(m.blocks, -1).view(np.dtype(f"u{self.size}")), at // self.size
@@ -149,287 +142,15 @@ class Stored:
             if out is None:
                 out = np.empty((len(flat), *matrices.shape[1:]))
             out[mine] = matrices
-            if m.shared.shadow is not None:
-                granules = _granules(descriptor, self.lines, width, self.size, self.turned, m.shared.shadow.granule, limit)
-                for group in np.unique(groups[mine]):
-                    chosen = np.zeros(m.blocks, bool)
-                    chosen[blocks[mine & (groups == group)]] = True
-                    reads.append(Read(int(group), chosen, granules, self.name))
+            granules = functools.partial(_granules, descriptor, self.lines, width, self.size, self.turned, limit)
+            for group in np.unique(groups[mine]):
+                chosen = np.zeros(m.blocks, bool)
+                chosen[blocks[mine & (groups == group)]] = True
+                reads.append(MatrixAccess(site, self.name, int(group) * GROUP, chosen, granules))
         return out
 
-    def _outside(self, m, op, descriptor, offset, block, group):
-        m.findings.add(
-            "out-of-bounds", op.line,
-            f"The matrix {self.name} of a wgmma (start {descriptor.start}, leading {descriptor.leading}, stride {descriptor.stride} bytes, "
-            f"swizzle {descriptor.mode or 'none'}) reaches offset {offset} of shared memory, which has {m.shared.size} bytes per block.",
-            block=m.block_position(block), thread=m.thread_position(group * GROUP),
-            advice="Check the offsets in the descriptor: they are bytes, and the fields hold them without their last four bits.",
-        )  # fmt: skip
 
-
-# --- what is in flight -----------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Read:
-    """A matrix that a warpgroup's product reads: in which blocks (boolean), and its granules within a block."""
-
-    group: int
-    blocks: np.ndarray
-    granules: np.ndarray
-    name: str
-
-
-@dataclass(eq=False)
-class Product:
-    """One executed wgmma that somebody still has to wait for.
-
-    mask: the threads that have to (None: all). commits: how many groups they had committed before. held: registers with
-    its result, and for which of its threads (None: all). inputs: registers of A.
-    """
-
-    site: object
-    shape: str
-    mask: np.ndarray | None
-    commits: np.ndarray
-    held: dict[int, np.ndarray | None]
-    inputs: frozenset[int]
-    reads: list[Read] = field(default_factory=list)
-
-    def concerns(self, m, register: int) -> bool:
-        """Does the register hold this product's result in some active thread?"""
-        return register in self.held and _some(self.mask, self.held[register], m.mask)
-
-
-def _some(*masks) -> bool:
-    """Is there a thread in all masks? None is every thread."""
-    masks = [mask for mask in masks if mask is not None]
-    return not masks or bool(np.logical_and.reduce(np.broadcast_arrays(*masks)).any())
-
-
-def _without(mask, gone):
-    """The threads of `mask` that are not in `gone`, or None if there are none left. Both may be None, every thread."""
-    if gone is None:
-        return None
-    left = ~gone if mask is None else mask & ~gone
-    return left if left.any() else None
-
-
-class Warpgroups:
-    """What the warpgroups of a chunk have in flight, and which registers await a fence.
-
-    commits: groups each thread has committed. fenced: threads that have executed a wgmma.fence. written: registers of
-    products that other instructions have changed since the last fence: {register: (line, threads or None)}.
-    """
-
-    def __init__(self, m):
-        self.products: list[Product] = []
-        self.commits = m.uniform(0, I64)
-        self.fenced = m.uniform(False, np.bool_)
-        self.written: dict[int, tuple[int | None, np.ndarray | None]] = {}
-
-    # ------------------------------------------------------------------------------------- the four instructions
-
-    def fence(self, m) -> None:
-        """The active threads order their registers with the products that follow."""
-        if m.mask is None:
-            self.fenced = m.uniform(True, np.bool_)
-            self.written.clear()
-            return
-        self.fenced = self.fenced | m.mask
-        for register, (line, mask) in list(self.written.items()):
-            left = _without(mask, m.mask)
-            if left is None:
-                del self.written[register]
-            else:
-                self.written[register] = line, left
-
-    def start(self, m, site, shape: str, accumulators, inputs, reads: list[Read]) -> None:
-        """A product of the active threads begins."""
-        late = ~self.fenced if m.mask is None else ~self.fenced & m.mask
-        if late.any():
-            self._note(m, "missing-fence", site.line, "A warp executes its first wgmma with no wgmma.fence before.", advice=FENCE_ADVICE)
-            self.fenced = m.uniform(True, np.bool_)  # said once
-        for register in (*accumulators, *inputs):
-            line, mask = self.written.get(register, (None, NOBODY))
-            if _some(mask, m.mask):
-                what = "an accumulator" if register in accumulators else "a register of A"
-                self._note(
-                    m,
-                    "missing-fence",
-                    site.line,
-                    f"A wgmma uses {what} that was changed{_at(line)} with no wgmma.fence between.",
-                    other_line=line,
-                    advice=FENCE_ADVICE,
-                )
-                del self.written[register]
-        for product in self.products:
-            if any(product.concerns(m, register) for register in inputs):
-                self._unfinished(m, site.line, product, "takes as A")
-            elif product.shape != shape and any(product.concerns(m, register) for register in accumulators):
-                self._unfinished(m, site.line, product, "of another shape continues")
-        self._read(m, site, reads)
-        self.products.append(Product(site, shape, m.mask, self.commits, dict.fromkeys(accumulators), frozenset(inputs), reads))
-
-    def commit(self, m) -> None:
-        """Close the active threads' current group."""
-        self.commits = self.commits + 1 if m.mask is None else self.commits + m.mask
-
-    def wait(self, m, pending: int) -> None:
-        """The active threads wait for all but their last `pending` groups."""
-        for product in list(self.products):
-            done = product.commits < self.commits - pending
-            if m.mask is not None:
-                done = done & m.mask
-            if not _some(product.mask, done):
-                continue
-            left = _without(product.mask, done)
-            if left is None:
-                self.products.remove(product)
-            product.mask = left
-            self._end(m, product, left)
-
-    # --------------------------------------------------------------------------------------------- what others do
-
-    def used(self, m, line, registers) -> None:
-        """An ordinary instruction reads registers."""
-        for product in self.products:
-            if any(product.concerns(m, register) for register in registers):
-                self._unfinished(m, line, product, None)
-
-    def changed(self, m, line, registers) -> None:
-        """An ordinary instruction has written registers."""
-        for product in self.products:
-            for register in registers:
-                if (register in product.inputs and _some(product.mask, m.mask)) or product.concerns(m, register):
-                    self._note(
-                        m,
-                        "race",
-                        line,
-                        f"A thread changes a register that the wgmma{_of(line, product.site.line)} may still be using.",
-                        other_line=product.site.line,
-                        advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.",
-                    )
-                    break
-            self._let_go(m, product, registers)
-        for register in registers:
-            before = self.written.get(register)
-            mask = m.mask if before is None or m.mask is None or before[1] is None else before[1] | m.mask
-            self.written[register] = line, mask
-
-    def copied(self, m, target: int, source: int | None) -> None:
-        """A copy or a constant: the target is now what the source is."""
-        for product in self.products:
-            if source is not None and product.concerns(m, source):
-                product.held[target] = product.held[source]
-            elif target in product.held and target != source:
-                self._let_go(m, product, (target,))
-        state = self.written.get(source)
-        if state is not None:
-            self.written[target] = state
-        elif m.mask is None:
-            self.written.pop(target, None)
-
-    def _let_go(self, m, product, registers) -> None:
-        for register in registers:
-            if register in product.held:
-                left = _without(product.held[register], m.mask)
-                if left is None:
-                    del product.held[register]
-                else:
-                    product.held[register] = left
-
-    # ------------------------------------------------------------------------------------------------ the shadow
-
-    def _read(self, m, site, reads: list[Read]) -> None:
-        """Products begin to read shared memory: may they?"""
-        shadow = m.shared.shadow
-        for read in reads:
-            _seen_by_the_cluster(m, site, read, read.blocks)
-            rows = _rows(shadow, m, read.blocks)
-            cells = (rows[:, None] * shadow.count + read.granules).reshape(-1)
-            who = np.full(cells.shape, read.group * GROUP + 1, np.int32)
-            if shadow.copies and shadow._still_under_way(m, site, cells, who, "reads"):
-                continue
-            known = shadow.complete or shadow.initialised.reshape(-1).take(cells)
-            if not np.all(known):
-                shadow._uninitialised(m, site, cells, who, ~known)
-            writer = shadow.writer.reshape(-1).take(cells)
-            if writer.any():
-                shadow._race(m, site, shadow.writer_site, cells, who, writer, writer != 0, "reads", "writes")
-            else:
-                shadow.proxies.check(shadow, m, site, rows, read.granules, read.group * GROUP, f"The wgmma's {read.name}")
-            shadow.proxies.reading(site, rows, read.granules, 1)
-
-    def _end(self, m, product, left) -> None:
-        """The product no longer reads for threads that are not `left`: to the shadow, its warpgroup has read."""
-        shadow = m.shared.shadow
-        for read in list(product.reads):
-            blocks = read.blocks
-            if left is not None:
-                blocks = blocks & ~m.rows_of(left)[:, read.group * GROUP : (read.group + 1) * GROUP].any(axis=1)
-                if not blocks.any():
-                    continue
-            _seen_by_the_cluster(m, product.site, read, blocks)
-            rows = _rows(shadow, m, blocks)
-            shadow.proxies.reading(product.site, rows, read.granules, -1)
-            place = np.ix_(rows, read.granules)
-            shadow.reader[place] = shadow.WARPGROUP - read.group
-            shadow.reader_site[place] = product.site.index
-            shadow.touched = True
-            read.blocks = read.blocks & ~blocks
-            if not read.blocks.any():
-                product.reads.remove(read)
-
-    # ---------------------------------------------------------------------------------------------- the findings
-
-    def _unfinished(self, m, line, product, how: str | None) -> None:
-        what = "A thread uses" if how is None else f"A wgmma {how}"
-        self._note(
-            m,
-            "missing-wait",
-            line,
-            f"{what} accumulators of the wgmma{_of(line, product.site.line)}, which has not been waited for.",
-            other_line=product.site.line,
-            advice="Commit the wgmma (wgmma.commit_group) and wait for it (wgmma.wait_group) first.",
-        )
-
-    def _note(self, m, kind, line, message, **more) -> None:
-        block, warp, lane = (int(i) for i in np.argwhere(m.warps_active())[0])
-        m.findings.add(kind, line, message, block=m.block_position(block), thread=m.thread_position(warp * WARP + lane), **more)
-
-
-def _seen_by_the_cluster(m, site, read, blocks: np.ndarray) -> None:
-    """A product reads, or has read until now: other blocks of the cluster may have written there, or may do it next."""
-    shadow = m.shared.shadow
-    if shadow.cluster is not None:
-        rows = np.repeat(np.flatnonzero(blocks), len(read.granules))
-        offsets = np.tile(read.granules, int(blocks.sum())) * shadow.granule
-        shadow.cluster.touch(m, site, rows, rows, offsets, np.full(len(rows), read.group * GROUP), shadow.granule, READ)
-
-
-def _rows(shadow, m, blocks: np.ndarray) -> np.ndarray:
-    """The shadow's rows for these blocks (boolean)."""
-    if blocks.all():
-        return np.arange(shadow.rows)
-    shadow._expand(m)
-    return np.flatnonzero(blocks)
-
-
-def _at(line) -> str:
-    return "" if line is None else f" at line {line}"
-
-
-def _of(line, other) -> str:
-    return " of the same line" if other == line else "" if other is None else f" of line {other}"
-
-
-def state_of(m) -> Warpgroups:
-    """The chunk's warpgroup state."""
-    found = m.asynchronous.get("warpgroups")
-    if found is None:
-        found = m.asynchronous["warpgroups"] = Warpgroups(m)
-    return found
+# --- registers of products in flight ----------------------------------------------------------------------------------
 
 
 @finisher
@@ -450,33 +171,20 @@ def watch_registers(loader, ops) -> None:
         used, changed = tuple(known.intersection(op.reads)), tuple(known.intersection(op.writes))
         if _is_copy(op):
             if used or changed:
-                op.after.append(_copied(op.writes[0], op.reads[0] if op.reads else None))
+                op.after.append(_told("register_copied", op.writes[0], op.reads[0] if op.reads else None))
             continue
         if used:
-            op.before.insert(0, _used(op.line, used))
+            op.before.insert(0, _told("registers_used", op.line, used))
         if changed:
-            op.after.append(_changed(op.line, changed))
+            op.after.append(_told("registers_changed", op.line, changed))
+
+
+def _told(event: str, *what):
+    return lambda m: getattr(m.checks, event)(m, *what)
 
 
 def _is_copy(op) -> bool:
     return op.name == "mov" and len(op.writes) == 1 and len(op.reads) <= 1 and not any(isinstance(o, Vector) for o in op.operands)
-
-
-def _used(line, registers):
-    def check(m):
-        state = m.asynchronous.get("warpgroups")
-        if state is not None and state.products:
-            state.used(m, line, registers)
-
-    return check
-
-
-def _changed(line, registers):
-    return lambda m: state_of(m).changed(m, line, registers)
-
-
-def _copied(target, source):
-    return lambda m: state_of(m).copied(m, target, source)
 
 
 # --- the instructions ------------------------------------------------------------------------------------------------
@@ -497,20 +205,8 @@ def whole_warpgroups(m, op) -> np.ndarray:
     padded = np.zeros((m.blocks, -(-m.warp_count // WARPS) * WARPS, WARP), bool)
     padded[:, : m.warp_count] = lanes
     threads = padded.reshape(m.blocks, -1, GROUP).sum(axis=2)
-    part = (threads > 0) & (threads < GROUP)
-    if part.any():
-        block, group = (int(i) for i in np.argwhere(part)[0])
-        name = ".".join(op.parts[:2])
-        message = f"Only {threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have to execute together."
-        m.findings.add(
-            "divergent-barrier",
-            op.line,
-            message,
-            block=m.block_position(block),
-            thread=m.thread_position(group * GROUP),
-            advice="A warpgroup is four warps, the first of them a multiple of four: make the condition the same for all of them.",
-        )
-        m.fail(f"{message[0].lower()}{message[1:]} The result is undefined.", op.line)
+    if ((threads > 0) & (threads < GROUP)).any():
+        divergent_barriers.part_of_a_warpgroup(m, op.line, ".".join(op.parts[:2]), threads)
     return (threads == GROUP)[:, :count]
 
 
@@ -527,7 +223,7 @@ def wgmma_fence(op):
 
     def run(m):
         whole_warpgroups(m, op)
-        state_of(m).fence(m)
+        m.checks.registers_fenced(m)
 
     return run
 
@@ -539,7 +235,7 @@ def wgmma_commit_group(op):
 
     def run(m):
         whole_warpgroups(m, op)
-        state_of(m).commit(m)
+        m.checks.products_committed(m)
 
     return run
 
@@ -552,7 +248,7 @@ def wgmma_wait_group(op):
 
     def run(m):
         whole_warpgroups(m, op)
-        state_of(m).wait(m, pending)
+        m.checks.products_awaited(m, pending)
 
     return run
 
@@ -609,7 +305,7 @@ def wgmma_mma_async(op):
     def run(m):
         active = whole_warpgroups(m, op)
         count = active.shape[1] * WARPS
-        reads: list[Read] = []
+        reads: list[MatrixAccess] = []
         right = b.collect(m, op, site, active, reads)
         if from_registers:
             left = a.collect(m)
@@ -632,7 +328,10 @@ def wgmma_mma_async(op):
             total = np.where(on[:, 0, None, None], total + old, total)
         if saturate:
             total = np.clip(total, -(2.0**31), 2.0**31 - 1)
-        state_of(m).start(m, site, shape.name, d.registers, inputs, reads)
+        m.checks.product_started(m, site, shape.name, d.registers, inputs, reads)
+        for read in reads:
+            m.checks.matrix_read(m, read)
+            m.checks.reading_begun(m, read)
         if m.counting is not None:
             m.counting.warpgroups(site, np.count_nonzero(active), shape.n, shape.sparse, not from_registers)
         # result
@@ -662,9 +361,7 @@ def fence_proxy_async(op):
     op.loader.uses.add("async proxy")
 
     def run(m):
-        shadow = m.shared.shadow
-        if shadow is not None:
-            shadow.proxies.fence(shadow, m)
+        m.checks.proxy_fence(m)
 
     return run
 
@@ -752,18 +449,7 @@ def setmaxnreg_inc(op):
             block = int(np.flatnonzero(waiting)[0])
             state.tries += 1
             if state.tries > Registers.PATIENCE:
-                message = (
-                    f"`setmaxnreg.inc` waits for registers that the block does not have: its warpgroups would hold "
-                    f"{int(wanted[block])} per thread together, and there are {state.pool}."
-                )
-                finding = m.findings.add(
-                    "endless",
-                    op.line,
-                    message,
-                    block=m.block_position(block),
-                    advice="Let other warpgroups give away more with setmaxnreg.dec, or ask for fewer.",
-                )
-                m.findings.stop(f"{m.where(op.line)}: {message} {finding.advice}", op.line)
+                endless.no_registers(m, op.line, block, int(wanted[block]), state.pool)
             m.yielding = True
             here = np.ones((m.blocks, m.threads), bool) if m.mask is None else m.rows_of(m.mask)
             again = following - 1  # a block of its own, because warps come together here

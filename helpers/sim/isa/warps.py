@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.checks import divergent_barriers, undefined_shuffles
+
 from .base import DTYPES, instruction
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
@@ -21,9 +23,6 @@ def members(m, mask_register: int) -> np.ndarray:
     return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 
 
-_MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
-
-
 def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndarray | None:
     """Note threads whose member mask leaves themselves out, and lanes it names that never come.
 
@@ -35,29 +34,14 @@ def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndar
         masks = m.warps(named, 0xFFFFFFFF)
         outside = m.warps_active() & ((masks >> LANE.astype(U32)) & 1 == 0)
         if outside.any():
-            block, warp, lane = (int(i) for i in np.argwhere(outside)[0])
-            text = f"A thread calls {what} with the mask {int(np.broadcast_to(masks, outside.shape)[block, warp, lane]):#010x}"
-            _note(m, line, f"{text}, which leaves the thread itself out.", outside)
+            divergent_barriers.outside_its_mask(m, line, what, masks, outside)
     if m.mask is not None and m.absent is not None and m.absent.any():
         wanted = np.where(m.warps_active(), np.uint32(0xFFFFFFFF) if masks is None else masks, np.uint32(0))
         wanted = np.bitwise_or.reduce(wanted, axis=2, keepdims=True)
         absent = m.absent & ((wanted >> LANE.astype(U32)) & 1 == 1)
         if absent.any():
-            _note(m, line, f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier.", absent)
+            divergent_barriers.named_but_absent(m, line, what, absent)
     return masks
-
-
-def _note(m, line, message, lanes) -> None:
-    block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
-    m.findings.add(
-        "divergent-barrier",
-        line,
-        message,
-        block=m.block_position(block),
-        thread=m.thread_position(32 * warp + lane),
-        advice=_MASK_ADVICE,
-        count=int(np.count_nonzero(lanes)),
-    )
 
 
 def ballot(truth: np.ndarray) -> np.ndarray:
@@ -72,6 +56,7 @@ def shfl(op):
     op.rendezvous = True
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
+    op.loader.exchanged.add(a)  # lanes that are elsewhere keep theirs: others may read it
     named = op.members = op.source(4, "b32") if len(op.operands) > 4 else None
     d, p = op.pair(0, "b32", "pred")
     mode = op.one_of("up", "down", "bfly", "idx")
@@ -102,6 +87,9 @@ def shfl(op):
             source = lowest | (distance & ~segment)
             inside = source <= highest
         source = np.where(inside, source, LANE) & 31
+        taking_part = m.warps_active() if named is None else members(m, named)
+        if not taking_part.all():
+            undefined_shuffles.note(m, line, mode, source, taking_part)
         # result
         m.regs[d] = m.from_warps(np.take_along_axis(values, source, axis=2))
         if p is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
-from helpers.sim.checks.findings import at
+from helpers.sim.checks import divergent_barriers, endless
 
 from .cluster import ClusterBarrier
 from .lanes import Lanes
@@ -49,17 +49,6 @@ class Clock:
         return time.monotonic() - self.start
 
 
-def endless(program, findings, budget: str, line: int | None) -> None:
-    """Stop a run that has used up its budget while it was at `line`."""
-    where = f"line {line}" if line is not None else f"kernel {program.name}"
-    findings.add("endless", line, f"The kernel had not ended after {budget}.")
-    findings.stop(
-        f"{where}: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
-        "run a smaller problem or give it a larger budget; if not, some loop never ends.",
-        line,
-    )
-
-
 class Chunk(Lanes):
     """Some blocks of a launch, running. Instructions see it as `m`."""
 
@@ -77,7 +66,8 @@ class Chunk(Lanes):
         for word, value in launch.param_words.items():
             self.params.words[word] = self.uniform(value, np.uint32)
         self.local = ThreadMemory(self, program.local_bytes, "local")
-        self.shared = SharedMemory(self, launch.shared_bytes, program, launch.watch_shared)
+        self.shared = SharedMemory(self, launch.shared_bytes)
+        self.checks = launch.checks.of(self)
         self.cluster_barrier = ClusterBarrier(self) if "cluster" in program.uses else None
         self.asynchronous = {}
         self.pc = 0
@@ -85,13 +75,14 @@ class Chunk(Lanes):
 
     def _adopt(self, launch) -> None:
         self.launch = launch
-        self.program, self.memory, self.findings, self.races = launch.program, launch.memory, launch.findings, launch.races
+        self.program, self.memory, self.findings = launch.program, launch.memory, launch.findings
         self.counting, self.recorder = launch.counting, launch.recorder
         self.watching = self.counting is not None or self.recorder is not None
         self.stepping = self.recorder is not None and self.recorder.stepping
         self.wide = [None] * len(self.program.types)
         self.memo = [None] * len(self.program.sites)
         self._thread_numbers = None
+        self.tiles: dict[tuple[int, ...], tuple] = {}  # matrices that products have made of registers, see `isa.mma`
         self.mask: np.ndarray | None = None
         self.protected = 0
         self.groups: dict[int, np.ndarray] = {}
@@ -174,7 +165,8 @@ class Chunk(Lanes):
                 return True
 
     def _look_at_clock(self, clock, block) -> bool:
-        """Enforce the budgets; True if this chunk should let others run."""
+        """Enforce the budgets and show that something happens; True if this chunk should let others run."""
+        self.launch.tick()
         if clock.steps is not None and clock.used > clock.steps:
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
@@ -188,7 +180,7 @@ class Chunk(Lanes):
         return self.launch.others_wait(self)
 
     def _endless(self, budget: str, block) -> None:
-        endless(self.program, self.findings, budget, block.line)
+        endless.out_of_budget(self.program, self.findings, budget, block.line)
 
     # -------------------------------------------------------------------------------------------- groups of threads
 
@@ -269,16 +261,8 @@ class Chunk(Lanes):
         """Every group waits for something: look again, but not for ever."""
         self.idle += 1
         if self.idle > PATIENCE:
-            line = self.program.blocks[pc].line
             why, other_line = self.vain() if self.vain is not None else ("", None)
-            finding = self.findings.add(
-                "endless",
-                line,
-                f"Threads wait for an mbarrier whose phase is never completed{why}.",
-                other_line=other_line,
-                advice="Check the number of arrivals it expects, who arrives, and the phase waited for.",
-            )
-            self.findings.stop(f"{self.where(line)}: {finding.message} {finding.advice}", line)
+            endless.incomplete_phase(self, self.program.blocks[pc].line, why, other_line)
 
     def _take(self, pc: int) -> int:
         self.at = pc
@@ -286,7 +270,7 @@ class Chunk(Lanes):
         alone = not self.groups and not self.parked and self.exited is None
         self.mask = None if alone else mask
         live = self.program.blocks
-        protected = 0
+        protected = self.program.exchanged
         for other in self.groups:
             protected |= live[other].live_in
         for entry in self.parked:
@@ -358,6 +342,8 @@ class Chunk(Lanes):
         """Where a branch only separates whole blocks from others, let the parts run by themselves, undisturbed."""
         if self.groups or self.parked or self.exited is not None or self.blocks == 1 or self.asynchronous:
             return False
+        if not self.checks.divisible:
+            return False
         if self.cluster_barrier is not None:
             return False  # blocks of a cluster reach each other's memory, so they stay together
         (taken_at, taken), (other_at, _) = where
@@ -368,14 +354,15 @@ class Chunk(Lanes):
         self.parts = []
         for start, stop in ranges:
             layout, cut, rows = self.part(axis, start, stop)
-            part = object.__new__(Chunk)
-            part.__dict__.update(layout.__dict__)
+            part = Chunk.__new__(Chunk)
+            Lanes.__init__(part, *layout)
             part._adopt(self.launch)
             part.parent = self
             part.zero = self.zero
             part.regs = [cut(value) for value in self.regs]
             part.params, part.local = self.params.part(cut), self.local.part(cut)
             part.shared = self.shared.part(part, rows)
+            part.checks = self.checks.part(rows)
             part.cluster_barrier = None
             part.asynchronous = {}
             part.order = self.order
@@ -427,10 +414,7 @@ class Chunk(Lanes):
         if self.recorder is not None and not arrive:
             self.recorder.barrier(self, line, "sync")
         if self.mask is None and not self.parked and not arrive and (expected is None or expected == self.threads):
-            if self.shared.shadow is not None:
-                self.shared.shadow.clear(self)
-            if self.races is not None:
-                self.races.barrier(self)
+            self.checks.barrier(self)
             if vote is not None:
                 self._count_votes([(*vote[:2], self.regs[vote[2]])], [np.ones((self.blocks, self.threads), bool)], [None])
             return resume
@@ -456,14 +440,14 @@ class Chunk(Lanes):
             rows = [self.rows_of(entry.mask) for entry in entries]
             arrived = sum(row.sum(axis=1) for row in rows)
             if len({entry.expected for entry in entries}) > 1:
-                self._different_counts(entries, rows)
+                divergent_barriers.different_counts(self, entries, rows)
             expected = next((entry.expected for entry in entries if entry.expected is not None), None)
             needed = self.threads if expected is None else expected
             complete = (arrived >= needed) & (arrived > 0)
             if stuck and expected is None and exited is not None:
                 gone = ~complete & (arrived > 0) & (arrived + exited >= needed)
                 if gone.any():
-                    self._some_never_come(entries, rows, gone)
+                    divergent_barriers.some_never_come(self, entries, rows, gone)
                     complete = complete | gone
             if not complete.any():
                 continue
@@ -471,17 +455,16 @@ class Chunk(Lanes):
             self.wake()
             self._pass(entries, rows, complete, expected)
         if stuck and not released:
-            self._deadlock()
+            divergent_barriers.deadlock(self, self.parked, CLUSTER)
 
     def cluster_arrive(self, line, release: bool) -> None:
         """The active threads arrive at their cluster's barrier."""
         state, here = self.cluster_barrier, self._active()
         twice = here & (state.arrived | state.passed)
         if twice.any():
-            self._cluster_misuse(line, twice, "arrives at the cluster's barrier again without having waited for it")
+            divergent_barriers.cluster_out_of_turn(self, line, twice, "arrives at the cluster's barrier again without having waited for it")
         state.arrived |= here
-        if self.shared.shadow is not None and self.shared.shadow.cluster is not None:
-            self.shared.shadow.cluster.arrive(self, release)
+        self.checks.cluster_arrived(self, release)
         self._release_clusters()
 
     def cluster_wait(self, resume: int, line):
@@ -491,7 +474,7 @@ class Chunk(Lanes):
         state, here = self.cluster_barrier, self._active()
         stray = here & ~(state.arrived | state.passed)
         if stray.any():
-            self._cluster_misuse(line, stray, "waits for the cluster's barrier without having arrived at it")
+            divergent_barriers.cluster_out_of_turn(self, line, stray, "waits for the cluster's barrier without having arrived at it")
         waiting = here & state.arrived
         through = here & ~waiting
         if not waiting.any():
@@ -513,8 +496,8 @@ class Chunk(Lanes):
         state = self.cluster_barrier
         if not state.complete(self):
             return
-        if self.exited is not None and self.shared.shadow is not None and self.shared.shadow.cluster is not None:
-            self.shared.shadow.cluster.leave(self, np.flatnonzero(self.rows_of(self.exited).any(axis=1)))
+        if self.exited is not None:
+            self.checks.cluster_left(self, np.flatnonzero(self.rows_of(self.exited).any(axis=1)))
         self.wake()
         for entry in [entry for entry in self.parked if entry.barrier == CLUSTER]:
             waiting = self.rows_of(entry.mask)
@@ -531,39 +514,16 @@ class Chunk(Lanes):
     def _pass_cluster(self, rows: np.ndarray) -> None:
         """These threads ([blocks, threads]) are through the cluster's barrier: what was done before it is ordered."""
         self.cluster_barrier.passed &= ~rows
-        if self.races is not None:
-            self.races.join(self, rows.any(axis=1))
-        shadow = self.shared.shadow
-        if shadow is not None:
-            blocks = rows.any(axis=1)
-            shadow.clear(self, blocks)
-            if shadow.cluster is not None:
-                shadow.cluster.pass_barrier(np.flatnonzero(blocks))
-
-    def _cluster_misuse(self, line, rows, what: str) -> None:
-        block, thread = (int(i) for i in np.argwhere(rows)[0])
-        self.findings.add(
-            "divergent-barrier",
-            line,
-            f"A thread {what}.",
-            block=self.block_position(block),
-            thread=self.thread_position(thread),
-            advice="Every thread of the cluster must arrive and wait in turn: use cluster.sync(), which does both.",
-            count=int(np.count_nonzero(rows)),
-        )
+        self.checks.cluster_passed(self, rows.any(axis=1))
 
     def _pass(self, entries, rows, complete, expected) -> None:
         resumes = {entry.resume for entry in entries if entry.resume is not None}
         if len(resumes) > 1 and expected is None and all(entry.aligned for entry in entries):
-            self._different_places(entries, rows, complete)
-        shadow = self.shared.shadow
-        if shadow is not None:
-            if expected is None or expected == self.threads:
-                shadow.clear(self, complete)
-            else:
-                shadow.clear_threads(self, np.logical_or.reduce(rows) & complete[:, None])
-        if self.races is not None:
-            self.races.barrier(self, complete)
+            divergent_barriers.different_places(self, entries, rows, complete)
+        if expected is None or expected == self.threads:
+            self.checks.barrier(self, complete)
+        else:
+            self.checks.barrier_of_some(self, np.logical_or.reduce(rows) & complete[:, None], complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         if any(entry.vote is not None for entry in entries):
@@ -590,83 +550,12 @@ class Chunk(Lanes):
                 old, result = self.regs[register], self._blocks(result)
                 self.regs[register] = result if mask is None else np.where(mask, result.astype(old.dtype, copy=False), old)
 
-    def _different_counts(self, entries, rows) -> None:
-        first, row = entries[-1], rows[-1]
-        for entry, other in zip(entries, rows, strict=True):
-            both = row.any(axis=1) & other.any(axis=1)
-            if both.any() and None not in (first.expected, entry.expected) and entry.expected != first.expected:
-                block = int(np.flatnonzero(both)[0])
-                self.findings.add(
-                    "divergent-barrier",
-                    first.line,
-                    f"Threads of block {self.block_position(block)} come to barrier {first.barrier} for {first.expected} threads, "
-                    f"and others for {entry.expected}{at(entry.line)}.",
-                    other_line=entry.line,
-                    block=self.block_position(block),
-                    thread=self.thread_position(int(np.flatnonzero(row[block])[0])),
-                    advice="All who arrive at a named barrier or wait for it must give the same number of threads.",
-                )
-                return
-
-    def _some_never_come(self, entries, rows, gone) -> None:
-        block = int(np.flatnonzero(gone)[0])
-        missing = ~np.logical_or.reduce([row[block] for row in rows])
-        thread = int(np.flatnonzero(missing)[0])
-        self.findings.add(
-            "divergent-barrier",
-            entries[0].line,
-            f"{int(missing.sum())} of {self.threads} threads of block {self.block_position(block)} ended without reaching this barrier, "
-            f"for example thread {self.thread_position(thread)}.",
-            block=self.block_position(block),
-            thread=self.thread_position(thread),
-        )
-
-    def _different_places(self, entries, rows, complete) -> None:
-        for block in np.flatnonzero(complete):
-            here = [(entry, row[block]) for entry, row in zip(entries, rows, strict=True) if row[block].any() and entry.resume is not None]
-            if len({entry.resume for entry, _ in here}) > 1:
-                (first, row), (second, _) = here[0], here[1]
-                self.findings.add(
-                    "divergent-barrier",
-                    first.line,
-                    f"Some threads of block {self.block_position(int(block))} wait at this barrier and others at another"
-                    f"{at(second.line)}; the hardware may or may not take them for the same.",
-                    other_line=second.line,
-                    block=self.block_position(int(block)),
-                    thread=self.thread_position(int(np.flatnonzero(row)[0])),
-                )
-                return
-
-    def _deadlock(self) -> None:
-        waiting = [entry for entry in self.parked if entry.resume is not None] or self.parked  # the others only arrived
-        entry = waiting[0]
-        rows = self.rows_of(entry.mask)
-        block, thread = (int(i) for i in np.argwhere(rows)[0])
-        others = sorted({other.line for other in waiting if other.line not in (None, entry.line)})
-        elsewhere = f" Others wait at line {', '.join(map(str, others))}." if others else ""
-        count = int(rows[block].sum())
-        whole, advice = "a barrier that the others never reach", None
-        if entry.barrier == CLUSTER:
-            whole = "the cluster's barrier, which other threads of the cluster never reach"
-            advice = "Every thread of every block of the cluster must call cluster.sync(): move it out of the if."
-        message = f"{count} of {self.threads} threads of block {self.block_position(block)} wait at {whole}.{elsewhere}"
-        finding = self.findings.add(
-            "divergent-barrier",
-            entry.line,
-            message,
-            other_line=others[0] if others else None,
-            block=self.block_position(block),
-            thread=self.thread_position(thread),
-            advice=advice,
-        )
-        self.findings.stop(f"{self.where(entry.line)}: {message} {finding.advice}", entry.line)
-
     def finish(self) -> None:
         """All threads have ended: look at what can only be told then."""
         if "bulk groups" in self.asynchronous:
             self.asynchronous["bulk groups"].finish(self)
-        if self.parts is None and self.shared.shadow is not None and self.shared.shadow.cluster is not None:
-            self.shared.shadow.cluster.finish(self)
+        if self.parts is None:
+            self.checks.ended(self)
 
     # -------------------------------------------------------------------------------------------- what handlers use
 

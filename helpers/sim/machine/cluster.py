@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.addresses import RANK_SHIFT
 
-RANK_SHIFT = 24
 OFFSET_BITS = (1 << RANK_SHIFT) - 1
 PORTABLE, LARGEST = 8, 16  # blocks per cluster that every GPU with clusters runs, and that the largest may run
 

@@ -2,15 +2,19 @@
 
 A cp.async reads its source at once, and its data lands in shared memory only when its thread waits for it (or somebody
 waits on the mbarrier that tracks it), never earlier: a kernel that forgets to wait reads the old contents, as it may on
-the hardware, and the shadow state says so.
+the hardware, and the checks say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+from helpers.sim.checks.accesses import Access, PieceAccess
+from helpers.sim.code.sites import Site
 
 from .lanes import WARP
 
@@ -19,7 +23,7 @@ from .lanes import WARP
 class Copy:
     """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast)."""
 
-    site: object
+    site: Site
     offsets: np.ndarray
     values: list[np.ndarray]
     width: int
@@ -38,8 +42,7 @@ class CopyQueue:
     def issue(self, m, site, offsets, values, width, mask) -> Copy:
         copy = Copy(site, offsets, values, width, mask, self.commits)
         self.copies.append(copy)
-        if m.shared.shadow is not None:
-            m.shared.shadow.start_copy(m, site, offsets, mask, width)
+        m.checks.copy_started(m, Access(site, offsets, mask, width))
         return copy
 
     def commit(self, m) -> None:
@@ -82,19 +85,26 @@ class CopyQueue:
         raw = copy.values[0].dtype
         index = (copy.offsets >> (raw.itemsize.bit_length() - 1)) + m.shared.bases[raw.itemsize]
         scatter(m, m.shared.views[raw], index, copy.values, mask)
-        if m.shared.shadow is not None:
-            m.shared.shadow.land(m, copy.site, copy.offsets, mask, copy.width)
+        m.checks.copy_landed(m, Access(copy.site, copy.offsets, mask, copy.width))
 
 
 @dataclass(eq=False)
 class BulkStore:
     """One executed bulk store. lanes: [n] threads (positions in [blocks, threads]). group: [n], how many groups each had
-    committed before. release(m, chosen): the source of the copies `chosen` is no longer read; None if nobody keeps track."""
+    committed before. source: the piece of shared memory that it reads (`PieceAccess`)."""
 
     lanes: np.ndarray
-    site: object
+    site: Site
     group: np.ndarray
-    release: Callable | None
+    source: Any
+
+    def of(self, chosen: np.ndarray) -> BulkStore:
+        """The store of some of the lanes (boolean [n])."""
+        return BulkStore(self.lanes[chosen], self.site, self.group[chosen], self.source.of(chosen))
+
+    def access(self) -> PieceAccess:
+        """What it reads, for the checks."""
+        return PieceAccess(self.site, self.source, self.lanes)
 
 
 class BulkGroups:
@@ -104,8 +114,10 @@ class BulkGroups:
         self.stores: list[BulkStore] = []
         self.commits = np.zeros(m.lanes, np.int64)
 
-    def issue(self, lanes, site, release) -> None:
-        self.stores.append(BulkStore(lanes, site, self.commits[lanes], release))
+    def issue(self, m, lanes, site, source) -> None:
+        store = BulkStore(lanes, site, self.commits[lanes], source)
+        self.stores.append(store)
+        m.checks.reading_begun(m, store.access())
 
     def commit(self, lanes) -> None:
         """Close the current group of these threads."""
@@ -119,32 +131,16 @@ class BulkGroups:
             done = waits[store.lanes] & (store.group < self.commits[store.lanes] - pending)
             if not done.any():
                 continue
-            if store.release is not None:
-                store.release(m, np.flatnonzero(done))
+            m.checks.reading_ended(m, store.of(done).access())
             if done.all():
                 self.stores.remove(store)
             else:
-                # The part that goes on is a store of its own: `release` counts from the beginning of the whole.
-                self.stores[self.stores.index(store)] = _rest(store, ~done)
+                self.stores[self.stores.index(store)] = store.of(~done)
 
     def finish(self, m) -> None:
         """All threads have ended: note the stores that nobody has waited for."""
         for store in self.stores:
-            block, thread = divmod(int(store.lanes[0]), m.threads)
-            m.findings.add(
-                "missing-wait", store.site.line,
-                "A block ends while this bulk copy may still be reading its shared memory.",
-                block=m.block_position(block), thread=m.thread_position(thread), count=len(store.lanes),
-                advice="Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends.",
-            )  # fmt: skip
-
-
-def _rest(store: BulkStore, left: np.ndarray) -> BulkStore:
-    places, release = np.flatnonzero(left), store.release
-    return BulkStore(
-        store.lanes[left], store.site, store.group[left],
-        None if release is None else lambda m, chosen: release(m, places[chosen]),
-    )  # fmt: skip
+            m.checks.never_waited(m, store.access())
 
 
 @dataclass(eq=False)

@@ -258,7 +258,7 @@ class Lanes:
         return None
 
     def part(self, axis: int, start: int, stop: int):
-        """(layout of a slice along a block axis, function that cuts arrays, row numbers of its blocks)."""
+        """(arguments of `Lanes` for a slice along a block axis, function that cuts arrays, row numbers of its blocks)."""
         i = BLOCK_AXES.index(axis)
         coordinates = [c[(slice(None),) * i + (slice(start, stop),)] if c.shape[i] > 1 else c for c in self.coordinates]
         extent = list(self.extent)
@@ -270,4 +270,4 @@ class Lanes:
             return array[window] if array.shape[position] > 1 else array
 
         rows = np.arange(self.blocks).reshape(self.extent)[(slice(None),) * i + (slice(start, stop),)].reshape(-1)
-        return Lanes(coordinates, extent, self.block, self.grid, self.keep, self.cluster), cut, rows
+        return (coordinates, extent, self.block, self.grid, self.keep, self.cluster), cut, rows

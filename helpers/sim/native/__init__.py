@@ -10,6 +10,7 @@ import functools
 
 import numpy as np
 
+from helpers.sim.checks import endless
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
@@ -58,8 +59,6 @@ def _attempt(launch, blocks, progress, required):
     """('', None) if native code ran the launch; else why not, and a Rival if it may still do so."""
     if not engine.available():
         return "llvmlite is not installed", None
-    from helpers.sim.machine.chunk import endless
-
     from . import prepared as native  # here, so that a missing llvmlite costs nothing but speed
 
     reason = _asks_too_much(launch) or ("the grid is very large" if len(blocks) > MOST_BLOCKS else "")
@@ -73,8 +72,8 @@ def _attempt(launch, blocks, progress, required):
             program,
             launch.block,
             None if launch.counting is None else _charges(program),
-            launch.watch_shared and launch.shared_bytes > 0,
-            launch.races,
+            launch.checks.wanted and launch.shared_bytes > 0,
+            launch.checks.device,
             _ways(launch),
         )
         prepared = native.remembered(program, options)
@@ -88,10 +87,10 @@ def _attempt(launch, blocks, progress, required):
     except native.Declined as reason:
         # What the attempt has written must not be seen.
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
-        launch.memory = DeviceMemory(program, arrays, launch.findings)
+        launch.memory = DeviceMemory(program, arrays)
         return str(reason), None
     except native.OutOfTime as late:
-        endless(program, launch.findings, f"{clock.seconds:g} seconds", program.code[late.position].line)
+        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.code[late.position].line)
         raise
     return "", None
 
@@ -132,7 +131,7 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
         None if clock.seconds is None else clock.start + clock.seconds,
         progress,
         cancelled=cancelled,
-        races=launch.races,
+        watched=launch.checks.device,
     )
     if launch.counting is not None and not _count(launch, totals):
         raise native.Declined("a generic address points to several state spaces")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
 from helpers.sim.counting.rules import TWO_SIDED
-from helpers.sim.machine.addresses import SHARED_WINDOW
 
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
@@ -17,8 +17,8 @@ from .operations import operation
 from .uniformity import Unsupported, written
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
-            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
-            "v2", "v4"}  # fmt: skip
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param",
+            "shared::cta", "v2", "v4"}  # fmt: skip
 
 
 @dataclass

@@ -41,7 +41,7 @@ class Rival:
         findings = Findings(False)
         self.own = dataclasses.replace(
             launch,
-            memory=DeviceMemory(launch.program, arrays, findings),
+            memory=DeviceMemory(launch.program, arrays),
             findings=findings,
             counting=None if launch.counting is None else Counting(launch.program),
         )

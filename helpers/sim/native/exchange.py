@@ -193,4 +193,10 @@ def _warp_barrier(low, i):
     _together(low, i)
     _members(low, i.operands[0])
     if low.turns:
+        named = low.operand(i.operands[0], "b32")
+        if not named.uniform:  # lanes with different masks do not all meet: which do, the NumPy machine keeps
+            awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
+            masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} splat (i32 -1)")
+            by_all = low.call("i32", "llvm.vector.reduce.and.v32i32", (_INTS, masks))
+            _demand(low, low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
         low.call("void", "shadow_turn", ("ptr", "%ctx"), ("i32", low.first_thread))

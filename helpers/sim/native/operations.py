@@ -5,8 +5,8 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
+from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Register, Vector
-from helpers.sim.machine.addresses import SHARED_WINDOW
 
 from .lower import BITS, HANDLERS, Value
 from .uniformity import Unsupported

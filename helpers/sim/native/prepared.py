@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from helpers.sim.code import ptx
+from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.counting import rules
-from helpers.sim.machine.addresses import DEVICE_BASE
 
 from . import access as _memory  # noqa: F401 - importing registers the handlers
 from . import engine, operations  # noqa: F401 - as above
@@ -91,11 +91,11 @@ def options_for(
     block: Sequence[int],
     charges: dict[tuple[int, int], Charge] | None,
     findings: bool,
-    races=None,
+    watched=None,
     decided: tuple[tuple[int, bool], ...] = (),
 ) -> Options:
     """What code a launch needs. charges: as in Options, a dict.
-    races: the DeviceShadow, None for no such findings.
+    watched: what the checks watch of device memory (`DevicePlaces`), None for no such findings.
 
     Raises Declined.
     """
@@ -106,9 +106,8 @@ def options_for(
         may_race = frozenset(site.pc for site in program.sites if site.may_race)
         watching = (min(4, program.shared_granule), may_race)
     owning = None
-    if races is not None:
-        watched = frozenset(site.pc for site, wanted in zip(program.sites, races.watches, strict=True) if wanted)
-        owning = (races.granule, watched)
+    if watched is not None:
+        owning = (watched.granule, frozenset(site.pc for site, wanted in zip(program.sites, watched.watches, strict=True) if wanted))
     return Options(
         _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, decided, engine.wide_vectors()
     )
@@ -247,7 +246,7 @@ _ask_account = _ACCOUNT(_answer)
 class _Worker:
     """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
 
-    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, races=None):
+    def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, watched=None):
         lowered, self.program = prepared.lowered, prepared.program
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // WARP)
@@ -275,12 +274,12 @@ class _Worker:
             ("shadow_bytes", shadow_bytes),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = value
-        self.owners = np.zeros(0 if races is None else races.reach, np.uint32)  # pages never touched cost nothing
-        if races is not None:
+        self.owners = np.zeros(0 if watched is None else watched.reach, np.uint32)  # pages never touched cost nothing
+        if watched is not None:
             self.words[CONTEXT["owners"] // 8] = self.owners.ctypes.data
-            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(races.starts[0])
-            self.words[CONTEXT["owned_count"] // 8] = races.reach
-            self.halves[CONTEXT["must_be_written"] // 4] = bool(races.marked)
+            self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(watched.starts[0])
+            self.words[CONTEXT["owned_count"] // 8] = watched.reach
+            self.halves[CONTEXT["must_be_written"] // 4] = bool(watched.unwritten)
         self.halves[CONTEXT["turning"] // 4] = turning
         self.asked = Asked(prepared.program, lowered.asked) if lowered.asked else None
         if self.asked is not None:
@@ -367,7 +366,7 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
     cancelled: threading.Event | None = None,
-    races=None,
+    watched=None,
 ) -> Totals:
     """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
 
@@ -381,7 +380,7 @@ def run(
         np.int64,
     ).reshape(-1, 3)
     count = min(threads or workers_wanted(), max(1, len(blocks)))
-    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, races) for _ in range(count)]
+    workers = [_Worker(prepared, grid, block, params, arenas, shared_bytes, watched) for _ in range(count)]
     queue = _Queue(blocks, count)
     changed = threading.Condition()
     running = count
@@ -407,7 +406,7 @@ def run(
     pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
-    late, shown, better = False, 0, prepared.good
+    late, better = False, prepared.good
     try:
         while running:
             with changed:
@@ -423,9 +422,8 @@ def run(
             if not better and queue.seconds_left() > WORTH_SECONDS:
                 better = True
                 threading.Thread(target=prepared.improve).start()
-            if progress is not None and queue.done != shown:
-                shown = queue.done
-                progress(shown, len(blocks))
+            if progress is not None:
+                progress(queue.done, len(blocks))
     finally:
         # Also on an interrupt: nobody may write to the arrays once this function has ended.
         for worker in workers if running else ():
@@ -441,7 +439,7 @@ def run(
     for worker in workers:
         if worker.asked is not None and worker.asked.failure is not None:
             raise worker.asked.failure
-    if races is not None and races.meet([worker.owners for worker in workers]):
+    if watched is not None and watched.meet([worker.owners for worker in workers]):
         raise Declined("blocks meet in device memory")
     return _totals(prepared.lowered, workers)
 

@@ -228,3 +228,50 @@ extern "C" __global__ void stage(const float* x, float* y) {
   __syncthreads();
   for (int i = 0; i < 4; i++) y[4 * t + i] = s[4 * t + i];
 }
+
+//// left_neighbour: the first element has no left neighbour in shared memory
+//// launch: grid 1 block 64 args f32[64] zero_f32[64]
+extern "C" __global__ void left_neighbour(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+#ifdef FIXED
+    y[t] = t > 0 ? s[t - 1] : 0.0f;
+#else
+    y[t] = s[t - 1]; // BUG: out-of-bounds
+#endif
+}
+
+//// left_neighbour_by_pointer: the same through a generic pointer
+//// launch: grid 1 block 64 args f32[64] zero_f32[64] 0
+__device__ __noinline__ float left_of(const float* p) {
+#ifdef FIXED
+    return threadIdx.x > 0 ? p[-1] : 0.0f;
+#else
+    return p[-1]; // @read
+#endif
+}
+
+extern "C" __global__ void left_neighbour_by_pointer(const float* x, float* y, int which) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    y[t] = left_of(which ? x + t : s + t); // BUG: out-of-bounds
+}
+
+//// far_left: an index of a shared array that is far below 0
+//// launch: grid 1 block 64 args f32[64] zero_f32[64] 5000
+extern "C" __global__ void far_left(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+#ifdef FIXED
+    s[t] = x[t];
+#else
+    s[t - n] = x[t]; // BUG: out-of-bounds
+    s[t] = x[t];
+#endif
+    __syncthreads();
+    y[t] = s[63 - t];
+}

@@ -119,3 +119,35 @@ extern "C" __global__ void masked(unsigned mask, const float* x, float* y) {
   __syncwarp(mask);  // BUG: divergent-barrier
   y[threadIdx.x] = x[threadIdx.x];
 }
+
+//// shuffle_from_beyond_the_mask: eight lanes add up with the distances of a whole warp
+//// launch: grid 1 block 64 shared 8 args f32[64] zero_f32[1]
+extern "C" __global__ void shuffle_from_beyond_the_mask(const float* x, float* y) {
+    __shared__ float s[8];
+    int t = threadIdx.x;
+    if (t < 8) s[t] = x[t] + x[t + 8];
+    __syncthreads();
+    if (t < 8) {
+        float sum = s[t];
+#ifdef FIXED
+        for (int d = 4; d > 0; d /= 2)
+#else
+        for (int d = 16; d > 0; d /= 2)
+#endif
+            sum += __shfl_down_sync(0xff, sum, d); // BUG: divergent-barrier
+        if (t == 0) y[0] = sum;
+    }
+}
+
+//// shuffle_from_a_lane_that_left: lane 31 has ended
+//// launch: grid 1 block 32 args f32[32] zero_f32[32]
+extern "C" __global__ void shuffle_from_a_lane_that_left(const float* x, float* y) {
+    int t = threadIdx.x;
+    float mine = x[t];
+    if (t >= 16) return;
+#ifdef FIXED
+    y[t] = __shfl_xor_sync(0x0000ffff, mine, 15);
+#else
+    y[t] = __shfl_xor_sync(0x0000ffff, mine, 31); // BUG: divergent-barrier
+#endif
+}

@@ -10,7 +10,6 @@ import pytest
 from helpers.errors import RunError
 from helpers.sim import Budget, Collect, TraceFilter, simulate
 from helpers.sim.isa.exact import round_fraction
-from helpers.sim.machine.memory import plain_name
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
 
@@ -457,11 +456,3 @@ def test_unknown_instruction_is_named_with_its_line():
     with pytest.raises(RunError, match="vadd") as caught:
         run(source, (1, 1, 1), (1, 1, 1), [np.zeros(1, np.uint32)])
     assert caught.value.line == 2 and "PTX line" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("symbol", "name"),
-    [("_ZZ4gemmE2As", "As"), ("_ZZN2ns4gemmILi64EEEviE4tile", "tile"), ("_ZN2ns4smemE", "smem"), ("smem", "smem"), ("_ZZ1kvE2As_0", "As")],
-)
-def test_shared_variables_are_called_what_the_source_calls_them(symbol, name):
-    assert plain_name(symbol) == name

@@ -11,8 +11,6 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
-from tests.sim.isa.test_isa import encode, inputs, program, size_of
-
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
 from helpers.sim import Budget, Collect, TraceFilter, simulate
@@ -22,6 +20,7 @@ from helpers.sim.native import engine
 from helpers.sim.native import prepared as native
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
+from tests.sim.isa.test_isa import encode, inputs, program, size_of
 from tests.sim.ptx_text import kernel
 
 CALIBRATION = (ROOT / "tests/sim/calibration.cu").read_text()

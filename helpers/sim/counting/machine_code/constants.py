@@ -8,8 +8,8 @@ import struct
 
 import numpy as np
 
+from helpers.sim.code import addresses
 from helpers.sim.layouts.tensor_map import TensorMap
-from helpers.sim.machine import addresses
 
 from .values import CannotTell
 

@@ -1,6 +1,7 @@
 // The plugin: a cell whose first line is %%cuda is CUDA C++, any other code cell is what its notebook says.
 import { makeLanguage, MAGIC, MIME } from "./language.js";
 import { leaveKeysToWidgets } from "./keys.js";
+import { keepStills } from "./stills.js";
 import { watchStopButtons } from "./stop.js";
 
 /** Give `cell` the language of its first line, now and after every edit. */
@@ -39,7 +40,7 @@ function watchNotebook(notebook) {
 
 /** The plugin that JupyterLab starts. `load(name)` returns one of JupyterLab's shared modules. */
 export async function makePlugin(load) {
-  const [notebooks, editors, language, view, common, highlight] = await Promise.all(
+  const [notebooks, editors, language, view, common, highlight, lumino] = await Promise.all(
     [
       "@jupyterlab/notebook",
       "@jupyterlab/codemirror",
@@ -47,11 +48,12 @@ export async function makePlugin(load) {
       "@codemirror/view",
       "@lezer/common",
       "@lezer/highlight",
+      "@lumino/widgets",
     ].map(load),
   );
   return {
     id: "gemm-ladder:cuda-cells",
-    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel, and widgets keep their keys.",
+    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed.",
     autoStart: true,
     requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
     activate: async (app, tracker, languages) => {
@@ -66,8 +68,12 @@ export async function makePlugin(load) {
       });
       // Editors ask for a language when their cell's type changes. Loaded beforehand it answers in the order asked.
       await languages.getLanguage(MIME);
-      tracker.forEach((panel) => watchNotebook(panel.content));
-      tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
+      const welcome = (panel) => {
+        keepStills(panel.content, lumino.Panel);
+        watchNotebook(panel.content);
+      };
+      tracker.forEach(welcome);
+      tracker.widgetAdded.connect((_, panel) => welcome(panel));
       watchStopButtons(tracker);
       leaveKeysToWidgets();
     },

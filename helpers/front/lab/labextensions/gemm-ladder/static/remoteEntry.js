@@ -127,6 +127,103 @@
     );
   }
 
+  // src/stills.js
+  var VIEW = "application/vnd.jupyter.widget-view+json";
+  var SETTLED = 700;
+  var PATIENCE = 2e3;
+  var NOTE = "<small style='opacity:.7'>As it was last seen. Run the cell to use its controls.</small>";
+  var escape = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
+  function field(view, value) {
+    const label = view.querySelector(":scope > .widget-label")?.textContent;
+    return `<span style="margin-right:1em">${label ? `${escape(label)}: ` : ""}<b>${escape(value || "–")}</b></span>`;
+  }
+  function still(view) {
+    const is = (name) => view.classList.contains(name);
+    if (is("widget-html") || is("widget-htmlmath")) {
+      return `<div>${view.querySelector(".widget-html-content, .widget-htmlmath-content")?.innerHTML ?? ""}</div>`;
+    }
+    if (is("widget-box")) {
+      const row = is("widget-hbox") ? ' style="display:flex;flex-wrap:wrap;align-items:center"' : "";
+      return `<div${row}>${[...view.children].map(still).join("")}</div>`;
+    }
+    if (is("widget-slider")) {
+      return field(view, view.querySelector(".widget-readout")?.textContent);
+    }
+    if (is("widget-dropdown")) {
+      return field(view, view.querySelector("select").selectedOptions[0]?.textContent);
+    }
+    if (is("widget-text")) {
+      return field(view, view.querySelector("input").value);
+    }
+    if (is("widget-radio")) {
+      return field(view, view.querySelector("input:checked")?.closest("label").textContent.trim());
+    }
+    if (is("widget-toggle-buttons")) {
+      return field(view, view.querySelector(".mod-active")?.textContent.trim());
+    }
+    if (is("widget-label")) {
+      return `<span style="margin-right:1em">${escape(view.textContent)}</span>`;
+    }
+    return "";
+  }
+  function keepStills(notebook, Panel) {
+    class Kept extends Panel {
+      constructor(live, saved) {
+        super();
+        [this.live, this.saved] = [live, saved];
+        this.addWidget(live);
+        this.addWidget(saved);
+        live.hide();
+        this.observer = new MutationObserver(() => this.changed());
+        this.observer.observe(live.node, { subtree: true, childList: true, attributes: true, characterData: true });
+        live.node.addEventListener("input", () => this.changed());
+      }
+      dispose() {
+        this.observer.disconnect();
+        clearTimeout(this.timer);
+        super.dispose();
+      }
+      async renderModel(model) {
+        const id = model.data[VIEW].model_id;
+        this.model = model;
+        if (id === this.id) {
+          return;
+        }
+        this.id = id;
+        await this.saved.renderModel(model);
+        this.live.renderModel(model);
+        setTimeout(() => {
+          if (this.view === null && this.saved.node.firstElementChild?.innerHTML) {
+            this.saved.node.insertAdjacentHTML("beforeend", NOTE);
+          }
+        }, PATIENCE);
+      }
+      get view() {
+        return this.live.node.querySelector(":scope > .jupyter-widgets");
+      }
+      changed() {
+        if (this.view === null) {
+          return;
+        }
+        this.saved.hide();
+        this.saved.node.textContent = "";
+        this.live.show();
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.renew(), SETTLED);
+      }
+      renew() {
+        const { data } = this.model;
+        const html = this.view && still(this.view);
+        if (html && html !== data["text/html"]) {
+          this.model.setData({ data: { ...data, "text/html": html } });
+        }
+      }
+    }
+    const registry = notebook.rendermime;
+    const create = registry.createRenderer.bind(registry);
+    registry.createRenderer = (type) => type === VIEW ? new Kept(create(VIEW), create("text/html")) : create(type);
+  }
+
   // src/stop.js
   function watchStopButtons(tracker) {
     document.addEventListener("click", (event) => {
@@ -169,19 +266,20 @@
     open();
   }
   async function makePlugin(load2) {
-    const [notebooks, editors, language, view, common, highlight] = await Promise.all(
+    const [notebooks, editors, language, view, common, highlight, lumino] = await Promise.all(
       [
         "@jupyterlab/notebook",
         "@jupyterlab/codemirror",
         "@codemirror/language",
         "@codemirror/view",
         "@lezer/common",
-        "@lezer/highlight"
+        "@lezer/highlight",
+        "@lumino/widgets"
       ].map(load2)
     );
     return {
       id: "gemm-ladder:cuda-cells",
-      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel, and widgets keep their keys.",
+      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed.",
       autoStart: true,
       requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
       activate: async (app, tracker, languages) => {
@@ -195,8 +293,12 @@
           }
         });
         await languages.getLanguage(MIME);
-        tracker.forEach((panel) => watchNotebook(panel.content));
-        tracker.widgetAdded.connect((_, panel) => watchNotebook(panel.content));
+        const welcome = (panel) => {
+          keepStills(panel.content, lumino.Panel);
+          watchNotebook(panel.content);
+        };
+        tracker.forEach(welcome);
+        tracker.widgetAdded.connect((_, panel) => welcome(panel));
         watchStopButtons(tracker);
         leaveKeysToWidgets();
       }

@@ -11,8 +11,10 @@ import _thread
 import sys
 import threading
 import time
+from typing import ClassVar
 
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
 _PATIENCE = 0.7  # seconds before anything is shown
 _OFTEN = 0.1  # seconds between two changes
@@ -24,7 +26,7 @@ class Progress:
     Inside another one it shows nothing of its own: the outer bar stays, and says what the inner one says.
     """
 
-    _shown: list[Progress] = []
+    _shown: ClassVar[list[Progress]] = []
 
     def __init__(self, what: str):
         self.what = what
@@ -42,14 +44,15 @@ class Progress:
         self._shown.append(self)
         return self
 
-    def __exit__(self, kind, error, trace) -> bool:
+    def __exit__(self, kind, error, trace) -> None:
         self._open = False
         self._shown.remove(self)
         if self._box is not None:
-            self._box.close()
+            from . import still  # here: it brings ipywidgets
+
+            still.close(self._box)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
-        return False
 
     def __call__(self, done: int, total: int) -> None:
         """Raises CourseError if the work was stopped and is not the cell's own, which is interrupted instead."""
@@ -83,8 +86,9 @@ class Progress:
 
     def _show(self, text: str, share: tuple[int, int] | None) -> None:
         if self._box is None:
-            import ipywidgets  # here: most work is done before a bar is needed
-            from IPython.display import display
+            with delayed():
+                import ipywidgets  # here: most work is done before a bar is needed
+                from IPython.display import display
 
             self._bar = ipywidgets.IntProgress(max=1, layout=ipywidgets.Layout(width="16em"))
             self._label = ipywidgets.Label()

@@ -1,6 +1,6 @@
 """Fit the model's constants on some recorded runs, and state its error on the others.
 
-    python -m helpers.model.fit
+    python -m helpers.course.fit
 
 Counts come from executing the shipped kernels at the recorded sizes. The runs whose size is in TRAINING are used for
 the fit; every other run of that device is held out, and its error is what the model claims. Writes data/model.toml.
@@ -16,11 +16,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from helpers.course import record, rungs, steps
 from helpers.errors import CourseError
+from helpers.model import hardware
+from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
 
-from . import hardware
-from .predict import CONSTANTS, Constants, Demand, demand, milliseconds
+from . import record, rungs, steps
 
 DEVICE = "H200 SXM"
 TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
@@ -178,7 +178,7 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
     """The text of data/model.toml."""
     sizes = sorted({s.size for s in held_out(known)})
     lines = [
-        "# Written by python -m helpers.model.fit; what the constants mean is said in helpers/model/predict.py.",
+        "# Written by python -m helpers.course.fit; what the constants mean is said in helpers/model/predict.py.",
         "[constants]",
         *(f"{item.name} = {getattr(constants, item.name)}" for item in fields(Constants)),
         "",

@@ -1,0 +1,114 @@
+"""The reader's own copies of the lessons, in the data folder: what `course lab` opens.
+
+The repository's notebooks are never opened, so that an update finds them as it left them. The copies are brought up to
+date cell by cell: a cell that the reader did not touch becomes the new one, one that the reader changed or added stays.
+`.shipped/` beside them holds what they were made from. Before a copy is overwritten it is kept in `backups/`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.files import write_whole
+from helpers.paths import data_folder
+
+from .notebooks import back_up, backups, canonical, dumps, paths, source
+
+SHIPPED = ".shipped"
+
+
+def own_folder() -> Path:
+    """Where the reader's copies lie."""
+    return data_folder() / "lessons"
+
+
+def update(root: Path, folder: Path | None = None) -> list[str]:
+    """Make the reader's copies of the lessons in `root`, or bring them up to date. What was done, as sentences.
+
+    Raises OSError if the folder cannot be written; what was there is then as it was.
+    """
+    folder = folder or own_folder()
+    said, renewed = [], 0
+    for path in paths(root):
+        own, base, new = folder / path.name, folder / SHIPPED / path.name, path.read_bytes()
+        before = base.read_bytes() if base.exists() else b""
+        if own.exists() and before == new:
+            continue
+        text = new
+        if own.exists() and (yours := own.read_bytes()) not in (before, new):
+            kept, mine = back_up(own), _parsed(yours)
+            if mine is None:
+                said.append(f"{path.name} could not be read, so you have a new one. The old one is kept in {kept}.")
+            else:
+                notebook, both = merged(mine, _parsed(before) or {"cells": []}, json.loads(new))
+                text = dumps(notebook).encode()
+                renewed += 1
+                if both:
+                    said.append(f"{path.name}: you and the course changed the cells {', '.join(both)}. They stay as you left them.")
+        write_whole(own, text)
+        write_whole(base, new)
+    if renewed:
+        said.append(f"{renewed} of your lessons are up to date with the course. What they were is kept in {backups()}.")
+    return said
+
+
+def merged(own: dict[str, Any], base: dict[str, Any], new: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The reader's notebook `own`, which was made from `base`, brought up to `new`; and the ids of cells changed by both.
+
+    Cells that the reader did not change are those of `new` (with their outputs, if their text is the same); cells that
+    the reader changed or added stay, and those that the reader deleted stay deleted unless `new` changed them.
+    """
+    mine, before = ({cell.get("id"): cell for cell in notebook["cells"]} for notebook in (own, base))
+
+    def touched(name: str) -> bool:
+        return name not in before or source(mine[name]) != source(before[name])
+
+    cells, both = [], []
+    for cell in new["cells"]:
+        name = cell["id"]
+        changed = name not in before or source(cell) != source(before[name])
+        if name in mine and (touched(name) or not changed):
+            cells.append(mine[name] | {"metadata": cell["metadata"]})
+            if changed and source(mine[name]) != source(cell):
+                both.append(name)
+        elif name in mine or changed:
+            cells.append(cell)
+    place, seen = 0, set()
+    for cell in own["cells"]:  # the reader's own, and what the course dropped but the reader had changed: after what they followed
+        name = cell.get("id")
+        at = next((index for index, other in enumerate(cells) if other.get("id") == name), None)
+        if name is None or name in seen or (at is None and touched(name)):
+            at = place
+            cells.insert(at, cell)
+        seen.add(name)
+        place = place if at is None else at + 1
+    return new | {"cells": cells, "metadata": own.get("metadata", new["metadata"])}, both
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    """The notebook of a file's content, or None if it is none."""
+    try:
+        notebook = json.loads(data)
+        canonical(notebook)
+    except (CourseError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return notebook
+
+
+def opened(root: Path) -> tuple[Path, list[str]]:
+    """The folder whose lessons `course lab` opens: the reader's copies, or the repository's where there can be none; and sentences."""
+    own = own_folder()
+    try:
+        return own, update(root)
+    except OSError as error:
+        why = f"{own} cannot be written ({error.strerror or error})"
+    advice = "Make room, or choose another folder with the environment variable GEMM_LADDER_HOME."
+    if all((own / path.name).exists() for path in paths(root)):
+        return own, [f"Your lessons are not brought up to date with the course, because {why}. {advice}"]
+    return root / "notebooks", [
+        f"You have no copies of the lessons, because {why}. {advice} The repository's are opened: what you change in them stands "
+        "in the way of an update."
+    ]

@@ -1,0 +1,18 @@
+"""The GPU path: is there one and may we use it, launching a kernel through CuPy, and timing that can be trusted.
+
+Importing this package needs neither CuPy nor a GPU. Everything that can go wrong on a GPU ends in one sentence: before a
+launch as `why_not()`, during one as a `RunError`.
+"""
+
+from .cublas_gemm import cublas, cublas_refuses, cublas_why_not
+from .event_timing import Timing, interleave
+from .failures import explain
+from .launching import launch, launcher, run_once
+from .presence import OFF_SWITCH, arch, available, why_not
+from .properties import Device, device
+from .transfers import copy_back, download, is_device_array, to_host, upload
+
+__all__ = [
+    "OFF_SWITCH", "Device", "Timing", "arch", "available", "copy_back", "cublas", "cublas_refuses", "cublas_why_not", "device", "download",
+    "explain", "interleave", "is_device_array", "launch", "launcher", "run_once", "to_host", "upload", "why_not",
+]  # fmt: skip

@@ -1,0 +1,149 @@
+"""Barriers, and instructions of a whole warp or warpgroup, that some of their threads never reach, or reach differently.
+
+`Waiting` is what the machine knows of threads at a barrier: line, expected (threads it is for; None: all of the block),
+barrier (its number), resume (where they go on; None: they only announced their arrival) and mask. rows: per entry, which
+threads those are, boolean [blocks, threads].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from .findings import at
+from .protocols import WARP, Machine
+
+KIND = "divergent-barrier"
+MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
+
+
+class Waiting(Protocol):
+    """Threads at a barrier."""
+
+    line: int | None
+    expected: int | None
+    barrier: int
+    resume: int | None
+    mask: np.ndarray
+
+
+def different_counts(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray]) -> None:
+    """Threads come to a named barrier with different numbers of threads, if they are of one block."""
+    first, row = entries[-1], rows[-1]
+    for entry, other in zip(entries, rows, strict=True):
+        both = row.any(axis=1) & other.any(axis=1)
+        if both.any() and None not in (first.expected, entry.expected) and entry.expected != first.expected:
+            block = int(np.flatnonzero(both)[0])
+            m.findings.add(
+                KIND, first.line,
+                f"Threads of block {m.block_position(block)} come to barrier {first.barrier} for {first.expected} threads, "
+                f"and others for {entry.expected}{at(entry.line)}.",
+                other_line=entry.line, block=m.block_position(block), thread=m.thread_position(int(np.flatnonzero(row[block])[0])),
+                advice="All who arrive at a named barrier or wait for it must give the same number of threads.",
+            )  # fmt: skip
+            return
+
+
+def some_never_come(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray], gone: np.ndarray) -> None:
+    """In the blocks `gone` (boolean), threads have ended without reaching the barrier that the others wait at."""
+    block = int(np.flatnonzero(gone)[0])
+    missing = ~np.logical_or.reduce([row[block] for row in rows])
+    thread = m.thread_position(int(np.flatnonzero(missing)[0]))
+    m.findings.add(
+        KIND, entries[0].line,
+        f"{int(missing.sum())} of {m.threads} threads of block {m.block_position(block)} ended without reaching this barrier, "
+        f"for example thread {thread}.",
+        block=m.block_position(block), thread=thread,
+    )  # fmt: skip
+
+
+def different_places(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray], complete: np.ndarray) -> None:
+    """Threads of one of the blocks `complete` (boolean) meet at barriers in different places, if they do."""
+    for block in np.flatnonzero(complete):
+        here = [(entry, row[block]) for entry, row in zip(entries, rows, strict=True) if row[block].any() and entry.resume is not None]
+        if len({entry.resume for entry, _ in here}) > 1:
+            (first, row), (second, _) = here[0], here[1]
+            m.findings.add(
+                KIND, first.line,
+                f"Some threads of block {m.block_position(int(block))} wait at this barrier and others at another"
+                f"{at(second.line)}; the hardware may or may not take them for the same.",
+                other_line=second.line, block=m.block_position(int(block)), thread=m.thread_position(int(np.flatnonzero(row)[0])),
+            )  # fmt: skip
+            return
+
+
+def deadlock(m: Machine, parked: Sequence[Waiting], cluster: int) -> NoReturn:
+    """All that have not ended wait at barriers. cluster: the number that the cluster's barrier has."""
+    waiting = [entry for entry in parked if entry.resume is not None] or parked  # the others only arrived
+    entry = waiting[0]
+    rows = m.rows_of(entry.mask)
+    block, thread = (int(i) for i in np.argwhere(rows)[0])
+    others = sorted({other.line for other in waiting if other.line not in (None, entry.line)})
+    elsewhere = f" Others wait at line {', '.join(map(str, others))}." if others else ""
+    whole, advice = "a barrier that the others never reach", None
+    if entry.barrier == cluster:
+        whole = "the cluster's barrier, which other threads of the cluster never reach"
+        advice = "Every thread of every block of the cluster must call cluster.sync(): move it out of the if."
+    message = f"{int(rows[block].sum())} of {m.threads} threads of block {m.block_position(block)} wait at {whole}.{elsewhere}"
+    finding = m.findings.add(
+        KIND, entry.line, message, other_line=others[0] if others else None,
+        block=m.block_position(block), thread=m.thread_position(thread), advice=advice,
+    )  # fmt: skip
+    m.findings.stop(f"{m.where(entry.line)}: {message} {finding.advice}", entry.line)
+
+
+def cluster_out_of_turn(m: Machine, line: int | None, rows: np.ndarray, what: str) -> None:
+    """Threads (boolean [blocks, threads]) arrive at their cluster's barrier, or wait for it, when it is not their turn."""
+    block, thread = (int(i) for i in np.argwhere(rows)[0])
+    m.findings.add(
+        KIND, line, f"A thread {what}.", block=m.block_position(block), thread=m.thread_position(thread),
+        advice="Every thread of the cluster must arrive and wait in turn: use cluster.sync(), which does both.",
+        count=int(np.count_nonzero(rows)),
+    )  # fmt: skip
+
+
+def _note_lanes(m: Machine, line: int | None, message: str, lanes: np.ndarray) -> None:
+    block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
+    m.findings.add(
+        KIND, line, message, block=m.block_position(block), thread=m.thread_position(WARP * warp + lane),
+        advice=MASK_ADVICE, count=int(np.count_nonzero(lanes)),
+    )  # fmt: skip
+
+
+def outside_its_mask(m: Machine, line: int | None, what: str, masks: np.ndarray, lanes: np.ndarray) -> None:
+    """Lanes (boolean [blocks, warps, 32]) call `what` with a member mask that leaves themselves out."""
+    block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
+    mask = int(np.broadcast_to(masks, lanes.shape)[block, warp, lane])
+    _note_lanes(m, line, f"A thread calls {what} with the mask {mask:#010x}, which leaves the thread itself out.", lanes)
+
+
+def named_but_absent(m: Machine, line: int | None, what: str, lanes: np.ndarray) -> None:
+    """Lanes (boolean [blocks, warps, 32]) are named by the mask of `what` and never come."""
+    _note_lanes(m, line, f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier.", lanes)
+
+
+def part_of_a_warp(m: Machine, line: int | None, name: str, lanes: np.ndarray) -> NoReturn:
+    """Only some threads of a warp execute `name`. lanes: [blocks, warps], how many do."""
+    block, warp = (int(i) for i in np.argwhere((lanes > 0) & (lanes < WARP))[0])
+    _stop_part(
+        m, line, block, WARP * warp, f"{lanes[block, warp]} of the 32 threads of a warp execute `{name}`, which the whole warp has",
+        "Make the condition the same for all threads of a warp, and the block a multiple of 32 threads.",
+    )  # fmt: skip
+
+
+def part_of_a_warpgroup(m: Machine, line: int | None, name: str, threads: np.ndarray) -> NoReturn:
+    """Only some threads of a warpgroup execute `name`. threads: [blocks, warpgroups], how many do."""
+    block, group = (int(i) for i in np.argwhere((threads > 0) & (threads < 4 * WARP))[0])
+    _stop_part(
+        m, line, block, 4 * WARP * group,
+        f"{threads[block, group]} of the 128 threads of a warpgroup execute `{name}`, which its four warps have",
+        "A warpgroup is four warps, the first of them a multiple of four: make the condition the same for all of them.",
+    )  # fmt: skip
+
+
+def _stop_part(m: Machine, line: int | None, block: int, thread: int, what: str, advice: str) -> NoReturn:
+    message = f"nly {what} to execute together."
+    m.findings.add(KIND, line, f"O{message}", block=m.block_position(block), thread=m.thread_position(thread), advice=advice)
+    m.fail(f"o{message} The result is undefined.", line)

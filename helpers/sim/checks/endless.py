@@ -1,0 +1,42 @@
+"""Runs that do not end."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from .findings import Findings
+from .protocols import LoadedKernel, Machine
+
+KIND = "endless"
+
+
+def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None) -> NoReturn:
+    """Stop a run that has used up its budget while it was at `line`."""
+    where = f"line {line}" if line is not None else f"kernel {program.name}"
+    findings.add(KIND, line, f"The kernel had not ended after {budget}.")
+    findings.stop(
+        f"{where} may never end: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
+        "run a smaller problem or give it a larger budget; if not, some loop never ends.",
+        line,
+    )
+
+
+def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | None) -> NoReturn:
+    """Every thread waits for an mbarrier. why: what it lacks, as the end of a sentence; other_line: where that was announced."""
+    finding = m.findings.add(
+        KIND, line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=other_line,
+        advice="Check the number of arrivals it expects, who arrives, and the phase waited for.",
+    )  # fmt: skip
+    m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
+
+
+def no_registers(m: Machine, line: int | None, block: int, wanted: int, pool: int) -> NoReturn:
+    """Warpgroups of a block wait for more registers per thread (`wanted`, all together) than it has."""
+    finding = m.findings.add(
+        KIND, line,
+        f"`setmaxnreg.inc` waits for registers that the block does not have: its warpgroups would hold "
+        f"{wanted} per thread together, and there are {pool}.",
+        block=m.block_position(block),
+        advice="Let other warpgroups give away more with setmaxnreg.dec, or ask for fewer.",
+    )  # fmt: skip
+    m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)

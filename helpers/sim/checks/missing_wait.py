@@ -1,0 +1,156 @@
+"""Accesses to shared memory that an asynchronous copy may still write, and copies that are never waited for.
+
+A cp.async lands when its thread waits for it. A bulk copy lands for those who know that it has come (see `landings`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .accesses import Access, PieceAccess, Touched
+from .landings import Landing, Landings
+from .observer import SharedCheck
+from .protocols import Machine, PhaseBarrier
+from .shared_cells import SharedCells, first
+
+NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
+
+
+class MissingWait(SharedCheck):
+    """under_way, per granule: site + 1 of a copy that has not landed; -1 - n where the n-th of `landings` has; 0: nothing."""
+
+    order = 10
+    arrays = ("under_way",)
+
+    def __init__(self, m: Machine, launch, cells: SharedCells):
+        super().__init__(m, launch, cells)
+        self.landings = Landings()
+
+    @classmethod
+    def wanted(cls, launch) -> bool:
+        return "cp.async" in launch.program.uses
+
+    def with_rows(self, pick) -> None:
+        super().with_rows(pick)
+        self.landings = self.landings.with_rows(pick)
+
+    # ------------------------------------------------------------------------------------------------- accesses
+
+    def read(self, m: Machine, access: Access) -> bool:
+        return self._still_under_way(m, access, "reads")
+
+    matrix_read = read
+
+    def write(self, m: Machine, access: Access) -> None:
+        if not access.remote:
+            self._still_under_way(m, access, "writes")
+
+    def copy_started(self, m: Machine, access: Access) -> None:
+        touched = access.touched(m, self.cells)
+        own = access.own(m, touched) if isinstance(access, PieceAccess) else None
+        if own is None:
+            self._still_under_way(m, access, "writes")
+        else:  # another block's threads are none of this block's: `cluster_races` looks after them
+            self._look(m, access.site, Touched(touched.cells[own], touched.who[own]), "writes")
+        self.under_way.reshape(-1)[touched.cells] = access.site.index + 1
+
+    def copy_landed(self, m: Machine, access: Access) -> None:
+        cells = access.touched(m, self.cells).cells  # first, because it may make a row for each block
+        self.under_way.reshape(-1)[cells] = 0
+
+    def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
+        cells = access.touched(m, self.cells).cells
+        rows = self.cells.rows
+        landing = Landing(access.site.index, barrier, np.full(rows, -1, np.int64), np.zeros((rows, m.threads), bool))
+        landing.phase[access.rows] = barrier.phase[access.piece.rows[: len(access.rows)]]
+        number = self.landings.add(landing, lambda: set((-1 - self.under_way[self.under_way < 0]).tolist()))
+        self.under_way.reshape(-1)[cells] = -1 - number
+
+    def never_waited(self, m: Machine, access: PieceAccess) -> None:
+        block, thread = divmod(int(access.lanes[0]), m.threads)
+        m.findings.add(
+            "missing-wait", access.site.line,
+            "A block ends while this bulk copy may still be reading its shared memory.",
+            block=m.block_position(block), thread=m.thread_position(thread), count=len(access.lanes), advice=NEVER_WAITED,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------- who knows what
+
+    def barrier(self, m: Machine, rows=None) -> None:
+        """What has landed there, everybody knows now."""
+        if not self.landings:
+            return
+        if rows is None or rows.all():
+            self.under_way[self.under_way < 0] = 0
+            return
+        self.cells.expand(m)
+        self.under_way[(self.under_way < 0) & rows[:, None]] = 0
+
+    cluster_passed = barrier
+
+    def acquire(self, m: Machine) -> None:
+        self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
+
+    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
+        self._meet(m, members)
+
+    def _meet(self, m: Machine, members: np.ndarray) -> None:
+        if self.landings:
+            if self.cells.rows == 1 and (members != members[:1]).any():
+                self.cells.expand(m)
+            self.landings.met(members if self.cells.rows > 1 else members[:1])
+
+    def warp_barrier(self, m: Machine, masks=None) -> None:
+        self.landings.warps_met(m)
+
+    def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+        if self.landings:
+            chosen = np.zeros(m.blocks, bool)
+            chosen[rows] = True
+            self.landings.waited(m, barrier, rows, lanes, barrier.arrivers(m, chosen), lambda: self.cells.expand(m))
+
+    # -------------------------------------------------------------------------------------------------- finding
+
+    def _still_under_way(self, m: Machine, access: Access, verb: str) -> bool:
+        touched = access.touched(m, self.cells)
+        if access.remote:  # not landed; whether its own block knows of one that has, the clocks of blocks tell
+            return self._look(m, access.site, touched, verb, self.under_way.reshape(-1).take(touched.cells) > 0)
+        return self._look(m, access.site, touched, verb)
+
+    def _look(self, m: Machine, site, touched: Touched, verb: str, bad: np.ndarray | None = None) -> bool:
+        copy = self.under_way.reshape(-1).take(touched.cells)
+        bad = self._unseen(copy, touched) if bad is None else bad
+        if not bad.any():
+            return False
+        i = first(bad)
+        block, thread, offset = self.cells.place(m, touched, i)
+        index = int(copy[i])
+        other = self.launch.program.sites[index - 1 if index > 0 else self.landings[-1 - index].site]
+        m.findings.add(
+            "missing-wait", site.line,
+            f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} has not been waited for.",
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)),
+        )  # fmt: skip
+        return True
+
+    def _unseen(self, copy: np.ndarray, touched: Touched) -> np.ndarray:
+        """Which accesses meet a copy that is under way, or that their thread does not know to have landed.
+
+        copy: what `under_way` holds at the granules touched.
+        """
+        cells, who, many = touched.cells, touched.who, self.cells.rows > 1
+        value = int(copy[0]) if len(copy) else 0
+        if value < 0 and who[0] > 0 and (copy == value).all() and (who > 0).all():  # as a rule all that is read came at once
+            seen = self.landings[-1 - value].seen
+            return ~(seen[cells // self.cells.count, who - 1] if many else seen[0].take(who - 1))
+        bad = copy != 0
+        landed = np.flatnonzero(copy < 0)
+        if not len(landed):
+            return bad
+        rows = cells[landed] // self.cells.count if many else np.zeros(len(landed), np.int64)
+        threads, numbers = who[landed] - 1, -1 - copy[landed]
+        for number in np.unique(numbers).tolist():
+            seen, mine = self.landings[number].seen, numbers == number
+            known = np.where(threads[mine] >= 0, seen[rows[mine], np.maximum(threads[mine], 0)], seen.all(axis=1)[rows[mine]])
+            bad[landed[mine]] = ~known
+        return bad

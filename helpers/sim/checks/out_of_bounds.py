@@ -1,0 +1,137 @@
+"""Accesses outside every array. They are refused, in a launch without checks too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import numpy as np
+
+from helpers.sim.code.addresses import DEVICE_BASE, RANK_SHIFT
+from helpers.sim.code.sites import AccessKind, Site
+
+from .protocols import Machine
+from .shared_cells import plain_name
+
+KIND = "out-of-bounds"
+FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
+LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
+
+
+def _verb(site: Site) -> str:
+    return "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes" if site.op is AccessKind.STORE else "accesses"
+
+
+def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
+    """Threads (bad, per lane) reach device memory outside its allocations. Stops where it cannot be a small mistake."""
+    block, thread, offset, count = m.example(bad, offsets)
+    address = DEVICE_BASE + offset
+    name, distance, side = nearest(allocations, offset, width)
+    fatal = name is None or distance > FAR
+    if address < 1 << 20:
+        what = "through a null pointer"
+    elif fatal:
+        what = f"at address {address:#x}, far from every array"
+    else:
+        what = f"{distance} bytes {side} {name}" if distance else f"just {side} {name}"
+    verb = _verb(site)
+    finding = m.findings.add(KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count)
+    if fatal:
+        m.findings.stop(f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}", site.line)
+
+
+def nearest(allocations, offset: int, width: int) -> tuple[str | None, int, str]:
+    """(name of the closest allocation, bytes between, on which side of it)."""
+    return _closest([(allocation.name, allocation.base - DEVICE_BASE, allocation.nbytes) for allocation in allocations], offset, width)
+
+
+def _closest(spans, offset: int, width: int) -> tuple[str | None, int, str]:
+    """The same of (name, start, bytes)."""
+    best = (None, 0, "")
+    for name, start, nbytes in spans:
+        end = start + nbytes
+        if offset >= end:
+            distance, side = offset - end, "past the end of"
+        elif offset < start:
+            distance, side = start - offset, "before"
+        else:
+            distance, side = offset + width - end, "across the end of"
+        if best[0] is None or distance < best[1]:
+            best = (name, distance, side)
+    return best
+
+
+def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
+    """Threads (bad, per lane) reach beyond shared memory."""
+    block, thread, offset, count = m.example(bad, offsets)
+    verb = "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes"
+    if site.space != "cluster" and "cluster" in m.program.uses and 0 < offset >> RANK_SHIFT <= m.clusters.size:
+        what = f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
+    else:
+        offset -= 1 << 32 if 1 << 31 <= offset < 1 << 32 else 0  # 32-bit arithmetic has wrapped
+        what = f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {m.shared.size} bytes per block"
+        spans = [(plain_name(name), base, nbytes or m.shared.size - base) for name, base, nbytes in m.program.shared]
+        name, distance, side = _closest(spans, offset, width)
+        what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count)
+
+
+def in_thread_memory(m: Machine, site: Site, space: str, nbytes: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
+    """Threads (bad, per lane) reach beyond their local memory or the parameters."""
+    block, thread, offset, count = m.example(bad, offsets)
+    verb = "reads" if site.op is AccessKind.LOAD else "writes"
+    m.findings.add(
+        KIND, site.line, f"A thread {verb} {width} bytes at offset {offset} of its {space} memory of {nbytes} bytes.",
+        block=block, thread=thread, count=count, advice=LOCAL_ADVICE,
+    )  # fmt: skip
+
+
+def by_bulk_copy(m: Machine, site: Site, lanes: np.ndarray, bad: np.ndarray, say: Callable[[int], str], advice: str | None = None) -> None:
+    """Where a bulk copy of a lane is `bad` ([n], boolean), stop as the hardware does. say(i): what is wrong with copy i."""
+    refuse_copies(m, KIND, site, lanes, bad, say, advice)
+
+
+def refuse_copies(m: Machine, kind: str, site: Site, lanes: np.ndarray, bad: np.ndarray, say, advice: str | None) -> None:
+    """`by_bulk_copy` for a finding of any kind."""
+    if not bad.any():
+        return
+    i = int(bad.argmax())
+    block, thread = divmod(int(lanes[i]), m.threads)
+    finding = m.findings.add(
+        kind, site.line, say(i), block=m.block_position(block), thread=m.thread_position(thread), count=int(bad.sum()), advice=advice
+    )
+    m.findings.stop(f"{m.where(site.line)}: {finding.message} The hardware stops here. {finding.advice}", site.line)
+
+
+def beyond_the_rows(m: Machine, site: Site, row_bytes: int, rest: int, lanes: np.ndarray, over: np.ndarray) -> None:
+    """Bulk stores of lanes (over: [n], boolean) write `rest` bytes beyond each row of a tensor, which end within a chunk."""
+    block, thread = divmod(int(lanes[int(over.argmax())]), m.threads)
+    m.findings.add(
+        KIND, site.line,
+        f"A bulk copy stores {rest} bytes beyond the end of each row of the tensor: rows of {row_bytes} bytes "
+        "end within a chunk of 16 bytes, and the hardware stores whole chunks.",
+        block=m.block_position(block), thread=m.thread_position(thread), count=int(over.sum()),
+        advice="Give the tensor rows of a multiple of 16 bytes, or store its last columns by ordinary stores.",
+    )  # fmt: skip
+
+
+def by_matrix(m: Machine, line: int | None, name: str, descriptor, offset: int, block: int, thread: int) -> None:
+    """A wgmma's matrix descriptor (start, leading, stride, mode) reaches `offset`, beyond shared memory."""
+    m.findings.add(
+        KIND, line,
+        f"The matrix {name} of a wgmma (start {descriptor.start}, leading {descriptor.leading}, stride {descriptor.stride} bytes, "
+        f"swizzle {descriptor.mode or 'none'}) reaches offset {offset} of shared memory, which has {m.shared.size} bytes per block.",
+        block=m.block_position(block), thread=m.thread_position(thread),
+        advice="Check the offsets in the descriptor: they are bytes, and the fields hold them without their last four bits.",
+    )  # fmt: skip
+
+
+def no_such_block(m: Machine, line: int | None, ranks: np.ndarray, bad: np.ndarray) -> NoReturn:
+    """Threads (bad, per lane) ask for a block that their cluster does not have."""
+    block, thread, value, count = m.example(bad, ranks)
+    finding = m.findings.add(
+        KIND, line, f"A thread asks for block {value} of its cluster, which has {m.clusters.size}.",
+        block=block, thread=thread, count=count,
+        advice="Take the rank modulo cluster.num_blocks(); without a cluster launch every block is alone.",
+    )  # fmt: skip
+    m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)

@@ -1,0 +1,78 @@
+"""What the checks need to know of the machine. It has much more; they do not import it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from helpers.sim.code.sites import Site
+
+from .findings import Findings
+
+if TYPE_CHECKING:
+    from .observer import Observer
+
+WARP = 32
+
+
+class LoadedKernel(Protocol):
+    """The loaded kernel. shared: (symbol, offset, bytes) of its variables; uses: what kinds of instructions it has."""
+
+    name: str
+    sites: list[Site]
+    shared: list[tuple[str, int, int]]
+    shared_granule: int
+    uses: frozenset[str]
+
+
+class ClusterRows(Protocol):
+    """Which blocks of the chunk form a cluster: see the machine's `Clusters`."""
+
+    size: int
+    rank: np.ndarray
+    rows: np.ndarray
+
+
+class PhaseBarrier(Protocol):
+    """An mbarrier object, one per block. phase: [blocks], phases completed."""
+
+    phase: np.ndarray
+
+    def arrivers(self, m: Machine, rows: np.ndarray) -> np.ndarray:
+        """[blocks, threads]: the warps of those who completed the last phase of the barriers of `rows` (boolean)."""
+
+
+class Machine(Protocol):
+    """A chunk of blocks that runs. Its threads are the elements of an array of any shape; a row is a block."""
+
+    blocks: int
+    threads: int  # per block
+    lanes: int
+    nd: int
+    shape: tuple[int, ...]
+    grid: tuple[int, int, int]
+    warp_count: int
+    mask: np.ndarray | None  # the active threads; None: all
+    block_index: np.ndarray
+    thread_index: np.ndarray
+    block_numbers: np.ndarray
+    thread_numbers: np.ndarray
+    program: LoadedKernel
+    findings: Findings
+    clusters: ClusterRows
+    shared: Any
+    absent: np.ndarray | None
+    checks: Observer
+
+    def uniform(self, value, dtype) -> np.ndarray: ...
+    def rows_of(self, array: np.ndarray) -> np.ndarray: ...
+    def thread_row(self, array: np.ndarray) -> np.ndarray: ...
+    def varies_by_block(self, array: np.ndarray) -> bool: ...
+    def warps_active(self) -> np.ndarray: ...
+    def project(self, mask: np.ndarray | None, shape) -> np.ndarray | None: ...
+    def example(self, bad: np.ndarray, values: np.ndarray) -> tuple: ...
+    def block_position(self, index: int) -> tuple[int, int, int]: ...
+    def thread_position(self, index: int) -> tuple[int, int, int]: ...
+    def where(self, line: int | None) -> str: ...
+    def fail(self, message: str, line: int | None) -> None: ...

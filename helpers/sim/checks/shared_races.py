@@ -1,0 +1,353 @@
+"""Races between threads of a block in shared memory: two accesses, at least one of them a write, and no barrier between."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.sim.code.sites import Site
+
+from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
+from .observer import SharedCheck
+from .protocols import WARP, Machine, PhaseBarrier
+from .shared_cells import SharedCells, first, line_of
+from .warp_clocks import WarpClocks
+
+WARPGROUP = -64
+GROUP = 128  # threads of a warpgroup
+CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
+WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
+PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
+WARP_IS_NOT_ENOUGH = (
+    "There is a __syncwarp() between the two accesses, but it orders the lanes of one warp only, and these are of two: use __syncthreads()."
+)
+
+
+class SharedRaces(SharedCheck):
+    """Who touched each granule since the last barrier.
+
+    `writer` and `reader` hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (where warps
+    synchronise, several threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). WARPGROUP - g is
+    what a product of warpgroup g has read. Two threads of one warp are ordered by a __syncwarp() that names both:
+    `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
+    the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
+    """
+
+    order = 30
+
+    def __init__(self, m: Machine, launch, cells: SharedCells):
+        program = launch.program
+        self.sites = program.sites
+        self.warp_barriers = bool({"bar.warp", "barrier.warp"} & program.uses)
+        self.arrays = (
+            "writer",
+            "writer_site",
+            "writer_one",
+            "writer_two",
+            "reader",
+            "reader_site",
+            "reader_one",
+            "reader_two",
+            "other_site",
+        )
+        self.arrays += ("writer_turn", "reader_turn") if self.warp_barriers else ()
+        super().__init__(m, launch, cells)
+        self.clocks = WarpClocks(1, m.threads)
+        self.atomic = np.array([site.atomic for site in self.sites], bool)
+        self.rechecks = np.array([site.rechecks for site in self.sites], bool)
+        self.empty = True  # has nobody touched anything since the last barrier?
+
+    def with_rows(self, pick) -> None:
+        super().with_rows(pick)
+        self.clocks = self.clocks.rows(pick)
+
+    # ------------------------------------------------------------------------------------------------- accesses
+
+    def read(self, m: Machine, access: Access) -> None:
+        site = access.site
+        if access.remote or not site.may_race or site.strong:
+            return
+        touched = access.touched(m, self.cells)
+        cells, who, several = touched[:3]
+        if not cells.size:
+            return
+        self.empty = False
+        last = self.writer.reshape(-1).take(cells)
+        conflict = (last != 0) & ((last != who) | (last == SEVERAL))
+        if conflict.any():
+            conflict = self._unordered(m, touched, last, conflict, "writer")
+            conflict &= ~self.rechecks[self.writer_site.reshape(-1).take(cells)]
+            if conflict.any():
+                self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
+        reader = self.reader.reshape(-1)
+        before = reader.take(cells)
+        if several:
+            reader[cells] = SEVERAL
+        else:
+            other = SEVERAL
+            if self.warp_barriers:
+                # Reads before a barrier of the warp that orders them need not be known any more.
+                before = np.where(self._unordered(m, touched, before, before != 0, "reader"), before, 0)
+                code = -2 - (who - 1) // WARP
+                other = np.where((before == code) | (-2 - (before - 1) // WARP == code) & (before > 0), code, SEVERAL)
+            self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))
+        self._remember("reader", touched, before == 0, site)
+        self.reader_site.reshape(-1)[cells] = site.index
+        self._stamp("reader_turn", touched)
+
+    def write(self, m: Machine, access: Access) -> None:
+        if access.remote:
+            return
+        touched, site = access.touched(m, self.cells), access.site
+        cells, who, several = touched[:3]
+        if not cells.size:
+            return
+        self.empty = False
+        self._meet(m, access, touched, "writes")
+        writer = self.writer.reshape(-1)
+        writer[cells] = who
+        self._remember("writer", touched, np.ones(len(cells), bool))
+        if several or bool((writer.take(cells) != who).any()):
+            if access.clash is not None and access.clash():
+                back = writer.take(cells)
+                clash = back != who if not several else np.ones(len(cells), bool)
+                self.writer_site.reshape(-1)[cells] = site.index
+                self._race(m, access, "writer", touched, back, clash, "writes", "writes", CLASH_ADVICE)
+            if not several:
+                self._note(writer, cells, who, who)
+        self.writer_site.reshape(-1)[cells] = site.index
+        self._stamp("writer_turn", touched)
+
+    def update(self, m: Machine, access: Access) -> None:
+        """It races with plain accesses of other threads, not with other atomics."""
+        if access.remote:
+            return
+        touched, site = access.touched(m, self.cells), access.site
+        cells, who = touched.cells, touched.who
+        if not cells.size:
+            return
+        self.empty = False
+        for name, verb in (("writer", "writes"), ("reader", "reads")):
+            last, sites = (getattr(self, array).reshape(-1).take(cells) for array in (name, f"{name}_site"))
+            conflict = (last != 0) & ((last != who) | (last == SEVERAL)) & ~self.atomic[sites]
+            if conflict.any():
+                conflict = self._unordered(m, touched, last, conflict, name)
+                if conflict.any() and not (site.rechecks and name == "reader"):
+                    self._race(m, access, name, touched, last, conflict, "updates", verb)
+        writer = self.writer.reshape(-1)
+        before = writer.take(cells)
+        self._remember("writer", touched, before == 0)
+        writer[cells] = np.where((before == 0) | (before == who), who, SEVERAL)
+        shared = writer.take(cells) != who
+        if shared.any():
+            writer[cells[shared]] = SEVERAL
+        self.writer_site.reshape(-1)[cells] = site.index
+        self._stamp("writer_turn", touched)
+
+    def copy_started(self, m: Machine, access: Access) -> None:
+        touched = access.touched(m, self.cells)
+        own = access.own(m, touched) if isinstance(access, PieceAccess) else None
+        if own is not None:
+            touched = Touched(touched.cells[own], touched.who[own])
+        self.empty = False
+        self._meet(m, access, touched, "starts a copy to")
+
+    def copy_landed(self, m: Machine, access: Access) -> None:
+        touched = access.touched(m, self.cells)
+        self.empty = False
+        self.writer.reshape(-1)[touched.cells] = touched.who
+        self._remember("writer", touched, np.ones(len(touched.cells), bool))
+        self.writer_site.reshape(-1)[touched.cells] = access.site.index
+        self._stamp("writer_turn", touched)
+
+    def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
+        """Who may use the data is a matter of knowing that it has come, and of nothing else."""
+        cells = access.touched(m, self.cells).cells
+        self.empty = False
+        self.writer.reshape(-1)[cells] = self.reader.reshape(-1)[cells] = 0
+
+    def matrix_read(self, m: Machine, access: MatrixAccess) -> bool:
+        touched = access.touched(m, self.cells)
+        writer = self.writer.reshape(-1).take(touched.cells)
+        if not writer.any():
+            return False
+        self._race(m, access, "writer", touched, writer, writer != 0, "reads", "writes")
+        return True
+
+    def matrix_done(self, m: Machine, access: MatrixAccess) -> None:
+        cells = access.touched(m, self.cells).cells
+        self.reader.reshape(-1)[cells] = WARPGROUP - access.thread // GROUP
+        self.reader_site.reshape(-1)[cells] = access.site.index
+        self.reader_one.reshape(-1)[cells], self.reader_two.reshape(-1)[cells] = access.thread + 1, 0
+        self.empty = False
+
+    def _meet(self, m: Machine, access: Access, touched: Touched, verb: str) -> None:
+        """Report those whose accesses a write meets."""
+        for name, other_verb in (("writer", "writes"), ("reader", "reads")):
+            last = getattr(self, name).reshape(-1).take(touched.cells)
+            conflict = self._others(last, touched.who)
+            if conflict.any():
+                conflict = self._unordered(m, touched, last, conflict, name)
+                if conflict.any():
+                    self._race(m, access, name, touched, last, conflict, verb, other_verb)
+
+    @staticmethod
+    def _others(last: np.ndarray, who: np.ndarray) -> np.ndarray:
+        """Where somebody else was last. A product that a warpgroup has waited for was read by every thread of the warpgroup:
+        the product is one operation of all of them, so each of them knows that it has ended."""
+        other = (last != 0) & ((last != who) | (last == SEVERAL))
+        return other & (last != WARPGROUP - (who - 1) // GROUP) if other.any() else other
+
+    def _note(self, state: np.ndarray, cells, who, new) -> None:
+        """Set state[cells] = new; where threads of one access differ about a cell, say that they are several."""
+        state[cells] = new
+        shared = state.take(cells) != new
+        if not shared.any():
+            return
+        if not self.warp_barriers:
+            state[cells[shared]] = SEVERAL
+            return
+        undecided = np.iinfo(np.int32).min
+        state[cells[shared]] = undecided
+        chosen = state.take(cells) == undecided
+        cells = cells[chosen]
+        warps = np.where(new[chosen] == SEVERAL, SEVERAL, -2 - (who[chosen] - 1) // WARP)
+        state[cells] = warps
+        state[cells[state.take(cells) != warps]] = SEVERAL
+
+    def _remember(self, name: str, touched: Touched, fresh: np.ndarray, site: Site | None = None) -> None:
+        """Keep two of those who touch granules. fresh: where nobody had before who matters; site: of a read."""
+        cells, who = touched.cells, touched.who
+        one, two, other = (array.reshape(-1) for array in (getattr(self, f"{name}_one"), getattr(self, f"{name}_two"), self.other_site))
+        if touched.pair is not None:
+            one[cells], two[cells] = touched.pair
+            if site is not None:
+                other[cells] = site.index
+            return
+        before = one.take(cells)
+        moved = (before != who) & ~fresh
+        two[cells[fresh]] = 0
+        if moved.any():
+            two[cells[moved]] = before[moved]
+            if site is not None:
+                other[cells[moved]] = self.reader_site.reshape(-1).take(cells[moved])
+        one[cells] = who
+        lost = one.take(cells) != who
+        if lost.any():
+            two[cells[lost]] = who[lost]
+            if site is not None:
+                other[cells[lost]] = site.index
+
+    # ------------------------------------------------------------------------------------------- what orders them
+
+    def _stamp(self, name: str, touched: Touched) -> None:
+        if self.warp_barriers:
+            row = self.cells.row_of(touched.cells)
+            getattr(self, name).reshape(-1)[touched.cells] = self.clocks.now(row, np.maximum(touched.who - 1, 0))
+
+    def _unordered(self, m: Machine, touched: Touched, last, conflict, name: str) -> np.ndarray:
+        """Leave out pairs of one warp that a __syncwarp() orders."""
+        if not self.warp_barriers:
+            return conflict
+        who = touched.who
+        mine, theirs = np.maximum(who - 1, 0) // WARP, np.where(last > 0, (last - 1) // WARP, -2 - last)
+        turn = getattr(self, f"{name}_turn").reshape(-1).take(touched.cells)
+        row = self.cells.row_of(touched.cells)
+        ordered = self.clocks.ordered(row, np.maximum(who - 1, 0), np.where(last > 0, last - 1, -1), turn)
+        if m.threads <= WARP:
+            # Several threads of the only warp are still threads of that warp.
+            return conflict & ~ordered
+        return conflict & ~(ordered & (mine == theirs) & (who > 0) & (last != SEVERAL))
+
+    def barrier(self, m: Machine, rows=None) -> None:
+        if self.empty:
+            return
+        if rows is None or rows.all():
+            self.writer[:] = 0
+            self.reader[:] = 0
+            self.empty = True
+            return
+        self.cells.expand(m)
+        self.writer[rows] = 0
+        self.reader[rows] = 0
+
+    cluster_passed = barrier
+
+    def acquire(self, m: Machine) -> None:
+        """Races behind an acquire may be missed; none is made up."""
+        self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
+
+    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
+        self._forget(m, members)
+
+    def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+        chosen = np.zeros(m.blocks, bool)
+        chosen[rows] = True
+        arrivers = barrier.arrivers(m, chosen)
+        if arrivers.any():
+            self._forget(m, arrivers)
+
+    def _forget(self, m: Machine, members: np.ndarray) -> None:
+        """Nothing that these threads ([blocks, threads]) have done races with what follows."""
+        if self.cells.rows == 1 and (members == members[:1]).all():
+            members = members[:1]
+        else:
+            self.cells.expand(m)
+        padded = np.concatenate([np.zeros((len(members), 1), bool), members], axis=1)
+        rows = np.arange(len(members))[:, None]
+        for name in ("writer", "reader"):
+            state = getattr(self, name)
+            known = padded[rows, np.maximum(state, 0)]
+            # Readers that are several cannot be told apart any more; forgetting them can only miss a race.
+            state[known | (state < 0)] = 0
+
+    def warp_barrier(self, m: Machine, masks=None) -> None:
+        if m.mask is None and self.cells.rows == 1 and (masks is None or (masks == masks[:1]).all()):
+            self.clocks.meet(None if masks is None else masks[:1], None)
+            return
+        self.cells.expand(m)
+        self.clocks.meet(masks, None if m.mask is None else m.warps_active())
+
+    # -------------------------------------------------------------------------------------------------- finding
+
+    def _race(
+        self, m: Machine, access: Access, name: str, touched: Touched, last, conflict, verb: str, other_verb: str, advice=None
+    ) -> None:
+        """Report the first of the accesses that meet earlier ones (name: by the writer or the reader) with no order between."""
+        i = first(conflict)
+        cell, site = touched.cells[i], access.site
+        block, _, offset = self.cells.place(m, touched, i)
+        who, rival, at_other = self._pair(m, name, touched, i, int(last[i]))
+        sites = self.other_site if at_other and name == "reader" else getattr(self, f"{name}_site")
+        other = self.sites[int(sites.reshape(-1)[cell])]
+        thread = m.thread_position(max(who - 1, 0))
+        other_thread = f"thread {m.thread_position(rival - 1)}" if rival > 0 else "another thread"
+        m.findings.add(
+            "race", site.line,
+            f"Thread {thread} {verb} {self.cells.at(offset)}, "
+            f"which {other_thread} {other_verb} at {line_of(site, other)} with no barrier between.",
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
+            advice=advice or self._advice(m, name, cell, who, rival, touched.who[conflict], last[conflict]),
+        )  # fmt: skip
+
+    def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
+        """(a thread + 1 that touches the i-th granule, another that did before or 0, is that the `…_two`?)."""
+        who = int(touched.who[i])
+        mine = [who] if touched.pair is None else [int(part[i]) for part in touched.pair]
+        one, two = (int(getattr(self, f"{name}_{which}").reshape(-1)[touched.cells[i]]) for which in ("one", "two"))
+        theirs = [(last, False)] if last > 0 else [(one, False), (two, True)]
+        pairs = [(a, b, second) for b, second in theirs for a in mine if b > 0 and a != b]
+        if self.warp_barriers and last == SEVERAL and m.threads > WARP:  # those of one warp may be ordered
+            pairs = [pair for pair in pairs if (pair[0] - 1) // WARP != (pair[1] - 1) // WARP] or pairs
+        return pairs[0] if pairs else (mine[0], 0, False)
+
+    def _advice(self, m: Machine, name: str, cell: int, who: int, rival: int, whos, lasts) -> str | None:
+        """What to do, if it is not to call __syncthreads(). whos, lasts: all that race, as the arrays have them."""
+        mine, theirs = (whos - 1) // WARP, np.where(lasts > 0, (lasts - 1) // WARP, -2 - lasts)
+        within = m.threads <= WARP or bool(((mine == theirs) & (whos > 0)).all())
+        passed = False
+        if self.warp_barriers and who > 0 and rival > 0:
+            row = self.cells.row_of(cell)
+            passed = self.clocks.now(row, rival - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
+        if within:
+            return PARTIAL_ADVICE if passed else WARP_ADVICE
+        return WARP_IS_NOT_ENOUGH if passed else None

@@ -1,0 +1,93 @@
+"""Reads of memory that nobody has written: shared memory, and arrays whose contents the host does not give."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.sim.code.sites import AccessKind
+
+from .accesses import Access, DeviceAccess
+from .observer import DeviceCheck, SharedCheck
+from .protocols import Machine
+from .shared_cells import SharedCells, first
+
+WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
+
+
+class UninitialisedShared(SharedCheck):
+    """known, per granule: has anybody written it? complete: all of it has been."""
+
+    order = 20
+    arrays = ("known",)
+
+    def __init__(self, m: Machine, launch, cells: SharedCells):
+        super().__init__(m, launch, cells)
+        self.known = np.zeros((1, cells.count), bool)
+        self.complete = False
+
+    def read(self, m: Machine, access: Access) -> None:
+        if self.complete:
+            return
+        touched = access.touched(m, self.cells)
+        bad = ~self.known.reshape(-1).take(touched.cells)
+        if bad.any():
+            block, thread, offset = self.cells.place(m, touched, first(bad))
+            m.findings.add(
+                "uninitialized", access.site.line, f"A thread reads {self.cells.at(offset)}, which no thread has written.",
+                block=block, thread=thread, count=int(np.count_nonzero(bad)),
+            )  # fmt: skip
+
+    matrix_read = read
+
+    def write(self, m: Machine, access: Access) -> None:
+        self._note(access.touched(m, self.cells).cells if not self.complete else ())
+
+    copy_landed = barrier_made = write
+
+    def bulk_landed(self, m: Machine, access: Access, barrier) -> None:
+        self.write(m, access)
+
+    def update(self, m: Machine, access: Access) -> None:
+        if access.site.op is not AccessKind.STORE:
+            self.read(m, access)
+        self.write(m, access)
+
+    def _note(self, cells) -> None:
+        if len(cells):
+            self.known.reshape(-1)[cells] = True
+            self.complete = bool(self.known.all())
+
+
+class UninitialisedDevice(DeviceCheck):
+    """known: per granule of the arrays that the launch writes or that hold nothing yet."""
+
+    order = 20
+
+    def __init__(self, launch):
+        super().__init__(launch)
+        self.known = np.ones(self.places.count, bool)
+        for start, end in self.places.unwritten:
+            begin = self.places.cell_of(start)
+            self.known[begin : begin - (start - end) // self.places.granule] = False
+
+    @classmethod
+    def wanted(cls, launch) -> bool:
+        return bool(launch.device.unwritten)
+
+    def device_read(self, m: Machine, access: DeviceAccess) -> None:
+        cells, who, _ = self.places.touched(m, access)
+        bad = ~self.known.take(cells)
+        if bad.any():
+            i = first(bad)
+            block, thread = self.places.thread(m, who[i])
+            m.findings.add(
+                "uninitialized", access.site.line, f"A thread reads {self.places.element(cells[i])}, which nobody has written.",
+                block=block, thread=thread, advice=WRITE_FIRST, count=int(np.count_nonzero(bad)),
+            )  # fmt: skip
+
+    def device_write(self, m: Machine, access: DeviceAccess) -> None:
+        self.known[self.places.touched(m, access)[0]] = True
+
+    def device_update(self, m: Machine, access: DeviceAccess) -> None:
+        self.device_read(m, access)
+        self.device_write(m, access)

@@ -1,0 +1,40 @@
+"""What a launch prints: shown as it comes, up to a limit, so that a printf in a loop does not fill the notebook."""
+
+from __future__ import annotations
+
+import sys
+
+LINES = 1000
+BYTES = 1 << 20  # per launch, like the hardware's default buffer; also the most that one conversion may be wide
+
+
+class Printout:
+    """The text printed so far (`str`), and how many lines more there would have been."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._lines = self._size = self._more = 0
+
+    @property
+    def full(self) -> bool:
+        """Is there no place left? Then `skip` what would be printed."""
+        return self._lines >= LINES or self._size >= BYTES
+
+    def write(self, text: str) -> None:
+        self._texts.append(text)
+        self._lines += text.count("\n")
+        self._size += len(text)
+        sys.stdout.write(text)
+
+    def skip(self, calls: int) -> None:
+        """Count calls of printf that are not shown; nearly every one prints a line."""
+        self._more += calls
+
+    def end(self) -> None:
+        """The launch has ended, one way or another: say what was not shown."""
+        if self._more:
+            self.write(f"\n… and {self._more:,} more lines of printf.\n")
+            self._more = 0
+
+    def __str__(self) -> str:
+        return "".join(self._texts)

@@ -1,0 +1,92 @@
+"""From a pasted file to what NVRTC makes of its device code: attempts, each without what the last one refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from helpers.errors import CompileError
+from helpers.sim.code.lines import FILENAME, line_of_ptx
+
+from . import installation
+from .diagnostics import Diagnostic, explain, parse_log
+from .headers import stand_ins
+from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_comments, without
+from .nvrtc import Answer, Request, compile_program
+
+_UNANNOTATED = "without execution space annotations"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The compiler's last answer. host: what was left out; missing: headers that are nowhere; errors: those of device code."""
+
+    source: str
+    request: Request
+    answer: Answer
+    host: tuple[HostPart, ...] = ()
+    missing: tuple[str, ...] = ()
+    errors: list[Diagnostic] = field(default_factory=list)
+
+    def error(self) -> CompileError:
+        """Why the source does not compile, at its own lines. The assembler's lines take another compilation, for PTX alone."""
+        lines = {}
+        if "ptxas" in self.answer.log:
+            flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in self.request.flags if not f.startswith("--ptxas-options"))
+            answer = compile_program(replace(self.request, flags=flags))
+            lines = {} if answer.refused else line_of_ptx(answer.ptx)
+        errors = [item for item in parse_log(self.answer.log, lines) if item.severity == "error"] if lines else self.errors
+        return explain(errors, self.source, self.answer.log.strip() or self.answer.refused, self.missing)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, which headers are nowhere, and the warnings about the reader's own device code, as sentences."""
+        first = {part.name: part.first for part in reversed(self.host) if part.name}
+        names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
+        shown = ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
+        said = [f"Host code is left out: {shown}. The course allocates, copies and launches."] if names else []
+        if self.missing:
+            said.append(f"Not here, and left out: {', '.join(self.missing)}. The kernel compiles without.")
+        unannotated = parts(self.source) if "never referenced" in self.answer.log else ()
+        for item in parse_log(self.answer.log):
+            hosts = "never referenced" in item.message and any(_is_in(self.source, item, part) for part in unannotated)
+            if item.severity == "warning" and item.line and not hosts:
+                said.append(item.render(self.source))
+        return tuple(said)
+
+
+def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Attempt:
+    """Compile `source` without its host code: what looks like it, and then what the compiler refuses and no kernel misses."""
+    found = parts(source)
+    out = first_guess(source, found)
+    needed: frozenset = frozenset()
+    folders = (*installation.include_folders(), *(flag.removeprefix("-I") for flag in flags if flag.startswith("-I")))
+    while True:
+        device = without(source, out)
+        headers, missing = stand_ins(source, strip_comments(device), folders)
+        request = Request(device, FILENAME, headers, tuple(flags), tuple(expressions))
+        answer = compile_program(request)
+        errors = [item for item in parse_log(answer.log) if item.severity == "error"] if answer.refused else []
+        last = Attempt(source, request, answer, tuple(part for part in found if part in out), missing, errors)
+        before = out, needed
+        out, needed = revised(source, found, out, needed, [Mistake(_offset(source, item), item.message) for item in errors])
+        if (out, needed) == before:
+            break
+    # nvcc evaluates an unannotated constexpr function for device code; NVRTC has to be told that it is one.
+    constexpr = [part for part in found if part.constexpr and part not in out]
+    real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in constexpr))]
+    if errors and not real:
+        return attempt(source, (*flags, "-default-device"), expressions)
+    return replace(last, errors=real)
+
+
+def _offset(source: str, item: Diagnostic) -> int | None:
+    """Where in `source` a message points; None if it is in a header."""
+    if not item.line:
+        return None
+    lines = source.split("\n")[: item.line]
+    return sum(len(line) + 1 for line in lines[:-1]) + min(item.column or 0, len(lines[-1]))
+
+
+def _is_in(source: str, item: Diagnostic, part: HostPart) -> bool:
+    offset = _offset(source, item)
+    return offset is not None and part.start <= offset < part.end

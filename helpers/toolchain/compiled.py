@@ -1,0 +1,119 @@
+"""What NVRTC made of one kernel, and its machine code as text. Both are kept on disk, see `CACHE`."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from helpers.cache import Cache
+from helpers.errors import CourseError
+from helpers.sim.code.lines import FILENAME
+
+from . import installation
+
+CACHE = Cache("kernels", 500)  # about 50 MB
+
+_MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One kernel parameter. `pointer_to` is the C type pointed to without const, or None for scalars and structs.
+
+    half: the element type ('float16', 'bfloat16') of a 16-bit float, which the PTX passes as a struct of two bytes, else ''.
+    """
+
+    name: str
+    ptx_type: str
+    pointer_to: str | None
+    const: bool
+    size: int
+    half: str = ""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What NVRTC made of one kernel. Sizes are in bytes; registers are per thread."""
+
+    source: str
+    entry: str
+    symbol: str
+    arch: str
+    options: tuple[str, ...]
+    ptx: str
+    cubin: bytes
+    log: str = field(compare=False)  # it carries the compile time
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    spill_stores: int
+    spill_loads: int
+    parameters: tuple[Parameter, ...]
+    constants: dict[str, tuple[int, ...]]
+    warnings: tuple[str, ...] = ()
+    filename: str = FILENAME
+    requested: str = ""
+    key: str = field(default="", compare=False)
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The machine code as `nvdisasm -c -gp` prints it, with its PTX lines.
+
+        Raises CourseError if the disassembler is not installed.
+        """
+        return _disassemble(self)
+
+    @functools.cached_property
+    def matrix_types(self) -> frozenset[str]:
+        """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""
+        found = re.findall(r"\b(?:mma|mma_async)\.[\w.:]+", self.ptx)
+        named = [_MATRIX_TYPES & set(re.split(r"[.:]+", text)) for text in found]
+        return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
+
+
+def _disassemble(compiled: Compiled) -> str:
+    tool = installation.disassembler()
+    if tool is None:
+        raise CourseError("nvdisasm is not installed, so there is no SASS to show. Run the set-up command of the README again.")
+    if not compiled.cubin:
+        raise CourseError(f"There is no machine code for {compiled.arch}: compile for a real architecture such as sm_90.")
+    kept = CACHE.get(f"{compiled.key} sass") if compiled.key else None
+    if kept is not None:
+        return kept.decode()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernel.cubin"
+            path.write_bytes(compiled.cubin)
+            result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
+    if result.returncode or not result.stdout:
+        raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")
+    if compiled.key:
+        CACHE.put(f"{compiled.key} sass", result.stdout.encode())
+    return result.stdout
+
+
+def load(key: str) -> Compiled | None:
+    """The compilation of this key that was saved, or None."""
+    kept = CACHE.get(key)
+    if kept is None:
+        return None
+    entry = json.loads(kept)
+    entry["cubin"] = base64.b64decode(entry["cubin"])
+    entry["parameters"] = tuple(Parameter(**item) for item in entry["parameters"])
+    entry["constants"] = {name: tuple(values) for name, values in entry["constants"].items()}
+    entry["options"] = tuple(entry["options"])
+    entry["warnings"] = tuple(entry["warnings"])
+    return Compiled(**entry)
+
+
+def save(compiled: Compiled) -> None:
+    """Keep a compilation under its key."""
+    CACHE.put(compiled.key, json.dumps({**asdict(compiled), "cubin": base64.b64encode(compiled.cubin).decode()}).encode())

@@ -1,0 +1,130 @@
+"""The compiler's log as messages at the reader's own lines, with advice for the usual mistakes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from helpers.errors import CompileError
+from helpers.sim.code.lines import FILENAME
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler: severity 'error' or 'warning', 1-based cell line (None if in a header)."""
+
+    severity: str
+    line: int | None
+    message: str
+    column: int | None = None
+    header: str = ""
+
+    def render(self, source: str) -> str:
+        """The message, the source line and a caret, as a learner wants to read it."""
+        where = f"line {self.line}" if self.line else f"in {self.header}" if self.header else "in the cell"
+        text = f"{where}: {self.severity}: {self.message}"
+        lines = source.split("\n")
+        if self.line and self.line <= len(lines):
+            shown = lines[self.line - 1].expandtabs(4)
+            gutter = f"{self.line:>5} | "
+            text += f"\n{gutter}{shown}"
+            if self.column is not None:
+                # The compiler counts a tab as one column.
+                column = len(lines[self.line - 1][: self.column].expandtabs(4))
+                text += "\n" + " " * (len(gutter) + column) + "^"
+        return text
+
+
+_ENTRY = "the name given as entry"  # NVRTC compiles it behind the cell
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<message>.*)$"
+)
+
+
+def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType({})) -> list[Diagnostic]:
+    """NVRTC's log as diagnostics, in order. `line_of_ptx` places the assembler's errors: PTX line -> cell line."""
+    found: list[Diagnostic] = []
+    lines = log.split("\n")
+    for number, text in enumerate(lines):
+        match = _DIAGNOSTIC.match(text)
+        if not match:
+            assembler = re.match(r"^\s*ptxas (?:.*?line (\d+); *)?error *: *(.*)$", text)
+            if assembler:
+                ptx_line = int(assembler[1] or 0) or None
+                line = line_of_ptx.get(ptx_line) if ptx_line else None
+                found.append(Diagnostic("error", line, assembler[2], header="ptxas, the assembler"))
+            continue
+        message, column, follow = [match["message"]], None, number + 1
+        while follow < len(lines) and lines[follow].strip() and not _DIAGNOSTIC.match(lines[follow]):
+            if re.fullmatch(r"\s*\^\s*", lines[follow]):
+                # The compiler echoes the source line behind two blanks, and sets the caret below it.
+                column = lines[follow].index("^") - 2
+                if len(message) > 1:
+                    message.pop()
+                break
+            message.append(lines[follow].strip())
+            follow += 1
+        in_cell = match["file"] in (FILENAME, FILENAME.lstrip("/"))
+        severity = "warning" if match["severity"] == "warning" else "error"
+        found.append(
+            Diagnostic(
+                severity,
+                int(match["line"]) if in_cell else None,
+                " ".join(message),
+                column if in_cell else None,
+                ""
+                if in_cell
+                else _ENTRY
+                if match["file"] == "__nv_name_map"
+                else f"{os.path.basename(match['file'])}, line {match['line']}",
+            )
+        )
+    return found
+
+
+_ADVICE = (
+    (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
+     "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
+    (r"calling a __host__ function", "Write __device__ in front of the function that the kernel calls."),
+    (r"identifier \"(?P<what>threadidx|blockidx|blockdim|griddim|threadIDx)\" is undefined",
+     "CUDA spells it with a capital: threadIdx, blockIdx, blockDim, gridDim."),
+    (r"identifier \"(?P<what>half|__half|half2|nv_bfloat16|__nv_bfloat16)\" is undefined",
+     "Half precision needs #include <cuda_fp16.h> (or <cuda_bf16.h>) at the top of the cell."),
+    (r"function without execution space annotations",
+     "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
+     "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
+    (r"identifier \"(?P<what>__(shfl|any|all|ballot)\w*)\" is undefined",
+     "CUDA 9 replaced it by the _sync form, which says which lanes take part: __shfl_down_sync(0xffffffff, …), __any_sync(…)."),
+    (r"\btexture is not a template|identifier \"texture\"",
+     "CUDA 12 took texture references away: pass a cudaTextureObject_t, or an array."),
+    (r"device-side kernel launch",
+     "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
+    (r"identifier \"curand\w*\" is undefined",
+     "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
+    (r"uses too much shared data",
+     "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
+)  # fmt: skip
+
+
+def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
+    """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
+    if not errors:
+        return CompileError(f"The compiler gave up: {log}")
+    # One mistake often makes several messages in its line: the one that says what to do comes first.
+    advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
+    places = [item.line for item in errors]
+    advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
+    texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
+    if len(errors) > 6:
+        texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
+    if missing:
+        texts.append(
+            f"Not here, and left out: {', '.join(missing)}. If the kernel uses something of that, paste it above the kernel, "
+            "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
+        )
+    line = next((item.line for item in errors if item.line), None)
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)

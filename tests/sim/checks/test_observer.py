@@ -1,0 +1,72 @@
+"""Checks are found by themselves, hear of the events they want in their order, and depend on nothing that they observe."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+from helpers.sim.checks.observer import EVENTS, Checks, DeviceCheck, Observer, SharedCheck, kinds
+from tests import ROOT
+
+FOLDER = ROOT / "helpers/sim/checks"
+
+
+def test_every_check_of_the_folder_is_found():
+    defined = {
+        name
+        for path in FOLDER.glob("*.py")
+        for name, base in re.findall(r"^class (\w+)\((\w+)\):", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if base in ("SharedCheck", "DeviceCheck")
+    }
+    assert {kind.__name__ for kind in kinds()} == defined and len(defined) >= 8
+
+
+def test_checks_override_events_and_nothing_else_by_mistake():
+    """A misspelt event would be heard by nobody."""
+    own = {name for base in (SharedCheck, DeviceCheck) for name in vars(base)}
+    for kind in kinds():
+        methods = {name for name, member in vars(kind).items() if callable(member) and not name.startswith("_")}
+        assert methods <= set(EVENTS) | own | {"wanted"}, kind
+
+
+def test_those_of_a_lower_order_look_first_and_may_end_it():
+    heard = []
+
+    class First(Observer):
+        def read(self, m, access):
+            heard.append("first")
+            return access.site.index == 1
+
+    class Second(Observer):
+        def read(self, m, access):
+            heard.append("second")
+
+    checks = Checks([First(), Second()], None, [])
+    checks.read(None, SimpleNamespace(site=SimpleNamespace(index=0)))
+    checks.read(None, SimpleNamespace(site=SimpleNamespace(index=1)))
+    assert heard == ["first", "second", "first"]
+    assert [kind.order for kind in kinds()] == sorted(kind.order for kind in kinds())
+
+
+def test_only_accesses_to_arrays_that_matter_are_told_of():
+    heard = []
+
+    class Listener(Observer):
+        def device_read(self, m, access):
+            heard.append(access.site.index)
+
+    checks = Checks([Listener()], None, [False, True])
+    for index in (0, 1):
+        checks.device_read(None, SimpleNamespace(site=SimpleNamespace(index=index)))
+    assert heard == [1]
+
+
+def test_a_launch_without_checks_hears_of_everything_and_says_nothing():
+    nobody = Observer()
+    assert all(getattr(nobody, event)(*[None] * (getattr(Observer, event).__code__.co_argcount - 1)) is None for event in EVENTS)
+
+
+def test_checks_know_the_code_and_not_the_machine():
+    for path in FOLDER.glob("*.py"):
+        imported = re.findall(r"^\s*(?:from|import) (helpers\.[\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert all(name.startswith(("helpers.sim.code", "helpers.errors")) for name in imported), path.name

@@ -1,0 +1,58 @@
+"""An access outside shared or local memory: which array it misses, on which side, by how much."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+
+KERNEL = """__device__ __noinline__ void put(volatile float* p, int i, float v) { p[i] = v; }
+extern "C" __global__ void f(float* y, int i) {
+    __shared__ float As[16];
+    extern __shared__ float more[];
+    float own[4] = {1, 2, 3, 4};
+    As[threadIdx.x] = 1;
+    %s
+    y[threadIdx.x] = As[threadIdx.x];
+}"""
+
+
+def said(body, i, shared=0):
+    run = helpers.compile(KERNEL % body).launch(1, 1, (np.zeros(16, np.float32), np.int32(i)), shared, on="cpu", counters=False)
+    return [finding.message for finding in run.findings if finding.kind == "out-of-bounds"]
+
+
+@pytest.mark.parametrize("how", ["{0}[i] = 1;", "put({0}, i, 1);"], ids=["direct", "generic"])
+@pytest.mark.parametrize(
+    "name, i, end",
+    [
+        ("As", -1, "at offset -4 of shared memory, which has 64 bytes per block: 4 bytes before As."),
+        ("As", -1000, "at offset -4000 of shared memory, which has 64 bytes per block: 4000 bytes before As."),
+        ("As", 16, "at offset 64 of shared memory, which has 64 bytes per block: just past the end of As."),
+        ("As", 18, "at offset 72 of shared memory, which has 64 bytes per block: 8 bytes past the end of As."),
+    ],
+)
+def test_the_array_that_is_missed_is_named(how, name, i, end):
+    (message,) = said(how.format(name), i)
+    assert message == f"A thread writes 4 bytes {end}"
+
+
+def test_dynamic_shared_memory_has_its_end_too():
+    (message,) = said("more[i] = 1;", 8, shared=32)
+    assert message.endswith("which has 96 bytes per block: just past the end of more.")
+
+
+@pytest.mark.parametrize("i", [-1, -5, 4, 100])
+def test_local_memory(i):
+    (message, *_) = said("for (int k = 0; k < 4; k++) put(own, k, k); put(own, i, 2); y[0] = own[i & 3];", i)
+    assert "local memory" in message
+
+
+@pytest.mark.parametrize("shift", [31, 36, 38, 39, 40, 41, 45, 62])
+def test_an_address_far_from_its_space_is_out_of_bounds_wherever_it_lies(shift):
+    body = f"put(As, 0, 0); put((float*)((char*)As - (1ll << {shift})), i, 1);"
+    try:
+        assert said(body, 1)
+    except helpers.RunError as stopped:
+        assert [finding.kind for finding in stopped.findings] == ["out-of-bounds"]

@@ -1,0 +1,73 @@
+"""What is said of a race in shared memory: two threads that exist and differ, and the barrier that orders them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.sim.checks.shared_races import CLASH_ADVICE, PARTIAL_ADVICE, WARP_ADVICE, WARP_IS_NOT_ENOUGH
+
+KERNEL = """extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ float s[1024];
+    int t = threadIdx.y * blockDim.x + threadIdx.x, n = blockDim.x * blockDim.y, warp = t / 32, lane = t % 32;
+    s[t] = x[t];
+    __syncthreads();
+    BODY
+}"""
+THREAD = re.compile(r"[Tt]hread \((\d+), (\d+), (\d+)\)")
+
+
+def races(body, block=(64, 1, 1), blocks=1):
+    count = block[0] * block[1] * blocks
+    run = helpers.compile(KERNEL.replace("BODY", body)).launch(
+        blocks, block, (np.ones(count, np.float32), np.zeros(count, np.float32)), on="cpu", counters=False
+    )
+    assert run.findings and {finding.kind for finding in run.findings} == {"race"}
+    return run.findings
+
+
+BODIES = {
+    "all read what one writes": "if (t == 0) s[0] = 2; y[t] = s[0];",
+    "one writes what all read": "y[t] = s[0]; if (t == 5) s[0] = 2;",
+    "rows read what one writes": "if (t == 0) s[threadIdx.y] = 2; y[t] = s[threadIdx.y];",
+    "one writes what rows read": "y[t] = s[threadIdx.y]; s[t] = 2;",
+    "two places read": "y[t] = s[t]; y[t] += s[(t + 1) % n]; s[t] = 3;",
+    "several read, and the writer last": "if (t > 7) y[t] = s[3]; if (t == n - 1) y[0] = s[3] * 2; if (t == n - 1) s[3] = 4;",
+    "everybody writes": "s[0] = t; __syncthreads(); y[t] = s[0];",
+    "a row writes": "s[threadIdx.y] = t; __syncthreads(); y[t] = s[threadIdx.y];",
+    "all write the same, one reads": "s[7] = 1; y[t] = s[t % 8];",
+    "atomics and a read": "atomicAdd(s + 1, 1.0f); if (t == 9) y[t] = s[1];",
+    "a read and atomics": "if (t == 9) y[t] = s[1]; atomicAdd(s + 1, 1.0f);",
+    "in some blocks": "if (blockIdx.x == 1) { if (t == 0) s[0] = 2; y[t] = s[0]; }",
+    "the second round": "for (int i = 0; i < 2; i++) { __syncthreads(); y[t] = s[t % 4]; if (t == 1) s[t % 4] = i; }",
+    "after a __syncwarp": "s[t] = 4; __syncwarp(); y[t] = s[n - 1 - t]; s[(t + 40) % n] = 1;",
+}
+
+
+@pytest.mark.parametrize("block", [(64, 1, 1), (8, 8, 1), (16, 2, 1)], ids=str)
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_the_two_threads_are_named_and_differ(body, block):
+    for finding in races(body, block, 3 if "blockIdx" in body else 1):
+        threads = THREAD.findall(finding.message)
+        assert len(threads) == 2 and threads[0] != threads[1], finding.message
+        assert all(int(x) < block[0] and int(y) < block[1] and int(z) < 1 for x, y, z in threads), finding.message
+        assert finding.thread == tuple(map(int, threads[0]))
+
+
+@pytest.mark.parametrize(
+    "body, advice",
+    [
+        ("s[t] = 2; y[t] = s[t ^ 1];", WARP_ADVICE),
+        ("s[t] = 2; y[t] = s[t ^ 32];", "Put __syncthreads() between the two accesses."),
+        ("s[t] = 2; __syncwarp(); y[t] = s[t ^ 32];", WARP_IS_NOT_ENOUGH),
+        ("s[t] = 2; __syncwarp(lane < 16 ? 0xffff : 0xffff0000); y[t] = s[t ^ 31];", PARTIAL_ADVICE),
+        ("__syncwarp(); s[t] = 2; y[t] = s[t ^ 1];", WARP_ADVICE),
+        ("s[t % 8] = t; __syncthreads(); y[t] = s[t];", CLASH_ADVICE),
+    ],
+)
+def test_the_advice_fits(body, advice):
+    (finding,) = races(body)
+    assert finding.advice == advice

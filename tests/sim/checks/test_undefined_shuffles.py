@@ -1,0 +1,54 @@
+"""A shuffle from a lane that takes no part gives what that lane's register holds, and is told where it matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.sim import native
+
+REDUCTION = """__device__ float add_up(unsigned mask, float v, int most) {
+    for (int d = most; d > 0; d /= 2) v += __shfl_down_sync(mask, v, d);
+    return v;
+}
+extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ float s[8];
+    int t = threadIdx.x;
+    float sum = add_up(0xffffffff, x[t], 16);
+    if (t % 32 == 0) s[t / 32] = sum;
+    __syncthreads();
+    if (t < 8) sum = add_up(0xff, s[t], MOST);
+    if (t == 0) y[0] = sum;
+}"""
+
+
+@pytest.mark.parametrize("engine", ["as usual", "numpy"])
+@pytest.mark.parametrize("most, told", [(16, True), (4, False)])
+def test_lanes_outside_the_mask_keep_their_registers(most, told, engine, monkeypatch):
+    """The reduction of NVIDIA's samples goes over the distances of a whole warp with a mask of eight lanes."""
+    if engine == "numpy":
+        monkeypatch.setattr(native.engine, "available", lambda: False)
+    x, y = np.arange(256, dtype=np.float32) % 7 - 2, np.zeros(1, np.float32)
+    run = helpers.compile(REDUCTION.replace("MOST", str(most))).launch(1, 256, (x, y), on="cpu", counters=False)
+    assert y[0] == x.sum()
+    assert [(finding.kind, finding.line) for finding in run.findings] == ([("divergent-barrier", 2)] if told else [])
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        ("if (t < 16) y[t] = __shfl_sync(0xffff, v, 20);", True),
+        ("if (t < 16) y[t] = __shfl_sync(0xffff, v, 15);", False),
+        ("if (t < 16) y[t] = __shfl_xor_sync(0xffff, v, 8);", False),
+        ("if (t < 16) y[t] = __shfl_xor_sync(0xffff, v, 16);", True),
+        ("if (t >= 16) y[t] = __shfl_up_sync(0xffff0000, v, 4);", False),  # as the lower lanes of a scan, which let it go
+        ("if (t >= 16) y[t] = __shfl_up_sync(0xffff0000, v, 16);", True),
+        ("if (t >= 16) return; y[t] = __shfl_down_sync(0xffff, v, 16);", True),
+        ("y[t] = __shfl_down_sync(0xffffffff, v, 16);", False),
+    ],
+)
+def test_what_matters_is_told(body, told):
+    source = f'extern "C" __global__ void f(const float* x, float* y) {{ int t = threadIdx.x; float v = x[t]; {body} }}'
+    run = helpers.compile(source).launch(1, 32, (np.ones(32, np.float32), np.zeros(32, np.float32)), on="cpu", counters=False)
+    assert [finding.kind for finding in run.findings] == ["divergent-barrier"] * told

@@ -1,0 +1,63 @@
+"""The cache of compiled kernels is used, and never lies."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from helpers.paths import cache_folder
+from helpers.toolchain import compile as compiler
+from helpers.toolchain.compile import compile_source
+
+COPY = """__global__ void copy(const float* __restrict__ source, float* target, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) target[i] = source[i];
+}
+"""
+
+
+def _entries():
+    folder = cache_folder("kernels")
+    return {path.name: path for path in folder.iterdir()}
+
+
+def test_cache_is_used_and_keyed_on_what_matters(monkeypatch):
+    source = COPY.replace("copy", "cached_kernel")
+    first = compile_source(source)
+    monkeypatch.setattr(compiler, "_compile", lambda *args: pytest.fail("compiled again"))
+    assert compile_source(source) == first
+    monkeypatch.undo()
+    assert compile_source(source, arch="sm_80").arch == "sm_80"
+    assert compile_source(source + "\n").source == source + "\n"
+
+
+def test_a_damaged_cache_entry_is_compiled_again():
+    source = COPY.replace("copy", "damaged")
+    before = set(_entries())
+    first = compile_source(source)
+    (name,) = {name for name in set(_entries()) - before if name.endswith(".json")}
+    for damage in ["", "{}", "not json", json.dumps({"cubin": 3})]:
+        _entries()[name].write_text(damage)
+        assert compile_source(source) == first
+
+
+def test_no_cache_folder_is_no_error(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where a folder should be")
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(blocked))
+    compiled = compile_source(COPY)
+    assert compiled.entry == "copy" and "LDG" in compiled.sass
+
+
+def test_two_processes_fill_the_cache_at_once(tmp_path):
+    program = (
+        "from helpers.toolchain.compile import compile_source\n"
+        "for i in range(6):\n"
+        "    c = compile_source('__global__ void k(float* p) { p[%d] = 1; }' % i)\n"
+        "    assert c.entry == 'k' and c.sass\n"
+    )
+    environment = {**os.environ, "GEMM_LADDER_HOME": str(tmp_path)}
+    jobs = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
+    assert [job.wait(120) for job in jobs] == [0, 0, 0]

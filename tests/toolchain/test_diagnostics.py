@@ -1,0 +1,50 @@
+"""Mistakes are explained at the cell's own line, with what to do."""
+
+import pytest
+
+from helpers.errors import CompileError
+from helpers.toolchain.compile import compile_source
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "expected"),
+    [
+        ("\n__global__ void k(float* p) {\n    p[0] = 1\n}", 4, 'expected a ";"'),
+        ("__global__ void k(float* p) {\n\tp[0] = missing;\n}", 2, 'identifier "missing" is undefined'),
+        ('constexpr int T = 3;\nstatic_assert(T % 2 == 0, "T must be even");\n__global__ void k() {}', 2, "T must be even"),
+        ("#include <cute/tensor.hpp>\n__global__ void k() { cute::print(1); }", 2, "left out: cute/tensor.hpp"),
+        ("__global__ void k(float* p) {\n  cudaMalloc(&p, 4);\n}", 2, "This is host code"),
+        ("__global__ void k(float* p) {\n  p[threadidx.x] = 0;\n}", 2, "threadIdx"),
+        ("float twice(float x) { return 2 * x; }\n__global__ void k(float* p) { p[0] = twice(p[0]); }", 1, "__device__"),
+        ('__global__ void k(float* p) {\n  p[0] = 0;\n  asm("nonsense.u32;");\n}', 3, "nonsense"),
+        ("__global__ void k(float* p) {\n __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads();\n p[0] = s[5]; }",
+         None, "48 KB"),
+        ("__device__ int f() { return 1; }", None, "There is no kernel"),
+        ("// __global__ void k() {}\n__device__ int f() { return 1; }", None, "There is no kernel"),
+        ("__global__ void f() {}\n__global__ void g() {}", None, "2 kernels (f, g)"),
+        ("template <int N>\n__global__ void k(float* p) { p[0] = N; }", 2, "entry="),
+        ("", None, "empty"),
+        ("   \n", None, "empty"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_explained_at_the_cells_own_line(source, line, expected):
+    with pytest.raises(CompileError) as caught:
+        compile_source(source)
+    assert expected in caught.value.message
+    assert caught.value.line == line
+    if line is not None and "\n" in caught.value.message:
+        shown = source.split("\n")[line - 1].expandtabs(4).strip()
+        assert shown in caught.value.message
+
+
+def test_the_caret_points_at_the_column():
+    with pytest.raises(CompileError) as caught:
+        compile_source("__global__ void k(float* p) {\n\t\tp[0] = missing;\n}")
+    echoed, caret = caught.value.message.split("\n")[-2:]
+    assert echoed.index("missing") == caret.index("^")
+
+
+def test_many_errors_are_cut_short():
+    body = "\n".join(f"  p[0] = missing{i};" for i in range(20))
+    with pytest.raises(CompileError, match="and 14 more"):
+        compile_source(f"__global__ void k(float* p) {{\n{body}\n}}")

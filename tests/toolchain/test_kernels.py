@@ -1,0 +1,64 @@
+"""Which kernel of a file is meant, and as which instance of its template."""
+
+import pytest
+
+import helpers
+from helpers.toolchain.kernels import instance, kernels
+
+TEMPLATE = "template <int N> __global__ void k(float* a) { a[0] = N; }\n"
+LAUNCHED = {
+    "a literal": "void run(float* a) { k<32><<<1, 1>>>(a); }",
+    "a constant of main": "int main() { const int BM = 64; k<BM><<<1, 1>>>(a); }",
+    "constants of constants": "int main() { constexpr int A = 4, B{A * 8}; k<B><<<1, 1>>>(a); }",
+    "a constant of the file": "constexpr int TILE = 8;\nint main() { k<TILE><<<1, 1>>>(a); }",
+    "a macro": "#define TILE 8\nint main() { k<TILE><<<1, 1>>>(a); }",
+    "a template around it": "template <int M> void run(float* a) { k<M><<<1, 1>>>(a); }\nint main() { run<16>(a); }",
+    "a pointer to it": "int main() { auto f = k<32>; f<<<1, 1>>>(a); }",
+    "another function's constant of the same name": "void f() { const int N = 1; }\nint main() { const int N = 2; k<N><<<1, 1>>>(a); }",
+}
+INSTANCES = ["k<32>", "k<64>", "k<((4 * 8))>", "k<TILE>", "k<TILE>", "k<16>", "k<32>", "k<2>"]
+
+
+@pytest.mark.parametrize(("host", "expected"), list(zip(LAUNCHED.values(), INSTANCES, strict=True)), ids=list(LAUNCHED))
+def test_one_instance_needs_no_name(host, expected):
+    source = TEMPLATE + host
+    assert instance(source, None).replace("((4 * 8))", "(4 * 8)") == expected.replace("((4 * 8))", "(4 * 8)")
+    assert helpers.compile(source).name == helpers.compile(source, entry="k").name == "k"
+
+
+def test_several_instances_are_listed():
+    source = TEMPLATE + "int main() { const int B = 4; k<2><<<1, 1>>>(a); k<B><<<1, 1>>>(a); }"
+    assert kernels(source)[0].instances == ("k<2>", "k<4>")
+    with pytest.raises(helpers.CompileError, match="line 1: .*entry='k<2>'.*launches it as k<2>, k<4>"):
+        helpers.compile(source)
+    assert "4" in helpers.compile(source, entry="k<B>").ptx  # the launching function's own name for it
+
+
+def test_several_kernels_are_listed_with_their_instances():
+    source = TEMPLATE + "namespace ns {\n__global__ void f() {}\n}\n__global__ void g() {}\nvoid run(float* a) { k<8><<<1, 1>>>(a); }"
+    with pytest.raises(helpers.CompileError, match=r"3 kernels \(k, f, g\)(?s:.*)line 1: k<int N>, launched as k<8>"):
+        helpers.compile(source)
+    assert helpers.compile(source, entry="f").name == helpers.compile(source, entry="ns::f").name == "f"
+    assert helpers.compile(source, entry="k").name == "k"
+
+
+def test_types_and_defaults_are_read_from_the_launch():
+    head = "template <typename T, int N = 4> __global__ void k(const T* __restrict__ a, T* b, T c) { b[0] = a[N] + c; }\n"
+    host = "int main() { float *d_a, *d_b; k<<<1, 1>>>(d_a, d_b, 1); }"
+    assert instance(head + "int main() { float *d; k<float><<<1, 1>>>(d, d, 1); }", None) == "k<float>"
+    assert instance(head.replace(", int N = 4", "").replace("[N]", "[1]") + host, None) == "k<float>"
+    assert instance("template <int N = 4> __global__ void k() {}\nint main() { k<<<1, 1>>>(); }", None) == "k<>"
+    assert instance("template <typename T> __global__ void k(T a) {}\nint main() { k<<<1, 1>>>(make()); }", None) is None
+
+
+def test_a_macro_for_global_is_a_kernel_and_a_device_function_is_none():
+    source = "#define KERNEL __global__ void\n#define DEVICE __device__ inline\nDEVICE int f() { return 1; }\nKERNEL k() { f(); }"
+    assert [(item.name, item.line) for item in kernels(source)] == [("k", 4)]
+
+
+def test_a_wrong_guess_is_a_sentence():
+    source = TEMPLATE + "void run(float* a) { k<sizes[2]><<<1, 1>>>(a); }"
+    with pytest.raises(helpers.CompileError, match="line 1: the kernel is a template"):
+        helpers.compile(source)
+    with pytest.raises(helpers.CompileError, match="sizes"):
+        helpers.compile(source, entry="k<sizes[2]>")
