@@ -412,7 +412,7 @@ class _SassKey:
 def _set_widths(program: Program, compiled) -> bool:
     """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
     for site in program.sites:
-        site.charged, site.sass, site.shift = site.width, "", 0
+        site.charged, site.sass, site.shift, site.estimate = site.width, "", 0, ""
     if not getattr(compiled, "cubin", b""):
         return True
     try:
@@ -425,6 +425,7 @@ def _set_widths(program: Program, compiled) -> bool:
         if access is None:
             continue
         site.charged, site.sass, site.shift = access.width, access.opcode, access.offset
+        site.estimate = access.why
         exact &= access.exact
     return not exact
 

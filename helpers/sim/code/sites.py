@@ -95,7 +95,8 @@ class Site:
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
     opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
     matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. address: the operand that says where, None if
-    it has none; base: its register, None for a fixed address.
+    it has none; base: its register, None for a fixed address. estimate: why `charged` is only the
+    PTX's width, '' where it is what ptxas made.
     """
 
     index: int
@@ -111,6 +112,7 @@ class Site:
     sass: str = ""
     shift: int = 0
     matrices: int = 0
+    estimate: str = ""
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
