@@ -158,7 +158,7 @@ class Counting:
                 add(site.line, names.ideal_sectors(space, op), ideal, everywhere=False)
                 if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
                     add(site.line, names.COPIED_SECTORS, second)
-            elif site.op in ("cp.async", "wgmma"):
+            elif site.op in (AccessKind.COPY, AccessKind.WARPGROUP):
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL, second)
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL, ideal)
             elif space == "shared":
