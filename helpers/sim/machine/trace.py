@@ -219,17 +219,17 @@ class Recorder:
         """Record that the active warps passed a barrier."""
         self._event(m, line, kind, BARRIER, "kind", self.barriers)
 
-    def instruction(self, m, mark) -> None:
+    def instruction(self, m, op) -> None:
         """Record that the active warps executed an instruction, as far as it was asked for."""
-        if self.filter.math and mark.opclass:
-            self._event(m, mark.line, mark.opclass, MATH, "opclass", self.math)
+        if self.filter.math and op.opclass:
+            self._event(m, op.line, op.opclass, MATH, "opclass", self.math)
         if self.filter.registers:
-            self._step(m, mark)
+            self._step(m, op)
 
-    def _step(self, m, mark) -> None:
+    def _step(self, m, op) -> None:
         order = m.next_order()
         f = self.filter
-        if self.truncated or (f.lines is not None and mark.line not in f.lines):
+        if self.truncated or (f.lines is not None and op.line not in f.lines):
             return
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(f)[:, None] & m.traced_warps(f)[None, :]
@@ -241,10 +241,10 @@ class Recorder:
         if not count:
             return
         steps = np.empty(count, STEP)
-        steps["block"], steps["warp"], steps["order"], steps["code"] = m.block_numbers[blocks], warps, order, mark.position
+        steps["block"], steps["warp"], steps["order"], steps["code"] = m.block_numbers[blocks], warps, order, op.position
         steps["active"] = active[chosen] @ (1 << np.arange(WARP, dtype=np.uint64))
         self.steps.append(steps)
-        for register in mark.writes:
+        for register in () if op.ends_block else op.writes:  # what a barrier gives is not there yet
             writes = np.empty(count, WRITE)
             writes["step"], writes["register"] = np.arange(self.stepped, self.stepped + count), register
             self.writes.append(writes)
@@ -289,8 +289,8 @@ class Recorder:
             "steps": np.concatenate(self.steps),
             "writes": np.concatenate(self.writes) if self.writes else np.empty(0, WRITE),
             "values": np.concatenate(self.values) if self.values else np.empty((0, WARP), np.uint64),
-            "code": tuple(CodeLine(item.text, item.line, item.ptx_line) for item in program.code),
-            "registers": tuple((program.register_names.get(i, ""), kind) for i, kind in enumerate(program.types)),
+            "code": tuple(CodeLine(item.text, item.line, item.ptx_line) for item in program.ops),
+            "registers": tuple((program.names.get(i, ""), kind) for i, kind in enumerate(program.types)),
         }
 
 
