@@ -55,10 +55,11 @@ class History(Tabular):
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """(number, last run in local time, lines, lines changed since the version above, verdict)."""
-        found, before = [], None
+        found: list[tuple[str, str, str, str, str]] = []
+        before: list[str] | None = None
         for version in self.versions:
             lines = version.text.split("\n")
-            changes = [line[:1] for line in difflib.ndiff(before, lines)] if before is not None else []
+            changes: list[str] = [line[:1] for line in difflib.ndiff(before, lines)] if before is not None else []
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
             when = version.last[:19].replace("T", " ") + (f" ({version.runs} times)" if version.runs > 1 else "")
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
@@ -70,7 +71,8 @@ class History(Tabular):
 
     def table(self) -> Table:
         """A version a row; in HTML with what changed."""
-        rows, before = [], []
+        rows: list[tuple[str | Cell, ...]] = []
+        before: list[str] = []
         for version, row in zip(self.versions, self.rows(), strict=True):
             lines = version.text.split("\n")
             difference = "\n".join(list(difflib.unified_diff(before, lines, lineterm="", n=2))[2:]) if before else version.text

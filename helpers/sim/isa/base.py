@@ -202,7 +202,8 @@ class Binding:
         return Op(
             position=self.position, instruction=self.instruction, guard=guard, reads=tuple(dict.fromkeys(reads)),
             writes=tuple(dict.fromkeys(self.writes)), sites=tuple(self.sites), effect=self._effect(), results=self._results(),
-            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None, targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
+            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None,
+            targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
         )  # fmt: skip
