@@ -1,6 +1,6 @@
 """The counters' names, which are Nsight Compute's, and what each of them counts, in a reader's words.
 
-Definitions: `account.py` for memory, `sass.py` for instructions. Where a counter is absent from a run it could not be
+Definitions: `rules.py` for memory, `sass.py` for instructions. Where a counter is absent from a run it could not be
 known (never guessed), or nothing of the kind was executed.
 """
 
