@@ -54,10 +54,11 @@ class History:
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """(number, last run in local time, lines, lines changed since the version above, verdict)."""
-        found, before = [], None
+        found: list[tuple[str, str, str, str, str]] = []
+        before: list[str] | None = None
         for version in self.versions:
             lines = version.text.split("\n")
-            changes = [line[:1] for line in difflib.ndiff(before, lines)] if before is not None else []
+            changes = "" if before is None else "".join(line[0] for line in difflib.ndiff(before, lines))
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
             when = version.last[:19].replace("T", " ") + (f" ({version.runs} times)" if version.runs > 1 else "")
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
@@ -74,10 +75,13 @@ class History:
     __repr__ = __str__
 
     def _advice(self) -> str:
+        if all(version.number == 0 for version in self.versions):
+            return f"{self.cell} has not been run yet."
         return f"restore({self.cell!r}, 1) puts version 1 into a new cell, restore({self.cell!r}) the lesson's own."
 
     def _repr_html_(self) -> str:
-        body, before = "", []
+        body = ""
+        before: list[str] = []
         for version, row in zip(self.versions, self.rows(), strict=True):
             lines = version.text.split("\n")
             difference = "\n".join(list(difflib.unified_diff(before, lines, lineterm="", n=2))[2:]) if before else version.text
