@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from helpers.errors import CourseError
@@ -60,7 +61,8 @@ class History:
             lines = version.text.split("\n")
             changes = "" if before is None else "".join(line[0] for line in difflib.ndiff(before, lines))
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
-            when = version.last[:19].replace("T", " ") + (f" ({version.runs} times)" if version.runs > 1 else "")
+            when = f"{datetime.fromisoformat(version.last).astimezone():%Y-%m-%d %H:%M:%S}" if version.last else ""
+            when += f" ({version.runs} times)" if version.runs > 1 else ""
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
             before = lines
         return found

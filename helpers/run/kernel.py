@@ -102,6 +102,16 @@ class Run:
     def sampled(self) -> bool:
         return bool(self.outcome.sampled)
 
+    @property
+    def engine(self) -> str:
+        """What executed or counted it on the CPU: 'native' code, the 'numpy' machine, or 'slice', the machine code that steers it."""
+        return self.outcome.engine
+
+    @property
+    def engine_reason(self) -> str:
+        """Why native code did not run it, with the instruction and its line if it is because of one; '' if it did."""
+        return self.outcome.engine_reason
+
     def predict(self, gpu: str = "H200 SXM") -> Prediction:
         """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
         return predict(self, gpu)
@@ -110,8 +120,8 @@ class Run:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
         text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
         # A GPU run is not simulated just to be printed.
-        findings = self.findings if self.on == "cpu" else []
-        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings)])
+        findings, note = (self.findings, self.outcome.note) if self.on == "cpu" else ([], "")
+        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings), *([f"  {note}"] if note else [])])
 
 
 class Kernel:

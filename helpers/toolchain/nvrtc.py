@@ -60,9 +60,9 @@ def compile_program(request: Request) -> Answer:
         start = time.monotonic()
         timer.start()
         try:
-            pickle.dump(request, child.stdin)
-            child.stdin.flush()
-            answer = pickle.load(child.stdout)
+            pickle.dump(request, requests)
+            requests.flush()
+            answer = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise CompileError(_why_it_died(_stop(), time.monotonic() - start)) from None
         except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
