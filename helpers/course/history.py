@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from helpers.errors import CourseError
@@ -59,14 +60,17 @@ class History(Tabular):
         before: list[str] | None = None
         for version in self.versions:
             lines = version.text.split("\n")
-            changes: list[str] = [line[:1] for line in difflib.ndiff(before, lines)] if before is not None else []
+            changes = "" if before is None else "".join(line[0] for line in difflib.ndiff(before, lines))
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
-            when = version.last[:19].replace("T", " ") + (f" ({version.runs} times)" if version.runs > 1 else "")
+            when = f"{datetime.fromisoformat(version.last).astimezone():%Y-%m-%d %H:%M:%S}" if version.last else ""
+            when += f" ({version.runs} times)" if version.runs > 1 else ""
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
             before = lines
         return found
 
     def _advice(self) -> str:
+        if all(version.number == 0 for version in self.versions):
+            return f"{self.cell} has not been run yet."
         return f"restore({self.cell!r}, 1) puts version 1 into a new cell, restore({self.cell!r}) the lesson's own."
 
     def table(self) -> Table:
