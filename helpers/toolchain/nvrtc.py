@@ -99,7 +99,8 @@ def _started() -> subprocess.Popen:
         root = Path(__file__).resolve().parents[2]
         paths = [str(root), os.environ.get("PYTHONPATH", "")]
         _child = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(MEMORY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-P", "-m", __name__, str(MEMORY)],  # -P: a queue.py in the reader's folder is not ours
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             start_new_session=True,  # Ctrl-C is for the notebook's kernel, which then decides
         )  # fmt: skip
