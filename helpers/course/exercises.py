@@ -22,17 +22,18 @@ import html
 import math
 import numbers
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
+from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
 
+from . import history
 from .measures import Expectation, expect
 from .steps import Step
 from .store import Store, own
@@ -94,6 +95,10 @@ class Exercise:
         """
         report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
         store = store or own()
+        if self.language == "py":
+            history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
+        else:
+            history.judged(getattr(answer, "lesson_name", ""), getattr(answer, "cell", ""), history.verdict(report), store)
         if report.passed and not self.solved(store):
             store.answer(f"exercise.{self.slug}", "solved", step=self.lesson)
         return report
@@ -109,7 +114,7 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress)
-        expectations = ()
+        expectations: tuple[tuple[str, bool], ...] = ()
         if self.expect:
             try:
                 run = gemm.run(answer, gemm.problem_for(answer, *[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
@@ -117,7 +122,8 @@ class Exercise:
                 expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
             except CourseError as error:
                 expectations = ((f"The counters could not be judged: {error.message}", False),)
-        return ExerciseReport(answer.name, report.cases, report.findings, expectations, report.on, report.source, self.title, self.after)
+        found = {item.name: getattr(report, item.name) for item in fields(report)}
+        return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
 
     def _check_function(self, answer: Any) -> ExerciseReport:
         if not callable(answer):

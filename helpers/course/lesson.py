@@ -4,6 +4,8 @@ naive.check()    is it right? Adversarial shapes, findings, and what the step's 
 naive.show()     the pictures, live from this kernel
 naive.profile()  counters, time, and what limits it
 naive.climb()    put it on your ladder
+
+and two ways back: naive.history() shows every source its cell was run with, naive.restore() brings one into a new cell.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
+from helpers.progress import Progress
 from helpers.run import gemm, gpu
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
@@ -26,7 +28,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import rungs, steps, store
+from . import history, rungs, steps, store
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -37,8 +39,9 @@ PROFILE_SIZE = 4096  # the ladder's size
 class LessonKernel(Kernel):
     """A kernel bound to a lesson's name. Everything of Kernel, and the verbs."""
 
-    def __init__(self, compiled, name: str | None = None):
+    def __init__(self, compiled, name: str | None = None, cell: str = ""):
         super().__init__(compiled)
+        self.cell = cell  # the text of the notebook's cell that made it
         self.lesson_name = name or compiled.entry
         self._counted: dict[Problem, Run] = {}
         self._checked: dict[str, CheckReport] = {}
@@ -78,7 +81,16 @@ class LessonKernel(Kernel):
             verdicts = [expectation.judge(run) for expectation in self.step.expect]
             report = replace(report, expectations=tuple((f"{v.text}: {v.yours:g} (expected {v.expected})", v.ok) for v in verdicts))
         self._checked[place(on)] = report
+        history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
+
+    def history(self) -> history.History:
+        """Every source this cell was run with, and what was said of it."""
+        return history.history(self.lesson_name)
+
+    def restore(self, number: int = 0):
+        """Version `number` of the history in a new cell; 0, the lesson's own."""
+        return history.restore(self.lesson_name, number)
 
     def show(self, size: int = SHOW_SIZE, **options: Any):
         """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""

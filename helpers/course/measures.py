@@ -41,7 +41,8 @@ def shape_of(run) -> Problem:
     """The product that a run with the course's signature computed: its first three arguments are M, N, K."""
     from helpers.run.gemm import Problem
 
-    return Problem(*(int(value) for value in run.arguments[:3]))
+    m, n, k = (int(value) for value in run.arguments[:3])
+    return Problem(m, n, k)
 
 
 def count(run, name: str) -> int:
@@ -88,7 +89,7 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
         else:  # aligned accesses lie within one piece, so its start stands for it, as if pieces were sectors
             addresses = trace.addresses[rows]
             cost = rules.cost(CostRule.GLOBAL, addresses // nbytes * SECTOR_BYTES, addresses >= 0, site.width)
-        requests, pieces = requests + int(cost.requests.sum()), pieces + int(cost.sectors.sum())
+        requests, pieces = requests + int(np.sum(cost.requests)), pieces + int(np.sum(cost.sectors))
     return _per_request(pieces, requests, op, array)
 
 

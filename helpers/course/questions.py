@@ -167,7 +167,7 @@ def question_card(question: Question, store: Store):
     with delayed():
         import ipywidgets as widgets
 
-        from helpers.front.still import Kept
+        from helpers.still import Kept
 
     prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
@@ -208,7 +208,7 @@ def exercise_card(exercise: Exercise):
     with delayed():
         import ipywidgets as widgets
 
-        from helpers.front.still import Kept
+        from helpers.still import Kept
 
     solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
     task = widgets.HTML(

@@ -234,7 +234,7 @@ def readme_section(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -
     parts = []
     for device in sorted({row["device"] for row in rows}):
         own = [row for row in rows if row["device"] == device]
-        types = {_types(row): [] for row in own}
+        types: dict[tuple[str, str], list] = {_types(row): [] for row in own}
         for row in own:
             types[_types(row)].append(row)
         tables = [_table(chosen, named(*pair)) for pair, chosen in types.items()]

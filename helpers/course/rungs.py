@@ -110,7 +110,7 @@ def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
         )  # fmt: skip
 
 
-def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str | None = None) -> Rung | None:
+def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str = "") -> Rung | None:
     """What `device` (a name of model/gpus.toml) could do at most in these types: the roofline at this size.
 
     Arithmetic is FP32 lanes for float32, tensor cores for all else. None where the table does not know: the device, or its
@@ -139,18 +139,19 @@ def rungs(
     n: int | None = None,
     k: int | None = None,
     dtype: str = "float32",
-    out_dtype: str | None = None,
+    out_dtype: str = "",
     device: str | None = None,
     kinds: Iterable[str] | None = None,
 ) -> list[Rung]:
     """The ladder at one size: recorded runs with their cuBLAS, published ladders, the limit, and the reader's own.
 
     n, k: default to m. dtype, out_dtype: element types, as in `Problem`; figures of others are not comparable. device: only
-    this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from
-    slow to fast; climbs without a time come first.
+    this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's
+    climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from slow to fast; climbs without
+    a time come first.
     """
     n, k = m if n is None else n, m if k is None else k
-    product = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}
+    product: dict[str, Any] = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}
     all_rungs = [
         *_recorded_rungs(product),
         *(rung for rung in published() if all(getattr(rung, name) == value for name, value in product.items())),

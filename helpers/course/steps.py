@@ -10,6 +10,7 @@ from pathlib import Path
 from .measures import Expectation, expect
 
 ROOT = Path(__file__).resolve().parents[2]
+EXERCISE = "exercise:"  # tag of a lesson's cell that holds a starter, before the exercise's slug
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class Store(Database):
         k: int,
         device: str = "",
         dtype: str = "float32",
-        out_dtype: str | None = None,
+        out_dtype: str = "",
         step: int | None = None,
         milliseconds: float | None = None,
         tflops: float | None = None,
@@ -177,7 +177,7 @@ class Store(Database):
         if tflops is None and milliseconds:
             tflops = 2 * m * n * k / milliseconds / 1e9
         row = {
-            "created": _now(), "kind": kind, "step": step, "label": label, "device": device,
+            "created": now(), "kind": kind, "step": step, "label": label, "device": device,
             "dtype": dtype, "out_dtype": result_type(dtype, out_dtype),
             "m": int(m), "n": int(n), "k": int(k),
             "milliseconds": _number(milliseconds), "tflops": _number(tflops), "cublas_ratio": _number(cublas_ratio),
@@ -201,7 +201,7 @@ class Store(Database):
     def answer(self, question: str, answer: Any, truth: Any = None, step: int | None = None) -> SavedAnswer:
         """Keep the reader's answer (any JSON value) to a question; a later answer to the same question adds to it."""
         row = {
-            "created": _now(), "step": step, "question": question, "answer": json.dumps(answer),
+            "created": now(), "step": step, "question": question, "answer": json.dumps(answer),
             "truth": None if truth is None else json.dumps(truth),
         }  # fmt: skip
         self.insert("answers", row)
@@ -221,13 +221,14 @@ class Store(Database):
 
     def reset(self, step: int | None = None) -> int:
         """Archive all climbs and answers (of one step if given) and return how many. Nothing is deleted."""
-        where, values = "archived IS NULL", ()
+        where = "archived IS NULL"
+        values: tuple = ()
         if step is not None:
             where, values = where + " AND step = ?", (step,)
 
         def archive(db: sqlite3.Connection) -> int:
             change = f"SET archived = ?, reset = ? WHERE {where}"
-            values_ = (_now(), _last_reset(db) + 1, *values)
+            values_ = (now(), _last_reset(db) + 1, *values)
             return sum(db.execute(f"UPDATE {table} {change}", values_).rowcount for table in _TABLES)
 
         return self.run(archive)
@@ -247,7 +248,7 @@ def _last_reset(db: sqlite3.Connection) -> int:
     return max(db.execute(f"SELECT coalesce(max(reset), 0) FROM {table}").fetchone()[0] for table in _TABLES)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 

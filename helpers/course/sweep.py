@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from helpers.errors import CourseError
-from helpers.front.progress import Progress
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
+from helpers.progress import Progress
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
@@ -120,7 +120,8 @@ class Sweep:
             registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
             cells.append([
                 name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
-                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}", f"{item.profile.tflops:.1f}",
+                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}",
+                f"{item.profile.tflops:.1f}",
             ])  # fmt: skip
         return header, cells
 

@@ -83,7 +83,7 @@ def _vet_some(includes: str, body: str, points: Sequence[Mapping[str, int]], arc
         else:
             shape, tile = values[place, "block_shape"], values[place, "tile_shape"]
             (shared,), (depth,) = (values.get((place, name), (default,)) for name, default in (("dynamic_shared", 0), ("grid_depth", 1)))
-            found.append(Vetted(point, "", math.prod(shape), tuple(tile), shared, depth))
+            found.append(Vetted(point, "", math.prod(shape), (tile[0], tile[1]), shared, depth))
     return found
 
 

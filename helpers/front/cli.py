@@ -105,7 +105,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0, 1 for a failure the command reports, 2 for wrong arguments."""
     top = parser()
-    args, args.rest = top.parse_known_args(argv)
+    args, rest = top.parse_known_args(argv)
+    args.rest = rest
     if args.rest and args.command not in PASS_ON:
         top.error(f"{args.command} does not take {' '.join(args.rest)}")
     try:

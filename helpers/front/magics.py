@@ -10,13 +10,12 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from helpers.course import exercises
+from helpers import still
+from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
 from helpers.toolchain.compile import compile_source
-
-from . import still
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -26,6 +25,14 @@ class NotCompiled:
 
     def __init__(self, name: str, error: CompileError):
         self._name, self._error = name, error
+
+    def history(self) -> history.History:
+        """Every source this cell was run with."""
+        return history.history(self._name)
+
+    def restore(self, number: int = 0):
+        """Version `number` of the history in a new cell; 0, the lesson's own."""
+        return history.restore(self._name, number)
 
     def __getattr__(self, attribute: str):
         if attribute.startswith("_"):  # what Python and IPython ask every object
@@ -86,14 +93,17 @@ class CudaMagics(Magics):
         arguments = parse_argstring(self.cuda, line)
         if not arguments.name.isidentifier():
             raise CourseError(f"{arguments.name!r} cannot be a Python name. Write, for example: %%cuda naive")
+        text = f"%%cuda {line}\n{cell}".rstrip("\n")
+        history.keep(arguments.name, text)
         start = time.perf_counter()
         try:
             # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
             compiled = compile_source("\n" + cell, _unquote(arguments.entry), arguments.arch, tuple(arguments.option))
         except CompileError as error:
             self.shell.user_ns[arguments.name] = NotCompiled(arguments.name, error)
+            history.judged(arguments.name, text, f"did not compile{f', line {error.line}' if error.line else ''}")
             raise
-        kernel = LessonKernel(compiled, arguments.name)
+        kernel = LessonKernel(compiled, arguments.name, text)
         self.shell.user_ns[arguments.name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
 
@@ -150,6 +160,10 @@ def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
     ipython.register_magics(CudaMagics)
     ipython.set_custom_exc((NameError, KeyboardInterrupt), _show)
-    for event, listener in (("pre_run_cell", still.cell_begins), ("post_run_cell", still.cell_ended)):
+    for event, listener in (
+        ("pre_run_cell", history.cell_begins),
+        ("pre_run_cell", still.cell_begins),
+        ("post_run_cell", still.cell_ended),
+    ):
         if listener not in ipython.events.callbacks[event]:  # it may be loaded twice
             ipython.events.register(event, listener)

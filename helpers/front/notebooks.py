@@ -12,7 +12,7 @@ import json
 import re
 from pathlib import Path
 
-from helpers.course.steps import ROOT, STEPS, Step
+from helpers.course.steps import EXERCISE, ROOT, STEPS, Step
 from helpers.errors import CourseError
 from helpers.files import write_whole
 from helpers.paths import data_folder
@@ -22,7 +22,6 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
-EXERCISE = "exercise:"  # tag of a cell that holds a starter, before the exercise's slug
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

@@ -74,7 +74,7 @@ def freeze_widgets(notebook: NotebookNode) -> None:
     """Put what each widget shows in the place of the widget."""
     state = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
     for cell in notebook.cells:
-        outputs = []
+        outputs: list = []
         for output in cell.get("outputs", ()):
             model = output.get("data", {}).get(WIDGET_VIEW, {}).get("model_id")
             outputs += [output] if model is None else _still(state, model) if model in state else []

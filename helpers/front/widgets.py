@@ -19,12 +19,10 @@ from typing import Any
 
 import ipywidgets
 
-from helpers import views
+from helpers import still, views
 from helpers.errors import CourseError
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, Picture, Span, settle
-
-from . import still
 
 # (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
 # different things keep different values.
@@ -379,7 +377,7 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
 
 
 def ladder(
-    size: int = 4096, dtype: str = "float32", out_dtype: str | None = None, *, device: str | None = None, state: str = "ladder",
+    size: int = 4096, dtype: str = "float32", out_dtype: str = "", *, device: str | None = None, state: str = "ladder",
     until: int | None = None,
 ) -> Panel:  # fmt: skip
     """The ladder at size³ for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.

@@ -204,7 +204,8 @@ def _scattered(run) -> dict[tuple[int, str], float]:
 
     Empty if the run is no GEMM of the course: its arguments may then not be made up.
     """
-    trace, found = run.first_tiles(), {}
+    trace = run.first_tiles()
+    found: dict[tuple[int, str], list] = {}
     for index, site in enumerate(trace.sites if trace else ()):
         rows = trace.addresses[trace.accesses["site"] == index]
         if len(rows) and site.width:
@@ -281,7 +282,7 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
     total, terms, waves, fraction = cycles(need, device, constants)
     fixed = constants.launch_microseconds * device.clock_mhz
     time = milliseconds(need, device, constants)
-    limiter = "the cost of a launch" if fixed > total else max(terms, key=terms.get)
+    limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     problem = run.problem.get("problem")
     if limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"

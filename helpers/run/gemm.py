@@ -34,7 +34,7 @@ _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 class Problem:
     """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
 
-    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype=None: the usual one for dtype.
+    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype="": the usual one for dtype.
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
     batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
     """
@@ -51,7 +51,7 @@ class Problem:
     seed: int = 0
     fused: bool = False
     batch: int = 1
-    out_dtype: str | None = None
+    out_dtype: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
@@ -228,7 +228,7 @@ def types(kernel: Kernel) -> tuple[str, str]:
     CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ.
     """
     is_fused(kernel)  # the parameters are where they should be
-    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to, "float32") for place in (4, 6, 9))
+    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to or "", "float32") for place in (4, 6, 9))
     if a != b:
         raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
     return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
@@ -333,7 +333,7 @@ def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[
 # ---------------------------------------------------------------------------------------------------- check
 
 
-def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str | None = None) -> list[Problem]:
+def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
     """Small shapes that break kernels: 1, primes, a tile and one more or less, thin, empty K, padding, alpha, beta."""
     rows, columns = tile
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
@@ -431,7 +431,8 @@ def check(
     need ends the check: the others would not end either.
     """
     problems = list(problems if problems is not None else adversarial(geometry(kernel).tile, *types(kernel)))
-    cases, findings = [], {}
+    cases: list[Case] = []
+    findings: dict[tuple, Finding] = {}
     used = "cpu"
     patience = PATIENCE
     for done, problem in enumerate(problems):
@@ -483,7 +484,8 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     old, new = before[2], after[2]
     if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
         row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
-        return f"element [{row}, {problem.n + column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
+        place = f"element [{row}, {problem.n + column}]"
+        return f"{place} lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
     value, bound = problem.expected(*before)
     got = new[:, : problem.n].astype(np.float64)
     wrong = ~(np.abs(got - value) <= bound)

@@ -26,7 +26,7 @@ from helpers.toolchain.compile import Compiled, compile_source
 from . import gpu
 
 # C's pointee types and the array element types that match them.
-_ELEMENT_TYPES = {
+_ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
     **{name: (item.storage,) for item in ELEMENT_TYPES.values() for name in item.c_names},
     "double": (np.float64,), "double2": (np.float64,),
     "int": (np.int32,), "unsigned": (np.uint32,), "unsigned int": (np.uint32,), "int4": (np.int32,), "int2": (np.int32,),
@@ -102,6 +102,16 @@ class Run:
     def sampled(self) -> bool:
         return bool(self.outcome.sampled)
 
+    @property
+    def engine(self) -> str:
+        """What executed or counted it on the CPU: 'native' code, the 'numpy' machine, or 'slice', the machine code that steers it."""
+        return self.outcome.engine
+
+    @property
+    def engine_reason(self) -> str:
+        """Why native code did not run it, with the instruction and its line if it is because of one; '' if it did."""
+        return self.outcome.engine_reason
+
     def predict(self, gpu: str = "H200 SXM") -> Prediction:
         """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
         return predict(self, gpu)
@@ -110,8 +120,8 @@ class Run:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
         text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
         # A GPU run is not simulated just to be printed.
-        findings = self.findings if self.on == "cpu" else []
-        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings)])
+        findings, note = (self.findings, self.outcome.note) if self.on == "cpu" else ([], "")
+        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings), *([f"  {note}"] if note else [])])
 
 
 class Kernel:
@@ -172,8 +182,9 @@ class Kernel:
         on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
-        count as never written, whatever they hold: reading them before the kernel has written is a finding. repeat: GPU timing repetitions (default: once,
-        untimed runs being cheaper than surprises: arrays are changed by every repetition).
+        count as never written, whatever they hold: reading them before the kernel has written is a finding.
+        repeat: GPU timing repetitions (default: once, untimed runs being cheaper than surprises: arrays are changed by every
+        repetition).
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
@@ -262,7 +273,7 @@ class Kernel:
                 "(invalid configuration); for an empty matrix, do not launch."
             )
         limits = hardware.capability(self.compiled.arch)
-        if not isinstance(shared, numbers.Integral):
+        if not isinstance(shared, (int, np.integer)):
             raise LaunchError(f"shared={shared!r} is not a whole number: it is the number of bytes of dynamic shared memory per block.")
         if shared < 0:
             raise LaunchError(f"shared={shared} is negative: it is the number of bytes of dynamic shared memory per block.")
@@ -281,12 +292,12 @@ class Kernel:
 
     def _pointers(self, names: Sequence[str]) -> frozenset[str]:
         """`names` if all are pointer parameters. Raises LaunchError."""
-        names = frozenset([names] if isinstance(names, str) else names)
+        wanted = frozenset([names] if isinstance(names, str) else names)
         known = [parameter.name for parameter in self.compiled.parameters if parameter.pointer_to is not None]
-        for name in sorted(names, key=str):
+        for name in sorted(wanted, key=str):
             if name not in known:
                 raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
-        return names
+        return wanted
 
     def checked(self, args: Sequence[Any]) -> list[Any]:
         """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
@@ -360,8 +371,9 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         return np.frombuffer(_scalar(what, np.dtype(parameter.half).type, value).tobytes(), np.dtype((np.void, parameter.size)))[0]
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)
     if dtype is None or parameter.size != np.dtype(dtype).itemsize:
-        if isinstance(value, (bytes, np.void)) and len(bytes(value)) == parameter.size:
-            return np.frombuffer(bytes(value), np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
+        data = value.tobytes() if isinstance(value, np.void) else value
+        if isinstance(data, bytes) and len(data) == parameter.size:
+            return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
     return _scalar(what, dtype, value)
 
@@ -369,18 +381,18 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
 def _scalar(what: str, dtype, value: Any):
     if isinstance(value, np.ndarray):
         value = value[()]
-    if not isinstance(value, (numbers.Number, np.generic)) or isinstance(value, complex):
+    if not isinstance(value, (numbers.Real, np.generic)):
         raise LaunchError(f"{what} is a single number, and {type(value).__name__} was given.")
     try:
         if np.dtype(dtype).kind in "fV":
             return dtype(float(value))
-        whole = int(value)
+        whole = int(value)  # type: ignore[arg-type]  # a real number has one
     except (TypeError, ValueError, OverflowError):  # NaN and infinity, and numbers that no float can hold
         raise LaunchError(f"{what} is a single number of type {np.dtype(dtype).name}, and {value!r} cannot be one.") from None
     if value != whole:
         raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
     bits = np.dtype(dtype).itemsize * 8
     # PTX parameters are untyped bits: a negative int arrives in a .u32, so both ranges are accepted.
-    if not -(2 ** (bits - 1)) <= int(value) < 2**bits:
+    if not -(2 ** (bits - 1)) <= whole < 2**bits:
         raise LaunchError(f"{what} has {bits} bits, and {value} does not fit.")
-    return np.array(int(value) % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]
+    return np.array(whole % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]

@@ -109,8 +109,8 @@ def _launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arr
     steps = [array.nbytes // problem.batch for array in device_arrays]  # bytes from one product's matrix to the next's
     launchers = []
     for product in range(problem.batch // together):
-        own = [array[product * step :] for array, step in zip(device_arrays, steps, strict=True)]
-        values = zip(native.compiled.parameters, gemm.arguments(problem, *own, bias), strict=True)
+        a, b, c = (array[product * step :] for array, step in zip(device_arrays, steps, strict=True))
+        values = zip(native.compiled.parameters, gemm.arguments(problem, a, b, c, bias), strict=True)
         arguments = [_scalar(parameter, value) for parameter, value in values]
         launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared))
 

@@ -62,12 +62,16 @@ class Budget:
     seconds: float | None = 60.0
 
 
+LONG = 3.0  # seconds of a run after which it says why it was slow
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
     uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
-    "native", or "slice" where nothing was run and `counting.machine_code` counted.
+    "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
+    was free to be chosen, with the instruction and its line if it is one's.
     """
 
     counters: dict[str, int]
@@ -79,9 +83,16 @@ class Outcome:
     estimate: bool
     printed: str = ""
     steps: int = 0
-    notes: tuple[str, ...] = field(default=())
     engine: str = "numpy"
+    engine_reason: str = ""
     uncounted: str = ""
+
+    @property
+    def note(self) -> str:
+        """One sentence where the run took long and native code could not help; else ''."""
+        if not self.engine_reason or self.seconds < LONG:
+            return ""
+        return f"Ran on the NumPy machine, which is slower, for {self.seconds:.0f} s: {self.engine_reason}."
 
 
 @dataclass
@@ -169,15 +180,15 @@ def simulate(
         with np.errstate(all="ignore"):
             _run_chunks(launch, chosen, wanted, progress)
 
+    engine_reason = ""
     try:
         if engine == "numpy":
             alone()
         else:
-            engine = native.execute(launch, range(total) if chosen is None else chosen, progress, alone, engine == "native")
-    except ValueError as reason:
-        if engine == "numpy":
-            raise
-        raise RunError(f"The native engine cannot run this launch: {reason}.") from None
+            indices = range(total) if chosen is None else chosen
+            engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native")
+    except native.Declined as reason:
+        raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
     finally:
         launch.printed.end()
     with interrupts.delayed():
@@ -207,7 +218,7 @@ def simulate(
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
-        engine=engine, uncounted=uncounted,
+        engine=engine, engine_reason=engine_reason, uncounted=uncounted,
     )  # fmt: skip
 
 
@@ -401,7 +412,7 @@ class _SassKey:
 def _set_widths(program: Program, compiled) -> bool:
     """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
     for site in program.sites:
-        site.charged, site.sass, site.shift = site.width, "", 0
+        site.charged, site.sass, site.shift, site.estimate = site.width, "", 0, ""
     if not getattr(compiled, "cubin", b""):
         return True
     try:
@@ -414,6 +425,7 @@ def _set_widths(program: Program, compiled) -> bool:
         if access is None:
             continue
         site.charged, site.sass, site.shift = access.width, access.opcode, access.offset
+        site.estimate = access.why
         exact &= access.exact
     return not exact
 

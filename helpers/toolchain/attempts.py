@@ -57,7 +57,8 @@ class Attempt:
 def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Attempt:
     """Compile `source` without its host code: what looks like it, and then what the compiler refuses and no kernel misses."""
     found = parts(source)
-    out, needed = first_guess(source, found), frozenset()
+    out = first_guess(source, found)
+    needed: frozenset = frozenset()
     folders = (*installation.include_folders(), *(flag.removeprefix("-I") for flag in flags if flag.startswith("-I")))
     while True:
         device = without(source, out)

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from helpers.errors import CompileError
 
@@ -41,7 +42,7 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     return (f"-arch={arch}", *standard, *wide, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
 
 
-def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: tuple[str, ...] = ()) -> Compiled:
+def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
     """Compile CUDA C++ `source` for `arch` ('sm_75' … 'sm_120', or 'compute_XX' for PTX alone).
 
     entry: the kernel's name; None means the only `__global__` function. A template is named with its arguments,
@@ -132,7 +133,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
     symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
-    usage = signatures.resource_usage(log, symbol)
+    usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     return Compiled(
         source=source,
         entry=kernels.plain_name(symbol),

@@ -1,4 +1,4 @@
-"""What NVRTC made of one kernel, and its machine code as text. Both are kept on disk, see `cache.py`."""
+"""What NVRTC made of one kernel, and its machine code as text. Both are kept on disk, see `CACHE`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from helpers.cache import Cache
 from helpers.errors import CourseError
 from helpers.sim.code.lines import FILENAME
 
-from . import cache, installation
+from . import installation
+
+CACHE = Cache("kernels", 500)  # about 50 MB
 
 _MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
 
@@ -80,39 +83,37 @@ def _disassemble(compiled: Compiled) -> str:
         raise CourseError("nvdisasm is not installed, so there is no SASS to show. Run the set-up command of the README again.")
     if not compiled.cubin:
         raise CourseError(f"There is no machine code for {compiled.arch}: compile for a real architecture such as sm_90.")
-    kept = cache.path(compiled.key, ".sass")
-    if kept is not None and kept.is_file():
-        return kept.read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(compiled.cubin)
-        result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
-    if result.returncode:
-        raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")
+    kept = CACHE.get(f"{compiled.key} sass") if compiled.key else None
     if kept is not None:
-        cache.write(kept, result.stdout.encode())
+        return kept.decode()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernel.cubin"
+            path.write_bytes(compiled.cubin)
+            result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
+    if result.returncode or not result.stdout:
+        raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")
+    if compiled.key:
+        CACHE.put(f"{compiled.key} sass", result.stdout.encode())
     return result.stdout
 
 
 def load(key: str) -> Compiled | None:
     """The compilation of this key that was saved, or None."""
-    path = cache.path(key, ".json")
-    if path is None or not path.is_file():
+    kept = CACHE.get(key)
+    if kept is None:
         return None
-    try:
-        entry = json.loads(path.read_text())
-        entry["cubin"] = base64.b64decode(entry["cubin"])
-        entry["parameters"] = tuple(Parameter(**item) for item in entry["parameters"])
-        entry["constants"] = {name: tuple(values) for name, values in entry["constants"].items()}
-        entry["options"] = tuple(entry["options"])
-        entry["warnings"] = tuple(entry["warnings"])
-        return Compiled(**entry)
-    except (OSError, ValueError, KeyError, TypeError):  # a damaged entry is compiled again
-        return None
+    entry = json.loads(kept)
+    entry["cubin"] = base64.b64decode(entry["cubin"])
+    entry["parameters"] = tuple(Parameter(**item) for item in entry["parameters"])
+    entry["constants"] = {name: tuple(values) for name, values in entry["constants"].items()}
+    entry["options"] = tuple(entry["options"])
+    entry["warnings"] = tuple(entry["warnings"])
+    return Compiled(**entry)
 
 
 def save(compiled: Compiled) -> None:
     """Keep a compilation under its key."""
-    path = cache.path(compiled.key, ".json")
-    if path is not None:
-        cache.write(path, json.dumps({**asdict(compiled), "cubin": base64.b64encode(compiled.cubin).decode()}).encode())
+    CACHE.put(compiled.key, json.dumps({**asdict(compiled), "cubin": base64.b64encode(compiled.cubin).decode()}).encode())

@@ -270,7 +270,7 @@ def declarations(text: str) -> Iterator[Declaration]:
                 end = len(text) if semicolon < 0 else semicolon + 1
         found.append(Declaration(start, end, head, is_function, namespace, owner))
         position = end
-        if not invoked and text[stop] == "{" and is_type and _TYPE.match(head)[1] in ("struct", "class"):
+        if not invoked and text[stop] == "{" and is_type and (kind := _TYPE.match(head)) and kind[1] in ("struct", "class"):
             # Its members come next; what follows its brace is no declaration of its own.
             scopes.append(("", _type_name(head)))
             position = stop + 1

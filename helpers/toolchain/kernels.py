@@ -265,7 +265,12 @@ def _resolved(
         return
     for given in _instances(text, items, function, depth + 1):
         known = dict(zip(parameters, given, strict=False))
-        yield [_NAME.sub(lambda match, known=known: known.get(match[0], match[0]), value) for value in values]
+        yield [_with(known, value) for value in values]
+
+
+def _with(known: dict[str, str], expression: str) -> str:
+    """An expression with the parameters in `known` replaced by what they stand for."""
+    return _NAME.sub(lambda match: known.get(match[0], match[0]), expression)
 
 
 def _replaced(before: str, expression: str, depth: int = 0) -> str:

@@ -18,6 +18,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from helpers.errors import CompileError
 
@@ -54,13 +55,14 @@ def compile_program(request: Request) -> Answer:
     and is passed on."""
     with _lock:
         child = _started()
+        requests, answers = _pipes(child)
         timer = threading.Timer(SECONDS, child.kill)
         start = time.monotonic()
         timer.start()
         try:
-            pickle.dump(request, child.stdin)
-            child.stdin.flush()
-            answer = pickle.load(child.stdout)
+            pickle.dump(request, requests)
+            requests.flush()
+            answer = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise CompileError(_why_it_died(_stop(), time.monotonic() - start)) from None
         except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
@@ -108,6 +110,13 @@ def _started() -> subprocess.Popen:
     return _child
 
 
+def _pipes(child: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
+    """Where requests go, and where answers come from."""
+    if child.stdin is None or child.stdout is None:
+        raise OSError("the child was started without pipes")
+    return child.stdin, child.stdout
+
+
 def _stop() -> int | None:
     """End the child; its exit status if it had ended by itself."""
     global _child
@@ -116,7 +125,7 @@ def _stop() -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
             status = _child.wait(0.2)
         _child.kill()
-        for pipe in (_child.stdin, _child.stdout):
+        for pipe in _pipes(_child):
             with contextlib.suppress(OSError):  # what was being written has nowhere to go
                 pipe.close()
         _child.wait()

@@ -67,7 +67,7 @@ def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
     pattern = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\b[^\w]*(?:\.\w+\s+|\d+\s+)*)?([\w$]+)(?:\[(\d+)\])?")
     for index, match in enumerate(pattern.finditer(header[1])):
         ptx_type, _, count = match.groups()
-        width = _SIZES[re.search(r"\d+", ptx_type)[0]]
+        width = _SIZES[ptx_type.lstrip("busf")]
         text = declared[index] if index < len(declared) else ""
         name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
         pointer_to, const = _pointee(text)

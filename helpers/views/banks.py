@@ -108,7 +108,11 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     """
     trace = run.trace
     place = choose_place(places(trace, space="shared"), site, line, _NONE)
-    when = moment(trace, place, block, warp, iteration)
+    return access_at(trace, place, moment(trace, place, block, warp, iteration))
+
+
+def access_at(trace, place: Place, when: Moment) -> SharedAccess:
+    """What a picture shows of a recorded access to shared memory."""
     addresses = trace.addresses[when.row]
     site, cost, note = trace.sites[place.index], cost_of(trace, when.row), ""
     phases = rows_of_matrices(addresses, site.matrices) if site.rule is CostRule.MATRIX else split(addresses, place.width, site.rule)
@@ -153,7 +157,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
         verdict = "no conflict"
     if seen.note:
         verdict += f"; {seen.note}"
-    heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace)}")
+    heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace, seen.place)}")
     # Each phase gets the height of its highest tower, and all of them together fill the picture.
     heights = [max(phase.wavefronts, 1) for phase in seen.phases]
     total = sum(heights) + 0.8 * (len(heights) - 1)

@@ -200,7 +200,8 @@ def _wrap(sentence: str, columns: int) -> str:
 def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: float = 10) -> None:
     """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much.
 
-    above: points left free below it. What is too long for the figure is set smaller; what still is goes on in a second line, as long as there is only one such.
+    above: points left free below it. What is too long for the figure is set smaller; what still is goes on in a
+    second line, as long as there is only one such.
     """
     height, spare = above, 1
     for text, font in (

@@ -69,11 +69,12 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     verdict += f"; {seen.note}" if seen.note else ""
     more = f"; {len(rows) - len(shown)} further rows are not drawn" if len(rows) > len(shown) else ""
     title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
-    heading(ax, title, code=source, detail=f"{where}: {verdict}{more}{cut(run.trace)}")
+    heading(ax, title, code=source, detail=f"{where}: {verdict}{more}{cut(run.trace, seen.place)}")
     said = ", ".join(
         f"lane {lanes[0]} at {element(run, 'shared', address)}" for address, _, _, _, lanes in sorted(drawn, key=lambda b: b[4])[:4]
     )
-    return f"{title}, over {plural(len(rows), 'row')} of 128 bytes. Line {source}. {where}: {verdict}. {said}{', …' if len(drawn) > 4 else ''}."
+    over = f"{title}, over {plural(len(rows), 'row')} of 128 bytes"
+    return f"{over}. Line {source}. {where}: {verdict}. {said}{', …' if len(drawn) > 4 else ''}."
 
 
 def _cell(bank: float, width: int, y: int):

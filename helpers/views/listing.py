@@ -123,7 +123,8 @@ _TABLE_STYLE = """<style>
 .ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
 .ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre;width:100%;max-width:0;min-width:20ch;overflow:hidden;text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)}
+.ladder-listing td.code{text-align:left;white-space:pre;width:100%;max-width:0;min-width:20ch;overflow:hidden;text-overflow:ellipsis;
+font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
 </style>"""
@@ -148,16 +149,17 @@ class Table:
                 style = f' style="background:rgba({red},{green},{blue},{0.08 + 0.5 * share:.2f})"' if value is not None else ""
                 cells.append(f"<td{style}>{number(value)}</td>")
             mark = ' class="marked"' if entry.number == self.marked else ""
-            body.append(
-                f'<tr{mark}><th scope="row">{entry.number}</th><td class="code" title="{html.escape(entry.text.strip(), quote=True)}">{html.escape(entry.text)}</td>{"".join(cells)}</tr>'
-            )
+            title = html.escape(entry.text.strip(), quote=True)
+            code = f'<td class="code" title="{title}">{html.escape(entry.text)}</td>'
+            body.append(f'<tr{mark}><th scope="row">{entry.number}</th>{code}{"".join(cells)}</tr>')
             body += [
                 f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
                 for sentence in entry.findings
             ]
         return (
             f'{_TABLE_STYLE}<table class="ladder-listing"><caption>Each line with what it cost in this run; the stronger the '
-            f'colour, the more of its column.</caption><thead><tr><th scope="col">line</th><th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
+            'colour, the more of its column.</caption><thead><tr><th scope="col">line</th>'
+            f'<th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
             f"<tbody>{''.join(body)}</tbody></table>"
         )
 

@@ -46,7 +46,8 @@ def changes(gpu: str, threads: int, registers: int, shared: int) -> list[Change]
     card = hardware.gpu(gpu)
     now = fit(card, threads, registers, shared)
     tries = (
-        ("registers", range(registers - 1, 15, -1), lambda value: (threads, value, shared), "{} registers per thread instead of {}", registers),
+        ("registers", range(registers - 1, 15, -1), lambda value: (threads, value, shared),
+         "{} registers per thread instead of {}", registers),
         ("shared", range(shared - 1, -1, -max(1, shared // 256)), lambda value: (threads, registers, value),
          "{} bytes of shared memory per block instead of {}", shared),
         ("threads", (count for count in (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024) if count != threads),

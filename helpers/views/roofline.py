@@ -109,7 +109,7 @@ def gemm_point(
     k: int,
     name: str = "",
     dtype: str = "float32",
-    out_dtype: str | None = None,
+    out_dtype: str = "",
     tflops: float | None = None,
     kind: str = "",
 ) -> Point:
@@ -162,8 +162,8 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
         _along(ax, bandwidth, max(low, floor / bandwidth), knee, f"{name} {bandwidth:.3g} TB/s", colour, place, below=name == "DRAM")
     for one in roofs:
         ax.plot([one.compute / one.l1, high], [one.compute] * 2, color=INK, linewidth=2.5, zorder=1)
-        ax.annotate(f"{one.unit} {one.compute:.3g} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right", fontsize=13,
-                    weight="bold")  # fmt: skip
+        ax.annotate(f"{one.unit} {one.compute:.3g} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
+                    fontsize=13, weight="bold")  # fmt: skip
     said = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
     ax.set_xlabel("operations per byte")
     ax.set_ylabel("TFLOPS")
@@ -192,8 +192,8 @@ def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str
     x = low * (knee / low) ** place
     (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
     angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
-    ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle, rotation_mode="anchor", ha="center",
-                fontsize=13, color=colour, weight="bold")  # fmt: skip
+    ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle,
+                rotation_mode="anchor", ha="center", fontsize=13, color=colour, weight="bold")  # fmt: skip
 
 
 def _draw(ax, item: Point, top: Roof, number: int) -> str:

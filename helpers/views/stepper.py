@@ -260,7 +260,8 @@ class Page:
         return (
             "<pre>"
             + "\n".join(
-                f"<span class='{'now' if number == line else ''}'><span class='no'>{number:3} </span>{html.escape(_cut(lines[number - 1], 68))}</span>"
+                f"<span class='{'now' if number == line else ''}'><span class='no'>{number:3} </span>"
+                f"{html.escape(_cut(lines[number - 1], 68))}</span>"
                 for number in range(first, last + 1)
             )
             + "</pre>"

@@ -45,7 +45,8 @@ def sweep(found, *, ax):
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     heading(ax, "Occupancy, multiply-adds and speed", detail=found.caption)
     each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {_percent(item.fma_share)}, "
-                     f"speed {item.peak_share:.0%} of the limit" for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
+                     f"speed {item.peak_share:.0%} of the limit"
+                     for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
     return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {found.caption}. {each}."
 
 

@@ -1,10 +1,10 @@
 """Timeline: what each warp of a block does, in the order in which it does it: loads, copies, barriers, arithmetic.
 
 The order is the executed one; nothing here is time. Asynchronous copies have a second row: each group of them from its first
-copy to the wait that it lands at, so that the stages under way at one moment lie under one another. Between two barriers a bar reaches from the first to the last instruction
-of its kind, and bears their number; what lies under one another is interleaved. The way from barrier to barrier grows with
-the square root of the number of instructions, so that two loads are seen beside 512 FMAs. Warps that do the same are drawn
-once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
+copy to the wait that it lands at, so that the stages under way at one moment lie under one another. Between two barriers a bar reaches
+from the first to the last instruction of its kind, and bears their number; what lies under one another is interleaved. The
+way from barrier to barrier grows with the square root of the number of instructions, so that two loads are seen beside 512
+FMAs. Warps that do the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
 """
 
 from __future__ import annotations

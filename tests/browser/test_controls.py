@@ -10,7 +10,7 @@ from PIL import Image
 
 NAME = "controls.ipynb"
 CELLS = {
-    "set-up": "%load_ext helpers\nfrom helpers import TraceFilter, reference, widgets\nfrom helpers.front.progress import Progress\nimport time",
+    "set-up": "%load_ext helpers\nfrom helpers import TraceFilter, reference, widgets\nfrom helpers.progress import Progress\nimport time",
     "runs": "before, after = (reference(name).gemm(64, on='cpu', trace=TraceFilter(math=True)) for name in ('naive', 'shared_tile'))",
     "coalescing": "widgets.coalescing(after)",
     "tiles": "widgets.tiles(after)",

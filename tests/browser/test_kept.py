@@ -8,7 +8,7 @@ from helpers.course.steps import STEPS
 
 NAME = "kept.ipynb"
 CELLS = {
-    "set-up": "%load_ext helpers\nfrom helpers import ask, exercise, reference, widgets\nfrom helpers.front.progress import Progress\nimport time",
+    "set-up": "%load_ext helpers\nfrom helpers import ask, exercise, reference, widgets\nfrom helpers.progress import Progress\nimport time",
     "question": "ask('naive.sectors_a', 'How many sectors?', unit='sectors')",
     "choice": "ask('naive.which', 'Which of them?', choices=('fewer', 'more'))",
     "picture": "widgets.tiles(reference('shared_tile').gemm(64, on='cpu', trace=True))",
@@ -94,3 +94,16 @@ def test_opening_running_and_saving_a_lesson_leaves_the_repository_alone(open_no
     own = json.loads((lab.root / STEPS[0].notebook_path.name).read_text(encoding="utf-8"))
     assert any(cell.get("outputs") for cell in own["cells"]), "the reader's own copy has what was run"
     assert {path: path.read_bytes() for path in sorted((lab.shipped / "notebooks").iterdir())} == shipped
+
+
+def test_restore_brings_the_lesson_s_own_kernel_in_a_new_cell(open_notebook, lab):
+    lab.write("restore.ipynb", {"set-up": "%load_ext helpers\nimport helpers", "raises": "%%cuda naive\nmine", "back": "naive.restore()"})
+    notebook = open_notebook("restore.ipynb")
+    for index in range(3):
+        notebook.run_cell(index)
+        notebook.wait_until_idle()
+    sources = notebook.page.evaluate(
+        "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].map(cell => cell.sharedModel.getSource())"
+    )
+    assert sources[1] == "%%cuda naive\nmine", "the reader's own is as it was"
+    assert sources[3] == f"%%cuda naive\n{STEPS[1].kernel_path.read_text(encoding='utf-8').rstrip()}"

@@ -25,7 +25,7 @@ def sound(tmp_path_factory):
         db.execute("BEGIN")
         for number in range(2, COUNT + 1):
             db.execute(
-                "INSERT INTO climbs SELECT ?, created, archived, kind, step, label, device, dtype, m, n, k, ?, 1.0, NULL, ?, ?, counters, NULL"
+                "INSERT INTO climbs SELECT ?, created, archived, kind, step, label, device, dtype, m, n, k, ?, 1.0, NULL, ?, ?, counters, NULL, out_dtype"
                 " FROM climbs WHERE id = 1", (number, float(number), f"source {number} " * 20, f"{number}"),
             )  # fmt: skip
         for number in range(1, COUNT + 1):

@@ -108,8 +108,8 @@ def test_each_pair_of_element_types_has_its_own_rows_and_table():
     assert len(record.merge(rows, [row(1, dtype="float16", out_dtype="float16", tflops=1.0)])) == 3
     text = record.readme_section(rows)
     assert text.count("![Ladder") == 1
-    for types in ("FP32", "FP16", "FP16 to FP32"):
-        assert f"in {types} (recorded" in text
+    for pair in ("FP32", "FP16", "FP16 to FP32"):
+        assert f"in {pair} (recorded" in text
 
 
 def test_the_markers_hold_the_section():

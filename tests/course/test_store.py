@@ -143,7 +143,7 @@ def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
 
 def test_resets_are_undone_in_their_order_though_the_clock_went_back(store, monkeypatch):
     clock = iter(["2030-01-02", "2030-01-03", "2029-12-31", "2029-12-30"])
-    monkeypatch.setattr(stores, "_now", lambda: next(clock))
+    monkeypatch.setattr(stores, "now", lambda: next(clock))
     store.climb(**ROW, milliseconds=1.0)
     store.reset()
     store.climb(**ROW, milliseconds=2.0)

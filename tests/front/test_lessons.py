@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+import subprocess
 
 import pytest
 
@@ -167,3 +168,28 @@ def test_a_folder_that_refuses_is_a_sentence_and_the_lessons_open(course, monkey
     monkeypatch.setattr("helpers.front.notebooks.write_whole", full)
     folder, (said,) = lessons.opened(root)
     assert folder == lessons.own_folder() and "not brought up to date" in said and texts(own()) == {"a": "mine"}
+
+
+def test_git_pull_finds_nothing_in_its_way(course, tmp_path):
+    """Two versions of the course in git, a clone, and a reader who edits every lesson in between."""
+
+    def git(*words: str, folder):
+        options = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main")
+        return subprocess.run(["git", *options, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    origin = course(a="1", b="1")
+    git("init", folder=origin)
+    git("add", "-A", folder=origin)
+    git("commit", "-m", "one", folder=origin)
+    git("clone", str(origin), str(tmp_path / "clone"), folder=tmp_path)
+    folder, said = lessons.opened(tmp_path / "clone")
+    assert folder == lessons.own_folder() and said == []
+    mine = own()
+    mine["cells"][0]["source"] = "mine"
+    save(mine)
+    course(a="2", b="2")
+    git("commit", "-am", "two", folder=origin)
+    assert git("status", "--porcelain", folder=tmp_path / "clone") == ""
+    git("pull", folder=tmp_path / "clone")
+    lessons.opened(tmp_path / "clone")
+    assert texts(own()) == {"a": "mine", "b": "2"}

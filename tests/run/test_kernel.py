@@ -13,6 +13,7 @@ import pytest
 
 import helpers
 from helpers.errors import CourseError, LaunchError, RunError
+from helpers.sim import launch
 
 SCALE = """
 __global__ void scale(const float* x, float* y, int n, float factor) {
@@ -158,7 +159,7 @@ def test_interrupt_leaves_the_arrays_alone():
 def test_trace_is_recorded_only_when_asked(scale):
     arguments = [np.ones(64, np.float32), np.zeros(64, np.float32), 64, 1.0]
     with pytest.raises(CourseError, match="trace=True"):
-        scale.launch(2, 32, arguments, on="cpu").trace
+        _ = scale.launch(2, 32, arguments, on="cpu").trace
     trace = scale.launch(2, 32, arguments, on="cpu", trace=True).trace
     loads = trace.select(op="ld", space="global")
     assert len(loads.accesses) == 2 and loads.addresses.shape == (2, 32)
@@ -203,3 +204,13 @@ def test_a_sixteen_bit_float_takes_a_number(kind):
         assert array[0] == float(value)
     with pytest.raises(LaunchError, match="x of k is a single number"):
         kernel.launch(1, 1, (np.zeros(1, np.float32), "1"), on="cpu")
+
+
+def test_a_slow_run_says_why_it_was_slow(monkeypatch):
+    kernel = helpers.compile('extern "C" __global__ void k(int* total) { atomicAdd(total, 1); }')
+    run = kernel.launch(2, 32, [np.zeros(1, np.int32)], on="cpu")
+    assert run.engine == "numpy" and run.engine_reason.endswith("in line 1")
+    monkeypatch.setattr(launch, "LONG", 1e9)
+    assert "which is slower" not in repr(run)
+    monkeypatch.setattr(launch, "LONG", 0.0)
+    assert "Ran on the NumPy machine, which is slower, for " in repr(run) and f" s: {run.engine_reason}." in repr(run)

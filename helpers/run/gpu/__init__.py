@@ -13,6 +13,6 @@ from .properties import Device, device
 from .transfers import copy_back, download, is_device_array, to_host, upload
 
 __all__ = [
-    "OFF_SWITCH", "Device", "Timing", "arch", "available", "copy_back", "cublas", "cublas_refuses", "cublas_why_not", "device", "download", "explain",
-    "interleave", "is_device_array", "launch", "launcher", "run_once", "to_host", "upload", "why_not",
+    "OFF_SWITCH", "Device", "Timing", "arch", "available", "copy_back", "cublas", "cublas_refuses", "cublas_why_not", "device", "download",
+    "explain", "interleave", "is_device_array", "launch", "launcher", "run_once", "to_host", "upload", "why_not",
 ]  # fmt: skip

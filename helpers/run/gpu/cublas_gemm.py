@@ -33,7 +33,7 @@ def cublas_why_not() -> str:
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32, _DEFAULT_ALGORITHM = 68, 77, -1
 
 
-def cublas_refuses(dtype: str, out_dtype: str | None = None) -> str:
+def cublas_refuses(dtype: str, out_dtype: str = "") -> str:
     """Why cuBLAS is no opponent for a product of these element types, as a sentence; "" if it is."""
     inputs, result = element_type(dtype), result_type(dtype, out_dtype)
     if dtype.startswith("float8"):
@@ -59,7 +59,7 @@ def cublas(
     c,
     ldc: int,
     dtype: str = "float32",
-    out_dtype: str | None = None,
+    out_dtype: str = "",
     batch: int = 1,
 ):
     """A function that runs C = alpha A B + beta C with cuBLAS once on the current stream. Row-major, no transposes.

@@ -72,7 +72,7 @@ def _finished(event) -> bool:
 def _give_up(error: BaseException) -> str:
     """Remember that the GPU is lost to this process, and say so."""
     global _broken
-    what = _FATAL.get(getattr(error, "status", None), f"failed on the GPU ({first_line(error)})")
+    what = _FATAL.get(getattr(error, "status", 0), f"failed on the GPU ({first_line(error)})")
     _broken = (
         f"An earlier kernel {what}, after which CUDA refuses all work from this process. "
         "Restart the notebook's kernel (Kernel > Restart) to use the GPU again."
@@ -82,7 +82,7 @@ def _give_up(error: BaseException) -> str:
 
 def explain(error: BaseException, name: str = "The kernel") -> CourseError:
     """CuPy's exception as the error to raise: RunError if the kernel went wrong, LaunchError if it was refused."""
-    status = getattr(error, "status", None)
+    status = getattr(error, "status", 0)
     if status in _FATAL:
         what = _give_up(error)
         return RunError(

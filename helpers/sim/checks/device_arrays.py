@@ -10,27 +10,11 @@ import functools
 from collections.abc import Iterable
 
 from helpers.sim.code.addresses import DEVICE_BASE
-from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Pair, Register, Vector
+from helpers.sim.code.program import Effect, Program
+from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Vector
+from helpers.sim.code.sites import Site
 
 ANY = -1  # an address that comes from memory: it may point anywhere
-
-
-def _registers(operand) -> Iterable[str]:
-    match operand:
-        case Register(name):
-            yield name
-        case Negated(inner):
-            yield from _registers(inner)
-        case Pair(first, second):
-            yield from _registers(first)
-            yield from _registers(second)
-        case Vector(items):
-            for item in items:
-                yield from _registers(item)
-        case Address(base, _, coordinates):
-            yield from _registers(base)
-            for item in coordinates:
-                yield from _registers(item)
 
 
 def _addresses(operand) -> Iterable[int]:
@@ -46,56 +30,48 @@ def _addresses(operand) -> Iterable[int]:
 
 
 @functools.lru_cache(maxsize=32)
-def arrays_of(program) -> dict[int, frozenset[int]]:
-    """{position of a memory instruction: what its address is made of}.
+def arrays_of(program: Program) -> dict[int, frozenset[int]]:
+    """{number of a site in device memory: what its address is made of}.
 
     That is a set of offsets of parameters, fixed device addresses, and ANY. 32-bit values that come from memory are
     taken for indices, not for parts of pointers.
     """
     entry = {at for _, at in program.parameters}
-    origin: dict[str, frozenset[int]] = {}
+    origin: dict[int, frozenset[int]] = {}  # of a register's value
     nothing = frozenset()
     steps = []
-    for instruction in program.code:
-        if not instruction.operands or instruction.name in ("st", "red", "bra", "bar", "barrier", "ret", "exit", "setp", "call"):
+    for op in program.ops:
+        targets = [register for register in op.writes if program.types[register] != "pred"]
+        if not targets:
             continue
-        targets = [name for name in _registers(instruction.operands[0]) if program.register_types.get(name) != "pred"]
-        if not targets or isinstance(instruction.operands[0], Address):
-            continue
-        fixed, sources = set(), set()
-        if instruction.name in ("ld", "ldu", "atom"):
-            wide = TYPE_BYTES.get(instruction.opcode.rsplit(".", 1)[-1], 8) >= 8
-            base = instruction.operands[1].base if isinstance(instruction.operands[1], Address) else None
-            if "param" in instruction.modifiers and isinstance(base, Immediate):
-                at = base.value + instruction.operands[1].offset
-                if wide:
-                    fixed.add(at if at in entry else ANY)
-            elif wide:
-                fixed.add(ANY)
+        fixed, sources = set(), ()
+        if op.effect in (Effect.LOAD, Effect.ATOMIC):
+            if TYPE_BYTES.get(op.opcode.rsplit(".", 1)[-1], 8) >= 8:
+                fixed = {_parameter(site, entry) for site in op.sites}
         else:
-            for operand in instruction.operands[1:]:
-                sources.update(_registers(operand))
+            sources = op.reads
+            for operand in op.instruction.operands[1:]:
                 fixed.update(_addresses(operand))
         steps.append((targets, frozenset(fixed), sources))
     changed = True
     while changed:
         changed = False
         for targets, fixed, sources in steps:
-            new = fixed.union(*(origin.get(name, nothing) for name in sources))
-            for name in targets:
-                old = origin.get(name, nothing)
+            new = fixed.union(*(origin.get(register, nothing) for register in sources))
+            for register in targets:
+                old = origin.get(register, nothing)
                 if not new <= old:
-                    origin[name], changed = old | new, True
-    found = {}
-    for site in program.sites:
-        instruction = program.code[site.pc]
-        operand = next((o for o in instruction.operands if isinstance(o, Address)), None)
-        if instruction.opcode.startswith("cp.async.c"):  # .ca and .cg, not .bulk
-            operand = instruction.operands[1]
-        elif {"shared", "shared::cta", "shared::cluster", "local", "param", "const"} & set(instruction.modifiers):
-            continue
-        made = set(_addresses(operand)) if operand is not None else {ANY}
-        for name in _registers(operand):
-            made |= origin.get(name, nothing)
-        found[site.pc] = frozenset(made)
-    return found
+                    origin[register], changed = old | new, True
+    return {
+        site.index: frozenset({ANY} if site.address is None else _addresses(site.address)) | origin.get(site.base, nothing)
+        for site in program.sites
+        if site.generic or site.space == "global"
+    }
+
+
+def _parameter(site: Site, entry: set[int]) -> int:
+    """What a load gets: the parameter of the kernel that it reads, or ANY."""
+    if site.space == "param" and site.address is not None and isinstance(site.address.base, Immediate):
+        at = site.address.base.value + site.address.offset
+        return at if at in entry else ANY
+    return ANY

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from helpers.sim.code.addresses import DEVICE_BASE
-from helpers.sim.code.sites import AccessKind
 
 from .accesses import DeviceAccess
 from .device_arrays import ANY, arrays_of
@@ -62,7 +61,7 @@ class DevicePlaces:
         memory = self.memory
         chosen: set[int] = set()
         for site in self.program.sites:
-            if site.op.changes and site.pc in self.origins:
+            if site.op.changes and site.index in self.origins:
                 chosen |= self._places(site)
         chosen |= {self._span_of(start) for start, _ in self.unwritten}
         return [(int(memory.starts[i]), int(memory.ends[i])) for i in sorted(chosen)]
@@ -74,7 +73,7 @@ class DevicePlaces:
     def _places(self, site) -> set[int]:
         """Indices of the allocated ranges that an access may touch."""
         found = set()
-        for origin in self.origins[site.pc]:
+        for origin in self.origins[site.index]:
             address = origin
             if 0 <= origin < DEVICE_BASE:
                 words = [self.param_words.get(origin // 4 + i, 0) for i in (0, 1)]
@@ -85,7 +84,7 @@ class DevicePlaces:
         return found or set(range(len(self.memory.starts)))
 
     def _may_touch(self, site) -> bool:
-        if site.pc not in self.origins or (site.op is AccessKind.COPY and site.space == "shared"):
+        if site.index not in self.origins:
             return False
         watched = set(self.starts.tolist())
         return any(int(self.memory.starts[i]) in watched for i in self._places(site))

@@ -26,16 +26,6 @@ ADVICE = (
 )
 
 
-def _has_fence(program) -> bool:
-    """Does the kernel order its accesses for other blocks at all?"""
-    for instruction in program.code:
-        if instruction.name in ("membar", "fence") and "cta" not in instruction.modifiers:
-            return True
-        if {"acquire", "release", "acq_rel"} & set(instruction.modifiers) and "cta" not in instruction.modifiers:
-            return True
-    return False
-
-
 class DeviceRaces(DeviceCheck):
     """Who touched each granule of the arrays that a launch writes, and when.
 
@@ -48,8 +38,8 @@ class DeviceRaces(DeviceCheck):
         super().__init__(launch)
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
-        self.fenced = _has_fence(program)
-        self.warp_barriers = bool({"bar.warp", "barrier.warp"} & program.uses)
+        self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
+        self.warp_barriers = program.warp_barriers
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}

@@ -38,7 +38,8 @@ class MissingFence(SharedCheck):
             self.written_by.reshape(-1)[touched.cells] = access.site.index
 
     def copy_landed(self, m: Machine, access: Access) -> None:
-        self.unfenced.reshape(-1)[access.touched(m, self.cells).cells] = 0
+        cells = access.touched(m, self.cells).cells
+        self.unfenced.reshape(-1)[cells] = 0
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier) -> None:
         self.copy_landed(m, access)

@@ -55,7 +55,8 @@ class MissingWait(SharedCheck):
         self.under_way.reshape(-1)[touched.cells] = access.site.index + 1
 
     def copy_landed(self, m: Machine, access: Access) -> None:
-        self.under_way.reshape(-1)[access.touched(m, self.cells).cells] = 0
+        cells = access.touched(m, self.cells).cells  # first, because it may make a row for each block
+        self.under_way.reshape(-1)[cells] = 0
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
         cells = access.touched(m, self.cells).cells

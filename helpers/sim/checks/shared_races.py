@@ -37,7 +37,7 @@ class SharedRaces(SharedCheck):
     def __init__(self, m: Machine, launch, cells: SharedCells):
         program = launch.program
         self.sites = program.sites
-        self.warp_barriers = bool({"bar.warp", "barrier.warp"} & program.uses)
+        self.warp_barriers = program.warp_barriers
         self.arrays = (
             "writer",
             "writer_site",

@@ -4,6 +4,10 @@ A generic address says by its top bits which state space it is in. Global and co
 addresses; shared, local and parameter addresses count from 0 within their own space.
 """
 
+from __future__ import annotations
+
+import numpy as np
+
 DEVICE_BASE = 0x7F00_0000_0000
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
@@ -13,3 +17,11 @@ WINDOW_REACH = WINDOW_BYTES // 2  # an address that misses a window by less is m
 ALIGN = 256  # arrays that own their memory begin at a multiple of it, as cudaMalloc's do
 RANK_SHIFT = 24  # of a shared::cluster address: from this bit on, the rank of the block in its cluster plus one
 FUNCTION_BASE = 0x10  # functions have addresses too, though nothing can be read there
+
+
+def phase(array: np.ndarray) -> int:
+    """Where an array begins, modulo ALIGN: a view such as a[1:] lies off the beginning of the array it looks into."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return (array.ctypes.data - owner.ctypes.data) % ALIGN

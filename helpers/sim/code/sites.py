@@ -7,8 +7,10 @@ counters, the checks and the pictures read them.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from .ptx import Address
 
 
 class AccessKind(StrEnum):
@@ -80,7 +82,7 @@ def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
         return CostRule.SHARED_ATOMIC if kind.atomic else CostRule.SHARED_LOAD if kind is AccessKind.LOAD else CostRule.SHARED_STORE
     if space == "local":
         return CostRule.LOCAL
-    if space in ("global", "const"):
+    if space == "global":
         return CostRule.ATOMIC if kind.atomic else CostRule.GLOBAL
     return CostRule.NONE
 
@@ -89,10 +91,12 @@ def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
 class Site:
     """One memory access of an instruction: what it does to which space, how wide it is, and how the hardware performs it.
 
-    pc: position of the instruction in the program. space: 'generic' where only the address tells. width: bytes per lane in
+    pc: position of the instruction in the program. space: 'generic' until an address has told. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
     opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
-    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. address: the operand that says where, None if
+    it has none; base: its register, None for a fixed address. estimate: why `charged` is only the
+    PTX's width, '' where it is what ptxas made.
     """
 
     index: int
@@ -108,13 +112,18 @@ class Site:
     sass: str = ""
     shift: int = 0
     matrices: int = 0
+    estimate: str = ""
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False
+    generic: bool = field(init=False)  # does only the address tell the state space? Then `space` is where it went last
+    part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
+    address: Address | None = None
+    base: int | None = None
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     def __post_init__(self):
-        self.charged = self.width
+        self.charged, self.generic = self.width, self.space == "generic"
 
     @property
     def atomic(self) -> bool:

@@ -168,7 +168,7 @@ class Counting:
                 add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
                 if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
                     add(site.line, COPIED_SECTORS, second)
-            elif site.op in ("cp.async", "wgmma"):
+            elif site.op in (AccessKind.COPY, AccessKind.WARPGROUP):
                 add(site.line, ALL_SHARED, second)
                 add(site.line, ALL_SHARED_IDEAL, ideal)
             elif space == "shared":

@@ -26,22 +26,21 @@ from .base import (
     FINISHERS,
     REGISTRY,
     SPECIAL_REGISTERS,
+    Binding,
     Example,
     Jump,
-    Op,
-    branch,
-    build,
-    closures,
+    bind,
+    end_of,
     example,
-    guarded_end,
     instruction,
     jump_to,
 )
+from .halves import in_halves
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
-    "DTYPES", "EXAMPLES", "FINISHERS", "REGISTRY", "SPECIAL_REGISTERS", "Example", "Jump", "Op", "branch", "build", "closures", "example",
-    "guarded_end", "instruction", "jump_to",
+    "DTYPES", "EXAMPLES", "FINISHERS", "REGISTRY", "SPECIAL_REGISTERS", "Binding", "Example", "Jump", "bind", "end_of", "example",
+    "in_halves", "instruction", "jump_to",
 ]  # fmt: skip

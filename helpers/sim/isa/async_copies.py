@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks.accesses import DeviceAccess
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Negated, Register
 from helpers.sim.code.sites import AccessKind, rule_of
 from helpers.sim.machine.copies import CopyQueue
@@ -44,7 +45,8 @@ def cp_async(op):
             size = op.bind(extra[0], "u32")
     through_cache = op.has("ca")
     reads, writes = (
-        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache)) for space in ("global", "shared")
+        op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache), at)
+        for space, at in (("global", 1), ("shared", 0))
     )
     op.loader.uses.add("cp.async")
     piece = min(width, 8)
@@ -114,6 +116,7 @@ def _first_bytes(value, count, start, piece):
 @instruction("cp.async.commit_group")
 def commit_group(op):
     """Close the group of copies started since the last commit."""
+    op.effect = Effect.COPY
     line = op.line
 
     def run(m):
@@ -126,7 +129,7 @@ def commit_group(op):
 
 def _wait_for_groups(op, pending: int | None):
     """Wait until at most `pending` groups are under way; None: for all copies, committed or not."""
-    op.lands = True
+    op.effect, op.lands = Effect.COPY, True
     op.loader.uses.add("cp.async")
     line, kind = op.line, "wait all" if pending is None else f"wait {pending}"
 

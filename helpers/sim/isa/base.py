@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
+from helpers.sim.code.program import Effect, Guard, Op, Results
 from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from helpers.sim.code.sites import AccessKind, CostRule, Site, rule_of
 
@@ -32,16 +33,39 @@ BYTES_OF_DTYPE = {kind: dtype.itemsize for kind, dtype in DTYPES.items()}
 SIGNED = frozenset({"s8", "s16", "s32", "s64"})
 INTEGERS = frozenset({"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"})
 
-# Special registers that the machine fills in before a chunk starts; clocks are instructions (see control.py).
+
+@dataclass(frozen=True)
+class SpecialRegister:
+    """type: PTX type. varies: from 'launch' to launch only, or by 'block', 'warp' or 'lane', too."""
+
+    type: str
+    varies: str
+
+
+def _special(varies: str, types: dict[str, str]) -> dict[str, SpecialRegister]:
+    return {name: SpecialRegister(kind, varies) for name, kind in types.items()}
+
+
+# Special registers that the machine fills in before a chunk starts; clocks are instructions (see move.py).
 SPECIAL_REGISTERS = {
-    **{f"%{name}.{axis}": "u32" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
-    **{f"%{name}.{axis}": "u32" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in "xyz"},
-    "%cluster_ctarank": "u32", "%cluster_nctarank": "u32", "%is_explicit_cluster": "pred",
-    "%laneid": "u32", "%warpid": "u32", "%nwarpid": "u32", "%smid": "u32", "%nsmid": "u32", "%gridid": "u64",
-    "%lanemask_eq": "u32", "%lanemask_le": "u32", "%lanemask_lt": "u32", "%lanemask_ge": "u32", "%lanemask_gt": "u32",
-    "%dynamic_smem_size": "u32", "%total_smem_size": "u32", "%aggr_smem_size": "u32",
-    "%clock": "u32", "%clock_hi": "u32", "%clock64": "u64", "%globaltimer": "u64", "%globaltimer_lo": "u32", "%globaltimer_hi": "u32",
-    **{f"%envreg{i}": "b32" for i in range(32)},
+    **_special("lane", {
+        **{f"%tid.{axis}": "u32" for axis in "xyz"}, "%laneid": "u32",
+        "%lanemask_eq": "u32", "%lanemask_le": "u32", "%lanemask_lt": "u32", "%lanemask_ge": "u32", "%lanemask_gt": "u32",
+    }),
+    **_special("warp", {
+        "%warpid": "u32", "%clock": "u32", "%clock_hi": "u32", "%clock64": "u64",
+        "%globaltimer": "u64", "%globaltimer_lo": "u32", "%globaltimer_hi": "u32",
+    }),
+    **_special("block", {
+        **{f"%{name}.{axis}": "u32" for name in ("ctaid", "clusterid", "cluster_ctaid") for axis in "xyz"},
+        "%cluster_ctarank": "u32", "%smid": "u32",
+    }),
+    **_special("launch", {
+        **{f"%{name}.{axis}": "u32" for name in ("ntid", "nctaid", "nclusterid", "cluster_nctaid") for axis in "xyz"},
+        "%cluster_nctarank": "u32", "%is_explicit_cluster": "pred", "%nwarpid": "u32", "%nsmid": "u32", "%gridid": "u64",
+        "%dynamic_smem_size": "u32", "%total_smem_size": "u32", "%aggr_smem_size": "u32",
+        **{f"%envreg{i}": "b32" for i in range(32)},
+    }),
 }  # fmt: skip
 
 
@@ -66,7 +90,7 @@ class Example:
     arch: str = "sm_90"
 
 
-REGISTRY: dict[str, list[tuple[frozenset[str] | None, Callable[[Op], Callable | None]]]] = {}
+REGISTRY: dict[str, list[tuple[frozenset[str] | None, Callable[[Binding], Callable | None]]]] = {}
 EXAMPLES: list[Example] = []
 FINISHERS: list[Callable] = []
 
@@ -89,7 +113,7 @@ def instruction(opcode: str, types=None):
 
 
 def finisher(function):
-    """Register a function (loader, ops) that looks at all instructions of a kernel once they are bound."""
+    """Register a function of all bindings of a kernel, which may add closures to them."""
     FINISHERS.append(function)
     return function
 
@@ -119,9 +143,9 @@ def handler_of(opcode: str):
     return None
 
 
-def build(loader, instruction: Instruction, position: int) -> Op:
+def bind(loader, instruction: Instruction, position: int) -> Binding:
     """Bind one instruction to its operands. Raises RunError for an instruction that has no handler."""
-    op = Op(loader, instruction, position)
+    op = Binding(loader, instruction, position)
     handler = handler_of(instruction.opcode)
     if handler is None:
         op.unknown()
@@ -136,8 +160,8 @@ class Jump:
     label: str
 
 
-class Op:
-    """One instruction while it is being bound.
+class Binding:
+    """One instruction while it is being bound: what its handler is given, and what becomes an `Op` (see `finished`).
 
     The handler reads operands through `source`, `result` and their like, which return register indices and note what is
     read and written. `before` and `after` hold small closures that unpack or repack operands around the main one.
@@ -149,22 +173,64 @@ class Op:
         self.name, self.modifiers = self.parts[0], frozenset(self.parts[1:])
         self.types = [part for part in self.parts[1:] if part in DTYPES]
         self.operands = instruction.operands
+        self.guard: Guard | None = loader.guard(instruction)
         self.reads: list[int] = []
         self.writes: list[int] = []
         self.before: list[Callable] = []
         self.after: list[Callable] = []
         self.counters: list[str] = []
-        self.sites: list = []
+        self.sites: list[Site] = []
         self.opclass = ""
+        self.effect: Effect | None = None  # None: what the rest says, see `_effect`
+        self.results: Results | None = None
         self.terminator = None
         self.targets: tuple[str, ...] = ()
         self.falls_through = True
-        self.full_barrier = False
+        self.whole_block = False  # a barrier of all threads of the block
         self.rendezvous = 0  # warps that must come together: 1, or 4 for a warpgroup
         self.members: int | None = None  # register with the mask of the lanes that must come; None: all
         self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
+        self.orders = self.has("acquire", "release", "acq_rel") and not self.has("cta")
         self.run: Callable | None = None
+
+    def finished(self, place: Callable[[str], int]) -> Op:
+        """What is now known of the instruction. place: the position of a label."""
+        guard = self.guard
+        reads = self.reads if guard is None else [*self.reads, guard.register]
+        steps, masked = closures(self, guard) if self.terminator is None else (self.before, self.before)
+        return Op(
+            position=self.position, instruction=self.instruction, guard=guard, reads=tuple(dict.fromkeys(reads)),
+            writes=tuple(dict.fromkeys(self.writes)), sites=tuple(self.sites), effect=self._effect(), results=self._results(),
+            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None, targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
+            rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
+            orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
+        )  # fmt: skip
+
+    def _effect(self) -> Effect:
+        if self.effect is not None:
+            return self.effect
+        kinds = {site.op for site in self.sites}
+        if any(kind.atomic for kind in kinds):
+            return Effect.ATOMIC
+        if kinds & {AccessKind.COPY, AccessKind.BULK_LOAD, AccessKind.BULK_STORE}:
+            return Effect.COPY
+        if any(kind.changes for kind in kinds):
+            return Effect.STORE
+        if kinds and all(kind.only_reads for kind in kinds):
+            return Effect.LOAD
+        return Effect.MACHINE
+
+    def _results(self) -> Results:
+        if self.results is not None:
+            return self.results
+        if self.rendezvous or any(site.op.atomic or site.space == "local" for site in self.sites):
+            return Results.PER_LANE
+        return Results.LIKE_SOURCES
+
+    def pure(self) -> None:
+        """Each thread's results depend on its own sources and nothing else. `lanewise` says so itself."""
+        self.effect = Effect.PURE
 
     # ------------------------------------------------------------------------------------------- about the opcode
 
@@ -200,11 +266,16 @@ class Op:
         where = "" if i.line is None else f" (from line {i.line} of the cell)"
         raise RunError(f"The machine does not know the instruction `{i.text}`, PTX line {i.ptx_line}{where}.", i.line)
 
-    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None) -> Site:
-        """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it."""
-        i = self.instruction
-        rule = rule_of(kind, space) if rule is None else rule
-        site = self.loader.new_site(self.position, i.line, space, kind, width, i.text, i.ptx_line, rule)
+    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None, at: int | None = None) -> Site:
+        """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it.
+        at: the operand that is its address, by default the first in brackets."""
+        i, sites = self.instruction, self.loader.sites
+        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule or rule_of(kind, space))
+        where = self.operands if at is None else self.operands[at : at + 1]
+        site.address = next((operand for operand in where if isinstance(operand, Address)), None)
+        if site.address is not None and isinstance(site.address.base, Register):
+            site.base = self._register(site.address.base.name)
+        sites.append(site)
         self.sites.append(site)
         return site
 
@@ -397,6 +468,7 @@ class Op:
 
         result: PTX type of operand 0; sources: PTX types of operands `first`, `first` + 1, …
         """
+        self.pure()
         indices = [self.source(first + i, kind) for i, kind in enumerate(sources)]
         target = self.result(0, result)
         return apply(meaning, target, DTYPES[result], indices, [DTYPES[kind] for kind in sources])
@@ -467,7 +539,7 @@ def merge(mask, new, old):
     return np.where(mask, new, old)
 
 
-def closures(op: Op, guard: tuple[int, bool] | None) -> tuple[list[Callable], list[Callable]]:
+def closures(op: Binding, guard: Guard | None) -> tuple[list[Callable], list[Callable]]:
     """The closures of an ordinary instruction: (all threads together, some threads)."""
     steps = [step for step in (*op.before, op.run, *op.after) if step is not None]
     if not steps:
@@ -542,6 +614,15 @@ def _guarded(steps, writes, guard, counters, line):
 # --- terminators -----------------------------------------------------------------------------------------------------
 # A block's end is called with the machine and returns where its threads go: a block index, a list of (block index, mask)
 # when they part, or None when it has parked them itself.
+
+
+def end_of(op: Binding, place: Callable[[str], int], following: int) -> Callable:
+    """The end of a block whose last instruction this is. place: the block of a label. following: the next block."""
+    if isinstance(op.terminator, Jump):
+        target = place(op.terminator.label)
+        return jump_to(target) if op.guard is None else branch(*op.guard, target, following)
+    end = op.terminator(place, following)
+    return end if op.guard is None else guarded_end(*op.guard, end, following)  # those whose guard is off step over it
 
 
 def jump_to(target: int) -> Callable:

@@ -453,6 +453,7 @@ def _flag(op) -> int:
 
 def _chain(op, arithmetic, sources, t, reads_flag):
     """d = arithmetic(sources, carry in) with carry out: `arithmetic` returns (d, carry)."""
+    op.pure()
     indices = [op.source(1 + i, kind) for i, kind in enumerate(sources)]
     d = op.result(0, t)
     flag = _flag(op)

@@ -100,7 +100,8 @@ class Piece:
         )  # fmt: skip
         out_of_bounds.by_bulk_copy(
             m, site, lanes, (self.offsets < 0) | (end > m.shared.size),
-            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, which has {m.shared.size} bytes per block.",
+            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, "
+            f"which has {m.shared.size} bytes per block.",
         )  # fmt: skip
         return self
 
@@ -201,7 +202,8 @@ def _check_corners(m, site, tensor: Tensor, lanes, corners, stored: bool = False
     first = corners[:, 0] * tensor.itemsize
     misaligned.by_bulk_copy(
         m, site, lanes, first % CHUNK != 0,
-        lambda i: f"A box begins {first[i]} bytes along the innermost dimension (coordinate {corners[i, 0]}), which is not a multiple of 16.",
+        lambda i: f"A box begins {first[i]} bytes along the innermost dimension (coordinate {corners[i, 0]}), "
+        "which is not a multiple of 16.",
         f"Begin at a multiple of {CHUNK // tensor.itemsize} elements and take a larger box.",
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import numpy as np
 from helpers.sim.checks import out_of_bounds
 from helpers.sim.checks.accesses import RemoteAccess
 from helpers.sim.code.addresses import RANK_SHIFT, SHARED_WINDOW
+from helpers.sim.code.program import Effect
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.copies import MBarrier
 from helpers.sim.machine.memory import RAW
@@ -22,7 +23,7 @@ I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
 def barrier_cluster_arrive(op):
     """Say that this thread has come, and go on: cluster.barrier_arrive()."""
     op.loader.uses.add("cluster")
-    op.opclass = "BAR"
+    op.effect, op.opclass = Effect.BARRIER, "BAR"
     line, releases = op.line, not op.has("relaxed")
     return lambda m: m.cluster_arrive(line, releases)
 
@@ -31,7 +32,7 @@ def barrier_cluster_arrive(op):
 def barrier_cluster_wait(op):
     """Wait until all threads of the cluster that still run have arrived."""
     op.loader.uses.add("cluster")
-    op.opclass = "BAR"
+    op.effect, op.opclass = Effect.BARRIER, "BAR"
     line = op.line
     op.terminator = lambda place, following: lambda m: m.cluster_wait(following, line)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Immediate
 
 from .base import Jump, instruction
@@ -13,7 +14,7 @@ from .warps import check_members
 @instruction("bra")
 def bra(op):
     """Go to a label."""
-    op.terminator = Jump(op.operand(0).name)
+    op.effect, op.terminator = Effect.JUMP, Jump(op.operand(0).name)
     op.targets = (op.operand(0).name,)
     op.falls_through = False
 
@@ -23,7 +24,7 @@ def brx_idx(op):
     """Go to the a-th label of a table."""
     index = op.source(0, "u32")
     labels = op.loader.tables[op.operand(1).name]
-    op.targets = labels
+    op.effect, op.targets = Effect.JUMP, labels
     op.falls_through = False
 
     def terminator(place, following):
@@ -60,7 +61,7 @@ def exit_(op):
 
 
 def _end(op):
-    op.falls_through = False
+    op.effect, op.falls_through = Effect.END, False
     op.terminator = lambda place, following: lambda m: m.program.exit
 
 
@@ -106,12 +107,11 @@ def _barrier(op, first: int, arrive: bool = False, vote=None):
 
     vote: (name of the reduction, register of the result, register of each thread's predicate) of a barrier that has one.
     """
-    op.loader.uses.add("bar")
     numbers = range(first, len(op.operands) - (vote is not None))
     number = op.source(first, "u32") if len(numbers) > 0 else None
     expected = op.source(first + 1, "u32") if len(numbers) > 1 else None
     whole = expected is None and (number is None or isinstance(op.operand(first), Immediate))
-    op.full_barrier = whole and not arrive
+    op.effect, op.whole_block = Effect.BARRIER, whole and not arrive
     line, aligned = op.line, op.name == "bar" or op.has("aligned")
     op.opclass = "BAR"
 
@@ -222,8 +222,7 @@ def barrier_cta_arrive(op):
 
 
 def _warp_barrier(op):
-    op.loader.uses.add("bar.warp")
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.BARRIER, 1
     mask = op.members = op.source(0, "b32")
     line = op.line
 
@@ -245,6 +244,7 @@ def bar_warp_sync(op):
 @instruction("fence")
 def fence(op):
     """Order memory accesses. The machine's memory is always in order; what a fence orders across blocks matters to findings."""
+    op.effect, op.orders = Effect.FENCE, not op.has("cta")
     if op.has("mbarrier_init"):
         return _publish
     return None if op.has("cta", "proxy") else _across_blocks
@@ -253,6 +253,7 @@ def fence(op):
 @instruction("membar")
 def membar(op):
     """Order memory accesses: __threadfence(). The machine's memory is always in order."""
+    op.effect, op.orders = Effect.FENCE, not op.has("cta")
     return None if op.has("cta", "proxy") else _across_blocks
 
 

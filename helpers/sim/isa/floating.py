@@ -225,6 +225,7 @@ def _fma(op):
         op.count(FFMA)
         op.opclass = "FFMA"
     if t == "f32" and mode == "rn" and not op.has("ftz", "sat"):
+        op.pure()
         a, b, c = (op.source(i, "f32") for i in (1, 2, 3))
         d = op.result(0, "f32")
         fma32 = numerics.fma32

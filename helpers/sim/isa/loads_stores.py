@@ -436,6 +436,7 @@ def applypriority(op):
 @instruction("createpolicy")
 def createpolicy(op):
     """d = a cache policy, which the machine's memory does not have."""
+    op.pure()
     d = op.result(0, "b64")
 
     def run(m):

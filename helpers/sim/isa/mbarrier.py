@@ -266,6 +266,7 @@ def mbarrier_try_wait(op):
 @instruction("mbarrier.pending_count")
 def mbarrier_pending_count(op):
     """d = the arrivals that were missing when the state b was made, before its arrival."""
+    op.pure()
     state, d = op.source(1, "b64"), op.result(0, "u32")
 
     def run(m):

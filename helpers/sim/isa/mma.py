@@ -23,6 +23,7 @@ import numpy as np
 
 from helpers.sim.checks import divergent_barriers
 from helpers.sim.checks.accesses import Access
+from helpers.sim.code.program import Effect
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
 
@@ -148,7 +149,7 @@ def _operand(op, i: int, part: Fragment, kind: str, result: bool = False) -> Ope
 
 def _product(op, shape: Shape, tables):
     """D = A x B + C: operands 1, 2, 3, and 0 for D; shared by mma and wmma.mma."""
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.EXCHANGE, 1
     op.opclass = "IMMA" if BITS[shape.a_type] < 8 or shape.a_type in ("s8", "u8") else "MMA" if shape.a_type == "f64" else "HMMA"
     d_type, c_type = shape.c_type, op.c_type
     part = tables(shape, "c")
@@ -288,9 +289,9 @@ def transposed(words: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.swapaxes(matrix, -1, -2)).reshape(*words.shape[:-1], 64).view(U32)
 
 
-def _wmma_access(op, what: str, address_at: int, vector_at: int):
+def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     """What wmma.load and wmma.store have in common: (operand, fragment, units, addresses, sites, space, element bits)."""
-    op.rendezvous = True
+    op.rendezvous = 1
     operand = "c" if op.parts[1] in ("store",) else op.parts[2]
     kind = next(part for part in reversed(op.parts) if part in BITS)
     try:
@@ -308,6 +309,8 @@ def _wmma_access(op, what: str, address_at: int, vector_at: int):
     stride = op.source(stride_at, "b32") if len(op.operands) > stride_at else None
     packed = part.width if by_row else part.height
     sites = [op.site(space, what, unit.count * bits // 8) for unit in units]
+    for site in sites:
+        site.part = True
     sites[0].matrices = _at_a_time(len(units))
 
     def places(m):
@@ -523,7 +526,7 @@ def ldmatrix(op):
 
     Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i.
     """
-    op.rendezvous = True
+    op.rendezvous = 1
     # operands
     count, turned = _matrices(op), op.has("trans")
     address = _row_addresses(op, 1)
@@ -551,7 +554,7 @@ def ldmatrix(op):
 @instruction("stmatrix")
 def stmatrix(op):
     """The opposite of ldmatrix: row (lane / 4) of matrix i gets the word r[i]; its column with .trans."""
-    op.rendezvous = True
+    op.rendezvous = 1
     # operands
     count, turned = _matrices(op), op.has("trans")
     address = _row_addresses(op, 0)
@@ -581,7 +584,7 @@ def stmatrix(op):
 @instruction("movmatrix")
 def movmatrix(op):
     """d = a, transposed: an 8 x 8 matrix of 16-bit elements whose row (lane / 4) is in the words of four lanes."""
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.EXCHANGE, 1
     a, d = op.source(1, "b32"), op.result(0, "b32")
 
     def run(m):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW
+from helpers.sim.code.program import Results
 from helpers.sim.code.ptx import Register, Vector
 
 from . import numerics
@@ -40,6 +41,7 @@ _CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo",
 
 
 def _read_clock(op, name, t):
+    op.results = Results.PER_WARP
     d = op.result(0, t)
     high = name.endswith("_hi")
     dtype = DTYPES[t]
@@ -217,6 +219,7 @@ _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 )
 def setp(op):
     """p|q = (a compared with b) joined with c; q is the comparison's opposite joined with c."""
+    op.pure()
     t = op.type
     a, b = op.source(1, t), op.source(2, t)
     join = _JOIN[op.one_of(*_JOIN)] if op.has(*_JOIN) and len(op.operands) > 3 else None
@@ -267,6 +270,7 @@ def _setp_packed(op, t, a, b, c, join):
 @example("set.gt.f32.f32", reference=lambda a, b: 1.0 if a > b else 0.0, result="f32")
 def set_(op):
     """d = all ones (or 1.0) where the comparison holds, else 0."""
+    op.pure()
     result, t = op.types[0], op.types[-1]
     a, b = op.source(1, t), op.source(2, t)
     join = _JOIN[op.one_of(*_JOIN)] if op.has(*_JOIN) and len(op.operands) > 3 else None

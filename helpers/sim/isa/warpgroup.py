@@ -19,6 +19,7 @@ import numpy as np
 
 from helpers.sim.checks import divergent_barriers, endless, out_of_bounds
 from helpers.sim.checks.accesses import MatrixAccess
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
@@ -154,7 +155,7 @@ class Stored:
 
 
 @finisher
-def watch_registers(loader, ops) -> None:
+def watch_registers(ops) -> None:
     """Look at every instruction that touches registers of a wgmma: see the module's page."""
     known = {register for op in ops for register in op.held}
     if not known:
@@ -356,6 +357,7 @@ def _registers(op, i: int, shape: Shape, operand: str, kind: str, result: bool =
 @instruction("fence.proxy.async")
 def fence_proxy_async(op):
     """Order ordinary accesses of shared memory with those of wgmma and bulk copies."""
+    op.effect, op.orders = Effect.FENCE, True
     if op.has("global"):
         return None  # says nothing about shared memory
     op.loader.uses.add("async proxy")
@@ -369,6 +371,7 @@ def fence_proxy_async(op):
 @instruction("fence.proxy.async::generic")
 def fence_proxy_async_generic(op):
     """One way of it: .release for what was written by ordinary accesses, .acquire for what will be read by them."""
+    op.effect, op.orders = Effect.FENCE, True
     return fence_proxy_async(op) if op.has("release") else None
 
 

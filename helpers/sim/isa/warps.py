@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.checks import divergent_barriers, undefined_shuffles
+from helpers.sim.code.program import Effect, Results
 
 from .base import DTYPES, instruction
 
@@ -53,7 +54,7 @@ def ballot(truth: np.ndarray) -> np.ndarray:
 @instruction("shfl")
 def shfl(op):
     """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment c describes."""
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.EXCHANGE, 1
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
     op.loader.exchanged.add(a)  # lanes that are elsewhere keep theirs: others may read it
@@ -101,7 +102,7 @@ def shfl(op):
 @instruction("vote")
 def vote(op):
     """d = whether all, any, or all alike of the lanes have the predicate set; or their ballot."""
-    op.rendezvous = True
+    op.effect, op.results, op.rendezvous = Effect.EXCHANGE, Results.PER_WARP, 1
     ballots = op.has("ballot")
     d = op.result(0, "b32" if ballots else "pred")
     p = op.predicate(1)
@@ -128,7 +129,7 @@ def vote(op):
 @instruction("match")
 def match(op):
     """d = mask of the lanes with the same value (any), or of all lanes if all have it, with p (all)."""
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.EXCHANGE, 1
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
     op.members = mask
@@ -161,7 +162,7 @@ _REDUCTIONS = {
 @instruction("redux")
 def redux(op):
     """d = the sum, minimum, maximum, and, or, xor of a over the lanes."""
-    op.rendezvous = True
+    op.effect, op.results, op.rendezvous = Effect.EXCHANGE, Results.PER_WARP, 1
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
     op.members = mask
@@ -193,6 +194,7 @@ def redux(op):
 @instruction("activemask")
 def activemask(op):
     """d = mask of the lanes that run this instruction together."""
+    op.effect, op.results = Effect.EXCHANGE, Results.PER_WARP
     d = op.result(0, "b32")
 
     def run(m):
@@ -205,7 +207,7 @@ def activemask(op):
 @instruction("elect")
 def elect(op):
     """d|p: p is set in one of the lanes (here the lowest), and d is its number."""
-    op.rendezvous = True
+    op.effect, op.rendezvous = Effect.EXCHANGE, 1
     mask = op.members = op.source(1, "b32")
     d, p = op.pair(0, "b32", "pred")
 

@@ -177,7 +177,7 @@ def _volta(shape: Shape, operand: str) -> Fragment:
 
 @functools.cache
 def metadata(kind: str, k: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where a sparse product's metadata is: (lane, bit), [16, k / 4] for 16-bit and smaller types (4-bit ones: k / 8), [16, k / 2] for tf32.
+    """Where a sparse product's metadata is: (lane, bit), [16, k / 4] for 16-bit and smaller types (4-bit: k / 8), [16, k / 2] for tf32.
 
     Element j of a row says which of columns 4 j to 4 j + 3 the next two stored elements have: two numbers of two bits each
     (of 4-bit types: which two pairs of eight; of tf32: which of two columns the one has, 0b0100 or 0b1110). selector: the

@@ -149,7 +149,7 @@ class Chunk(Lanes):
                     if self.calls is not None and block.rendezvous:
                         self._find_absent(pc)
                 if self.stepping:
-                    self._step_by_step(block, closures)
+                    self._step_by_step(block)
                 else:
                     for step in closures:
                         step(self)
@@ -639,15 +639,12 @@ class Chunk(Lanes):
             self._traced = (self._traced[0], chosen)
         return self._traced[1]
 
-    def _step_by_step(self, block, closures) -> None:
+    def _step_by_step(self, block) -> None:
         """Run a block one instruction at a time, and record what each did."""
-        done = 0
-        for mark in block.marks:
-            stop = mark.plain if self.mask is None else mark.masked
-            for step in closures[done:stop]:
+        for op in self.program.ops[block.ops.start : block.ops.stop]:
+            for step in op.steps if self.mask is None else op.masked:
                 step(self)
-            done = stop
-            self.recorder.instruction(self, mark)
+            self.recorder.instruction(self, op)
 
     def observe(self, site, addresses) -> None:
         """Called for every executed access when counters or a trace are wanted."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from helpers.errors import RunError
 from helpers.sim.checks import misaligned, out_of_bounds
-from helpers.sim.code.addresses import ALIGN, DEVICE_BASE
+from helpers.sim.code.addresses import ALIGN, DEVICE_BASE, phase
 from helpers.sim.code.sites import Site
 
 from .trace import Allocation
@@ -56,7 +56,7 @@ class DeviceMemory:
             high = max(_bounds(arrays[i][1])[1] for i in group)
             start = -(-(top + max(LEAST_GUARD, min(high - low, 1 << 28))) // ALIGN) * ALIGN
             # Overlapping arrays keep their distances; the first of them begins where it does in the array it is a view of.
-            start += _phase(min((arrays[i][1] for i in group), key=_bounds))
+            start += phase(min((arrays[i][1] for i in group), key=_bounds))
             for i in group:
                 name, array = arrays[i]
                 base = start + _bounds(array)[0] - low
@@ -141,14 +141,6 @@ def _views(memory: np.ndarray) -> dict[np.dtype, np.ndarray]:
     """The same bytes as elements of every type that is moved."""
     kinds = (np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64)
     return {dtype: memory.view(dtype) for dtype in (*RAW.values(), *map(np.dtype, kinds))}
-
-
-def _phase(array: np.ndarray) -> int:
-    """Where an array begins, modulo ALIGN: a view such as a[1:] lies off the beginning of the array it looks into."""
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return (array.ctypes.data - owner.ctypes.data) % ALIGN
 
 
 def _bounds(array: np.ndarray) -> tuple[int, int]:

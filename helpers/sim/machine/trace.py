@@ -52,7 +52,8 @@ class Site:
     """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
 
     rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
-    addresses begin, relative to those that the PTX instruction names.
+    addresses begin, relative to those that the PTX instruction names. estimate: why it is shown as the PTX has it, '' where
+    it is what ptxas made.
     """
 
     pc: int
@@ -66,15 +67,14 @@ class Site:
     rule: CostRule
     matrices: int = 0
     shift: int = 0
+    estimate: str = ""
 
     @staticmethod
     def of(site) -> Site:
         """The trace's words for a site of the program."""
         width = 16 if site.made is not site.op else site.charged  # a row of a matrix
-        rule = site.rule_in(site.space)
-        return Site(
-            site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, rule, site.matrices, site.shift
-        )
+        facts = site.rule_in(site.space), site.matrices, site.shift, site.estimate
+        return Site(site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, *facts)
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class Trace:
     values: np.ndarray = field(default_factory=lambda: np.empty((0, WARP), np.uint64))
     code: tuple[CodeLine, ...] = ()
     registers: tuple[tuple[str, str], ...] = ()
+    filter: TraceFilter = TraceFilter()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
         """The events that match every given condition (a value, or a set or range of values)."""
@@ -218,17 +219,17 @@ class Recorder:
         """Record that the active warps passed a barrier."""
         self._event(m, line, kind, BARRIER, "kind", self.barriers)
 
-    def instruction(self, m, mark) -> None:
+    def instruction(self, m, op) -> None:
         """Record that the active warps executed an instruction, as far as it was asked for."""
-        if self.filter.math and mark.opclass:
-            self._event(m, mark.line, mark.opclass, MATH, "opclass", self.math)
+        if self.filter.math and op.opclass:
+            self._event(m, op.line, op.opclass, MATH, "opclass", self.math)
         if self.filter.registers:
-            self._step(m, mark)
+            self._step(m, op)
 
-    def _step(self, m, mark) -> None:
+    def _step(self, m, op) -> None:
         order = m.next_order()
         f = self.filter
-        if self.truncated or (f.lines is not None and mark.line not in f.lines):
+        if self.truncated or (f.lines is not None and op.line not in f.lines):
             return
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(f)[:, None] & m.traced_warps(f)[None, :]
@@ -240,10 +241,10 @@ class Recorder:
         if not count:
             return
         steps = np.empty(count, STEP)
-        steps["block"], steps["warp"], steps["order"], steps["code"] = m.block_numbers[blocks], warps, order, mark.position
+        steps["block"], steps["warp"], steps["order"], steps["code"] = m.block_numbers[blocks], warps, order, op.position
         steps["active"] = active[chosen] @ (1 << np.arange(WARP, dtype=np.uint64))
         self.steps.append(steps)
-        for register in mark.writes:
+        for register in () if op.ends_block else op.writes:  # what a barrier gives is not there yet
             writes = np.empty(count, WRITE)
             writes["step"], writes["register"] = np.arange(self.stepped, self.stepped + count), register
             self.writes.append(writes)
@@ -278,7 +279,7 @@ class Recorder:
         shown = [Site.of(site) for site in sites]
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
-            allocations, self.truncated, grid, block, **self._stepped(program),
+            allocations, self.truncated, grid, block, **self._stepped(program), filter=self.filter,
         )  # fmt: skip
 
     def _stepped(self, program) -> dict:
@@ -288,8 +289,8 @@ class Recorder:
             "steps": np.concatenate(self.steps),
             "writes": np.concatenate(self.writes) if self.writes else np.empty(0, WRITE),
             "values": np.concatenate(self.values) if self.values else np.empty((0, WARP), np.uint64),
-            "code": tuple(CodeLine(item.text, item.line, item.ptx_line) for item in program.code),
-            "registers": tuple((program.register_names.get(i, ""), kind) for i, kind in enumerate(program.types)),
+            "code": tuple(CodeLine(item.text, item.line, item.ptx_line) for item in program.ops),
+            "registers": tuple((program.names.get(i, ""), kind) for i, kind in enumerate(program.types)),
         }
 
 

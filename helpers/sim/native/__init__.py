@@ -16,104 +16,109 @@ from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
 
 from . import engine
+from .declined import Declined
 from .offsets import GENERIC
-from .uniformity import is_generic
 
-# float32 instructions whose threads the counters tell apart; one under a guard would need a counter of its own.
-_COUNTED = ("fma", "mad", "add", "sub", "mul")
 PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
 LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
-WAYS = 4  # how many different ones, before it is made for all
-MOST_KNOWN = 256  # launches whose ways through a kernel are remembered
+MOST_VARIANTS = 4  # how many different ones, before it is made for all
+MOST_LAUNCHES = 256  # of a kernel whose fixed branches are remembered
 MOST_BLOCKS = 1 << 24
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
-def execute(launch, blocks, progress, alone, required: bool = False) -> str:
-    """Run a launch (see `launch.Launch`) with the better of the two engines, and return its name.
+def execute(launch, blocks, progress, alone, required: bool = False) -> tuple[str, str]:
+    """Run a launch (see `launch.Launch`) with the better of the two engines. (Its name, why it was not the native one.)
 
-    blocks: linear indices. alone: function that runs the launch in the NumPy machine. required: raise ValueError rather
+    blocks: linear indices. alone: function that runs the launch in the NumPy machine. required: raise Declined rather
     than use that. Results and counters are then in `launch`; the arguments' arrays are not touched.
     """
-    reason, rival = _attempt(launch, blocks, progress, required)
-    if not reason:
-        return "native"
-    if required:
-        raise ValueError(reason)
-    if rival is None:
+    try:
+        compiling = _attempt(launch, blocks, progress, required)
+    except Declined as reason:
+        if required:
+            raise
         alone()
-        return "numpy"
+        return "numpy", str(reason)
+    if compiling is None:
+        return "native", ""
     from .background import Overtaken
 
     try:
         alone()
     except Overtaken:
-        rival.adopt()
-        return "native"
+        compiling.adopt()
+        return "native", ""
     finally:
-        rival.cancel()
-    return "numpy"
+        compiling.cancel()
+    return "numpy", str(compiling.failure or "it was done before native code was ready")
 
 
 def _attempt(launch, blocks, progress, required):
-    """('', None) if native code ran the launch; else why not, and a Rival if it may still do so."""
+    """Run the launch natively. A BackgroundRun if code has to be made first, which will take a while. Raises Declined."""
     if not engine.available():
-        return "llvmlite is not installed", None
+        raise Declined("llvmlite is not installed")
     from . import prepared as native  # here, so that a missing llvmlite costs nothing but speed
 
-    reason = _asks_too_much(launch) or ("the grid is very large" if len(blocks) > MOST_BLOCKS else "")
-    if reason:
-        return reason, None
+    _check_wishes(launch, len(blocks))
     program, clock = launch.program, launch.clock
     if not len(blocks):
-        return "", None
-    try:
-        options = native.options_for(
-            program,
-            launch.block,
-            None if launch.counting is None else _charges(program),
-            launch.checks.wanted and launch.shared_bytes > 0,
-            launch.checks.device,
-            _ways(launch),
-        )
-        prepared = native.remembered(program, options)
-        seconds = native.seconds_to_make(program, options)
-        if prepared is None and not required and seconds > SHORT:
-            from .background import Rival
+        return None
+    options = native.options_for(
+        program,
+        launch.block,
+        None if launch.counting is None else _charges(program),
+        launch.checks.wanted and launch.shared_bytes > 0,
+        launch.checks.device,
+        _fixed_branches(launch),
+    )
+    prepared = native.remembered(program, options)
+    seconds = native.seconds_to_make(program, options)
+    if prepared is None and not required and seconds > SHORT:
+        from .background import BackgroundRun
 
-            run = functools.partial(_run, native, options, blocks, None)
-            return "it has to be compiled first", Rival(launch, run, PATIENCE * seconds, (native.Declined, native.OutOfTime))
+        return BackgroundRun(launch, functools.partial(_run, native, options, blocks, None), PATIENCE * seconds)
+    try:
         _run(native, options, blocks, progress, launch, None)
-    except native.Declined as reason:
+    except Declined:
         # What the attempt has written must not be seen.
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
         launch.memory = DeviceMemory(program, arrays)
-        return str(reason), None
-    except native.OutOfTime as late:
-        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.code[late.position].line)
         raise
-    return "", None
+    except native.OutOfTime as late:
+        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line)
+        raise
+    return None
 
 
-def _ways(launch) -> tuple[tuple[int, bool], ...]:
-    """The branches that are decided, for kernels so large that it pays to make code for one way through them."""
+class _Variants:
+    """The ways through a program that its launches have taken. fixed: by launch. chosen: those that code is made for."""
+
+    def __init__(self):
+        self.fixed: dict[tuple, tuple[tuple[int, bool], ...]] = {}
+        self.chosen: list[tuple[tuple[int, bool], ...]] = []
+
+
+@functools.lru_cache(maxsize=32)
+def _variants(program) -> _Variants:
+    return _Variants()
+
+
+def _fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
+    """The branches that the launch decides, for kernels so large that it pays to make code for one way through them."""
     program = launch.program
-    if len(program.code) < LARGE:
+    if len(program.ops) < LARGE:
         return ()
-    from .known_branches import decided
-    from .uniformity import Unsupported
+    from .fixed_branches import fixed_branches
 
-    met, known = program.__dict__.setdefault("_ways", ([], {}))
+    variants = _variants(program)
     key = (launch.grid, launch.block, tuple(launch.param_words.items()))
-    try:
-        found = known[key] if key in known else decided(launch)
-    except Unsupported:
-        return ()  # the kernel will be declined
-    if len(known) < MOST_KNOWN:
-        known[key] = found
-    if found not in met and len(met) < WAYS:
-        met.append(found)
-    return found if found in met else ()
+    found = variants.fixed[key] if key in variants.fixed else fixed_branches(launch)
+    if len(variants.fixed) < MOST_LAUNCHES:
+        variants.fixed[key] = found
+    if found not in variants.chosen and len(variants.chosen) < MOST_VARIANTS:
+        variants.chosen.append(found)
+    return found if found in variants.chosen else ()
 
 
 def _run(native, options, blocks, progress, launch, cancelled) -> None:
@@ -134,19 +139,23 @@ def _run(native, options, blocks, progress, launch, cancelled) -> None:
         watched=launch.checks.device,
     )
     if launch.counting is not None and not _count(launch, totals):
-        raise native.Declined("a generic address points to several state spaces")
+        raise Declined("a generic address points to several state spaces")
 
 
-def _asks_too_much(launch) -> str:
+def _check_wishes(launch, blocks: int) -> None:
+    """Raise Declined if more is wanted than results, counters and findings of blocks without clusters."""
     if launch.recorder is not None:
-        return "a trace is wanted"
+        raise Declined("a trace is wanted")
     if launch.clock.steps is not None:
-        return "steps are counted"
+        raise Declined("steps are counted")
     if launch.cluster is not None or "cluster" in launch.program.uses:
-        return "its blocks form clusters"
-    if launch.counting is not None and any(i.guard and i.name in _COUNTED and "f32" in i.modifiers for i in launch.program.code):
-        return "guarded arithmetic is counted"
-    return ""
+        raise Declined("its blocks form clusters")
+    if blocks > MOST_BLOCKS:
+        raise Declined("the grid is very large")
+    if launch.counting is not None:
+        for op in launch.program.ops:
+            if op.guard is not None and op.counters:
+                raise Declined(f"the threads that execute a guarded `{op.opcode}` are counted", op)
 
 
 def _charges(program):
@@ -156,7 +165,7 @@ def _charges(program):
     found = {}
     for (position, number), site in _numbered(program):
         spaces = {site.space: 0}
-        if is_generic(program.code[position]):
+        if site.generic:
             spaces = {"global": 0, "shared": GENERIC}
         for space, more in spaces.items():
             rule = site.rule_in(space)
@@ -165,7 +174,7 @@ def _charges(program):
             width, shift = site.charged, site.shift
             if rule is CostRule.MATRIX:
                 width = site.matrices
-            elif rule in TWO_SIDED or program.code[position].name == "wmma":
+            elif rule in TWO_SIDED or site.part:
                 width, shift = site.width, 0
             found[position, number + more] = Charge(rule, width, shift)
     return found
@@ -190,8 +199,7 @@ def _count(launch, totals) -> bool:
     """Take in what was counted. False, and nothing done, if one access was in several state spaces."""
     counting, found = launch.counting, []
     for (position, number), site in _numbered(launch.program):
-        generic = is_generic(launch.program.code[position])
-        parts = [("global" if generic else site.space, totals.accesses.get((position, number)))]
+        parts = [("global" if site.generic else site.space, totals.accesses.get((position, number)))]
         parts.append(("shared", totals.accesses.get((position, number + GENERIC))))
         parts = [(space, values) for space, values in parts if values is not None and values[0]]
         if len(parts) > 1:
@@ -208,4 +216,4 @@ def _count(launch, totals) -> bool:
     return True
 
 
-__all__ = ["execute"]
+__all__ = ["Declined", "execute"]

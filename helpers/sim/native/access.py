@@ -8,21 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helpers.sim.code.addresses import SHARED_WINDOW
+from helpers.sim.code.program import Effect, Op
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Register, Vector
 from helpers.sim.counting.rules import TWO_SIDED
 
+from .declined import Unsupported
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
 from .operations import operation
-from .uniformity import Unsupported, written
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
-            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param", "shared::cta",
-            "v2", "v4"}  # fmt: skip
+            "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param",
+            "shared::cta", "v2", "v4"}  # fmt: skip
 
 
 @dataclass
-class Access:
+class ReadyAddress:
     """An address made ready: `base` is the first active lane's address (i64), `pattern` the lanes' distances from it."""
 
     base: str
@@ -34,34 +35,36 @@ class Access:
     offset: int
 
 
-def _shape(instruction):
+def _shape(low, instruction):
     """(space, element type, elements, bytes per element)."""
     parts = instruction.modifiers
     kind = parts[-1]
-    space = next((p.split("::")[0] for p in parts if p.split("::")[0] in ("global", "shared", "param", "const", "local")), None)
-    space = {"const": "global"}.get(space, space)
-    space = "generic" if space is None else space
-    if kind not in TYPE_BYTES or kind == "b128":
+    if kind not in TYPE_BYTES or kind == "b128" or any(p not in _IGNORED for p in parts[:-1]):
         raise Unsupported(f"`{instruction.opcode}`")
-    if any(p not in _IGNORED for p in parts[:-1]):
-        raise Unsupported(f"`{instruction.opcode}`")
-    count = 4 if "v4" in parts else 2 if "v2" in parts else 1
-    return space, kind, count, TYPE_BYTES[kind]
+    nbytes = TYPE_BYTES[kind]
+    return _space(low.op), kind, low.op.sites[0].width // nbytes, nbytes
 
 
-def _address(instruction) -> Address:
-    operand = instruction.operands[0 if instruction.name == "st" else 1]
-    if not isinstance(operand, Address) or operand.coordinates:
-        raise Unsupported(f"`{instruction.opcode}` with this address")
-    return operand
+def _space(op: Op) -> str:
+    """The state space of an access, 'generic' if the instruction names none; constants lie in global memory."""
+    (site,) = op.sites
+    return "generic" if site.generic else {"const": "global"}.get(site.space, site.space)
+
+
+def _address(low) -> Address:
+    """The address of the instruction's only access."""
+    address = low.op.sites[0].address
+    if address is None or address.coordinates:
+        raise Unsupported(f"`{low.op.opcode}` with this address")
+    return address
 
 
 @operation("ld", "ldu", "st")
 def _memory(low, instruction):
     if "volatile" in instruction.modifiers and low.block.index in low.tight:
         raise Unsupported(f"`{instruction.opcode}` in a loop")  # it may wait for others
-    space, kind, count, nbytes = _shape(instruction)
-    address = _address(instruction)
+    space, kind, count, nbytes = _shape(low, instruction)
+    address = _address(low)
     if space == "param":
         _parameter(low, instruction, address, kind, count)
         return
@@ -75,8 +78,8 @@ def _memory(low, instruction):
         _watch(low, instruction, access, nbytes * count)
     if low.position in low.owning[1]:
         far = low.new(f"sext <32 x i32> {access.pattern or 'zeroinitializer'} to <32 x i64>")
-        _own(low, low.new(f"add i64 {access.base}, {access.offset}"), far, nbytes * count, instruction.name == "st")
-    if instruction.name == "st":
+        _own(low, low.new(f"add i64 {access.base}, {access.offset}"), far, nbytes * count, low.op.effect is Effect.STORE)
+    if low.op.effect is Effect.STORE:
         _store(low, instruction, access, space, kind, count, nbytes)
     else:
         _load(low, instruction, access, space, kind, count, nbytes)
@@ -98,7 +101,7 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
     """The whole access by a call: less code to compile, for what does not run often."""
     places = _far(low, address)
     uniform = places[1][1] == "zeroinitializer" and space != "local"  # where every lane has its own at the same address
-    store = instruction.name == "st"
+    store = low.op.effect is Effect.STORE
     record, places = _recorded(low, space, places, nbytes * count)
     _own(low, places[0][1], places[1][1], nbytes * count, store)
     memory = _memory_type(kind)
@@ -163,7 +166,7 @@ def _value_of(low, address: Address) -> Value:
 
 
 def _parameter(low, instruction, address, kind, count):
-    if not isinstance(address.base, Immediate) or instruction.name == "st":
+    if not isinstance(address.base, Immediate) or low.op.effect is Effect.STORE:
         raise Unsupported("a parameter reached by an address")
     offset = address.base.value + address.offset
     if offset + count * TYPE_BYTES[kind] > low.param_bytes:
@@ -193,23 +196,23 @@ def _widened(low, value: Value, kind: str, target) -> Value:
 # --- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def _ready(low, space, address: Address, nbytes: int) -> Access:
+def _ready(low, space, address: Address, nbytes: int) -> ReadyAddress:
     if isinstance(address.base, Register):
         value = low.get(address.base.name)
         key = ("access", space, value, low.active)
         if key in low.cache and _covered(low.cache[key], address.offset, nbytes):
             ready = low.cache[key][0]
-            return Access(ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset)
+            return ReadyAddress(ready.base, ready.pointer, ready.pattern, ready.least, ready.most, ready.low_bits, address.offset)
         group = [(address.offset, nbytes)]
         for later in low.block.positions[low.step + 1 :]:
-            other = low.function.body[later]
-            if other.name in ("ld", "ldu", "st") and not other.guard:
-                where = _address(other)
-                if where.base == address.base:
-                    other_space, _, count, size = _shape(other)
-                    if other_space == space and size * count <= nbytes and (where.offset - address.offset) % (size * count) == 0:
-                        group.append((where.offset, size * count))
-            if address.base.name in written(other):
+            op = low.ops[later]
+            if op.effect in (Effect.LOAD, Effect.STORE) and len(op.sites) == 1 and op.guard is None and not op.rendezvous:
+                (site,) = op.sites
+                if site.address is not None and site.address.base == address.base and _space(op) == space:
+                    where, size = site.address.offset, site.width
+                    if size <= nbytes and (where - address.offset) % size == 0:
+                        group.append((where, size))
+            if low.op.sites[0].base in op.writes:
                 break
         first = min(offset for offset, _ in group)
         end = max(offset + size for offset, size in group)
@@ -224,7 +227,7 @@ def _covered(entry, offset, nbytes) -> bool:
     return first <= offset and offset + nbytes <= end and nbytes <= width and (offset - at) % nbytes == 0
 
 
-def _checked(low, space, value: Value, first: int, end: int, offset: int, width: int) -> Access:
+def _checked(low, space, value: Value, first: int, end: int, offset: int, width: int) -> ReadyAddress:
     """Emit the checks of [first, end) around the address and return it ready for use."""
     base, pattern, least, most, low_bits, fits = _pattern(low, value)
     wide = low.new(f"add i64 {base}, {offset}")
@@ -243,7 +246,7 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
         low.emit(f"br i1 {fine}, label %{good}, label %{fail}, !prof !1")
         low.start(good)
         pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")
-        return Access(base, pointer, pattern, least, most, low_bits, offset)
+        return ReadyAddress(base, pointer, pattern, least, most, low_bits, offset)
     record = low.record(False)
     lower = low.new(f"load i64, ptr {record}")
     upper = low._field(record, RECORD["high"], "i64")
@@ -260,7 +263,7 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     low.start(good)
     delta = low._field(record, RECORD["delta"], "i64")
     pointer = low.new(f"inttoptr i64 {low.new(f'add i64 {base}, {delta}')} to ptr")
-    return Access(base, pointer, pattern, least, most, low_bits, offset)
+    return ReadyAddress(base, pointer, pattern, least, most, low_bits, offset)
 
 
 def _pattern(low, value: Value):
@@ -300,7 +303,7 @@ def _active_vector(low) -> str:
     return low.cache[key]
 
 
-def _whole(low, access: Access, stride: int) -> str:
+def _whole(low, access: ReadyAddress, stride: int) -> str:
     """i1: every lane takes part, and lane n is `stride` × n bytes from lane 0."""
     key = ("whole", access.pattern, low.active, stride)
     if key not in low.cache:
@@ -311,7 +314,7 @@ def _whole(low, access: Access, stride: int) -> str:
     return low.cache[key]
 
 
-def _at(low, access: Access, extra: int) -> str:
+def _at(low, access: ReadyAddress, extra: int) -> str:
     offset = access.offset + extra
     return low.new(f"getelementptr i8, ptr {access.pointer}, i64 {offset}") if offset else access.pointer
 
@@ -319,7 +322,7 @@ def _at(low, access: Access, extra: int) -> str:
 # --- the accesses ------------------------------------------------------------------------------------------------------
 
 
-def _load(low, instruction, access: Access, space, kind, count, nbytes):
+def _load(low, instruction, access: ReadyAddress, space, kind, count, nbytes):
     operand = instruction.operands[0]
     targets = operand.items if isinstance(operand, Vector) else (operand,)
     memory = _memory_type(kind)
@@ -351,7 +354,7 @@ def _gather(low, memory, nbytes, pointer, pattern) -> str:
     return low.new(f"call {vector} @{name}(<32 x ptr> align {nbytes} {lanes}, <32 x i1> {active}, {vector} zeroinitializer)")
 
 
-def _load_by_pattern(low, access: Access, memory, count, nbytes, pointers) -> list[str]:
+def _load_by_pattern(low, access: ReadyAddress, memory, count, nbytes, pointers) -> list[str]:
     """One wide load, one scalar load, or a gather, whatever the lanes' addresses allow."""
     vector = f"<32 x {memory}>"
     uniform_key = ("uniform", access.pattern)
@@ -395,7 +398,7 @@ def _suffix(memory: str) -> str:
     return {"float": "f32", "double": "f64"}.get(memory, memory)
 
 
-def _store(low, instruction, access: Access, space, kind, count, nbytes):
+def _store(low, instruction, access: ReadyAddress, space, kind, count, nbytes):
     operand = instruction.operands[1]
     sources = operand.items if isinstance(operand, Vector) else (operand,)
     memory = _memory_type(kind)
@@ -472,7 +475,7 @@ def _stored(low, source, kind) -> Value:
 # --- watching shared memory -------------------------------------------------------------------------------------------
 
 
-def _watch(low, instruction, access: Access, nbytes: int):
+def _watch(low, instruction, access: ReadyAddress, nbytes: int):
     """Leave to the NumPy machine what looks like a race or a read of memory that nobody wrote."""
     facts = _watched(low, "shared", nbytes)
     address = low.new(f"trunc i64 {low.new(f'add i64 {access.base}, {access.offset}')} to i32")
@@ -484,7 +487,7 @@ def _watch(low, instruction, access: Access, nbytes: int):
         ("i32", low.first_thread),
     ]  # fmt: skip
     name = "shadow_store"
-    if instruction.name != "st":
+    if low.op.effect is not Effect.STORE:
         name = "shadow_load"
         arguments.append(("i32", str(int(facts["race"]))))
     bad = low.call("i32", name, *arguments)
@@ -511,7 +514,7 @@ def _own(low, scalar: str, places: str, nbytes: int, store: bool):
 # --- counting ------------------------------------------------------------------------------------------------------------
 
 
-def _charge(low, access: Access):
+def _charge(low, access: ReadyAddress):
     if (low.position, 0) not in low.charges:
         return
     charge = low.charges[low.position, 0]

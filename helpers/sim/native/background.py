@@ -16,16 +16,23 @@ from helpers.sim.counting.counters import Counting
 from helpers.sim.machine.chunk import Clock
 from helpers.sim.machine.memory import DeviceMemory
 
+from .declined import Declined
+from .prepared import OutOfTime
+
 
 class Overtaken(Exception):
     """The compiled code has finished the launch first."""
 
 
-class Rival:
-    """Runs a launch natively in the background, later. `run`: function of (launch, cancelled) that raises if it cannot."""
+class BackgroundRun:
+    """Runs a launch natively in the background, after `patience` seconds. run: function of (launch, cancelled).
 
-    def __init__(self, launch, run, patience: float, failures: tuple[type[Exception], ...]):
-        self.launch, self.run, self.patience, self.failures = launch, run, patience, failures
+    failure: why it could not, if so.
+    """
+
+    def __init__(self, launch, run, patience: float):
+        self.launch, self.run, self.patience = launch, run, patience
+        self.failure: Declined | None = None
         self.cancelled = threading.Event()
         self.finished = False
         self.own = None
@@ -47,7 +54,10 @@ class Rival:
         )
         try:
             self.run(self.own, self.cancelled)
-        except self.failures:
+        except Declined as reason:
+            self.failure = reason
+            return
+        except OutOfTime:
             return
         self.finished = True
 
@@ -56,18 +66,18 @@ class Rival:
         self.cancelled.set()
 
     def adopt(self) -> None:
-        """Make the rival's results those of the launch."""
+        """Make its results those of the launch."""
         self.launch.memory, self.launch.counting = self.own.memory, self.own.counting
 
 
 class _Clock(Clock):
-    """Ends the NumPy machine's run when the rival has finished."""
+    """Ends the NumPy machine's run when the background run has finished."""
 
-    def __init__(self, clock: Clock, rival: Rival):
+    def __init__(self, clock: Clock, other: BackgroundRun):
         super().__init__(clock.steps, float("inf") if clock.seconds is None else clock.seconds)
-        self.start, self.used, self.rival = clock.start, clock.used, rival
+        self.start, self.used, self.other = clock.start, clock.used, other
 
     def elapsed(self) -> float:
-        if self.rival.finished:
+        if self.other.finished:
             raise Overtaken
         return super().elapsed()

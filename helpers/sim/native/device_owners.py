@@ -28,12 +28,14 @@ def _spread(name: str, kind: str, of: str) -> str:
 
 def owners_ir() -> str:
     """`own` returns 1 if an access (of `cells` granules per lane, 1 << log bytes each) deserves a look."""
+    named = (("c", "ctaid"), ("g", "nctaid"), ("b", "ntid"))
+    extents = "".join(_value(f"{what}{axis}", "i32", field, i) for what, field in named for i, axis in enumerate("xyz"))
     return f"""
 define i32 @own(ptr %ctx, i64 %scalar, {_LONGS} %places, i32 %active, i32 %cells, i32 %log, i32 %first, i32 %store) #0 {{
 entry:
 {_value("owners", "ptr", "owners")}{_value("low", "i64", "owned_low")}{_value("count", "i64", "owned_count")}
 {_value("must", "i32", "must_be_written")}
-{"".join(_value(f"{what}{axis}", "i32", field, i) for what, field in (("c", "ctaid"), ("g", "nctaid"), ("b", "ntid")) for i, axis in enumerate("xyz"))}
+{extents}
   %gzy = mul i32 %gy, %cz
   %row = add i32 %gzy, %cy
   %before = mul i32 %row, %gx

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import json
-import os
-import tempfile
-from pathlib import Path
 
-from helpers.paths import cache_folder
+from helpers.cache import Cache
 
 try:
     import llvmlite
@@ -18,8 +14,8 @@ try:
 except ImportError:  # the NumPy machine runs everything then
     llvm = None
 
-ENGINE = 10  # raise it when generated code changes
-_ENTRIES = 300  # object files kept on disk
+ENGINE = 11  # raise it when generated code changes
+_CACHE = Cache("native", 300)
 
 
 def available() -> bool:
@@ -87,41 +83,23 @@ def machine_code(ir: str, level: int) -> bytes:
     return _target(level).emit_object(module)
 
 
-def _place(identity: str, level: int) -> Path | None:
-    key = hashlib.sha256(f"{ENGINE} {level} {host_identity()}\n{identity}".encode()).hexdigest()[:40]
-    folder = cache_folder("native")
-    return folder / f"{key}.o" if folder else None
+def _key(identity: str, level: int) -> str:
+    return f"{ENGINE} {level} {host_identity()}\n{identity}"
 
 
 def stored(identity: str, level: int) -> tuple[dict, bytes] | None:
     """(facts, object code) that `store` kept; None if they are missing or damaged."""
-    place = _place(identity, level)
-    try:
-        raw = place.read_bytes() if place is not None else b""
-    except OSError:
+    kept = _CACHE.get(_key(identity, level))
+    if kept is None:
         return None
-    if len(raw) < 36 or hashlib.sha256(raw[32:]).digest() != raw[:32]:
-        return None
-    end = 36 + int.from_bytes(raw[32:36], "little")
-    return json.loads(raw[36:end]), raw[end:]
+    end = 4 + int.from_bytes(kept[:4], "little")
+    return json.loads(kept[4:end]), kept[end:]
 
 
 def store(identity: str, level: int, facts: dict, code: bytes) -> None:
-    """Keep object code on disk, atomically. A full or read-only disk only costs the cache."""
-    place = _place(identity, level)
-    if place is None:
-        return
+    """Keep object code on disk."""
     text = json.dumps(facts).encode()
-    data = len(text).to_bytes(4, "little") + text + code
-    try:
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-            file.write(hashlib.sha256(data).digest() + data)
-        os.replace(file.name, place)
-        entries = sorted(place.parent.iterdir(), key=lambda item: item.stat().st_mtime)
-        for old in entries[: max(0, len(entries) - _ENTRIES)]:
-            old.unlink(missing_ok=True)
-    except OSError:
-        return
+    _CACHE.put(_key(identity, level), len(text).to_bytes(4, "little") + text + code)
 
 
 class Code:

@@ -15,16 +15,20 @@ bits can be seen (a store, an integer use), not after every FMA; `_nan_states` f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from helpers.sim.code.ptx import TYPE_BYTES, Function, Immediate, Negated, Register, Symbol, immediate_bits
+from helpers.sim.code import cfg
+from helpers.sim.code.program import Op, Program
+from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Negated, Register, Symbol, immediate_bits
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
 
 from .builder import Writer
+from .declined import Unsupported
 from .offsets import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
-from .uniformity import MEMORY, Analysis, Unsupported, analyse, written
+from .uniformity import Analysis, analyse, stepped_over
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "float": 32, "double": 64}
@@ -97,8 +101,8 @@ class Lowered:
     """The IR ('' if the code was made before) and what the launcher must know to use it.
 
     records: one per access or group. memos: (position, number) of each counted access. count_of: for each instruction, the block
-    of code that counts its executions, of `counts`. products: numbers of the matrix products (see `matrix.product`).
-    asked: see `deferred.Asked`.
+    of code that counts its executions, of `counts`. products: numbers of the matrix products (see `products.product`).
+    calls: positions of the instructions that the NumPy machine executes (see `machine_calls`).
     """
 
     ir: str
@@ -108,7 +112,7 @@ class Lowered:
     count_of: tuple[int, ...]
     counts: int
     products: tuple[int, ...] = ()
-    asked: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], ...] = ()
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Options:
     flags: (tid.x runs along the warp, tid.y and tid.z are the same within a warp). charges: (position, number among its
     accesses) of what is to be counted, and how; None for no counting. watching: (granule of shared memory in
     bytes, positions of loads that may race), None for no findings. owning: (granule of device memory, positions of
-    accesses to arrays that the launch writes), None for no findings. decided: (position, taken) of
+    accesses to arrays that the launch writes), None for no findings. fixed: (position, taken) of
     branches that always go one way. wide: the host has AVX-512, whose gathers are worth having in place.
     """
 
@@ -126,34 +130,39 @@ class Options:
     charges: tuple[tuple[tuple[int, int], Charge], ...] | None = None
     watching: tuple[int, frozenset[int]] | None = None
     owning: tuple[int, frozenset[int]] | None = None
-    decided: tuple[tuple[int, bool], ...] = ()
+    fixed: tuple[tuple[int, bool], ...] = ()
     wide: bool = True
 
 
-def lower(function: Function, param_bytes: int, options: Options) -> Lowered:
-    """Raises Unsupported for what the engine leaves to the NumPy machine. param_bytes: size of the entry's parameters."""
-    return _Lowering(function, param_bytes, options).run()
+def lower(program: Program, options: Options) -> Lowered:
+    """Raises Unsupported for what the engine leaves to the NumPy machine."""
+    return _Lowering(program, options).run()
 
 
 class _Lowering(Writer):
-    def __init__(self, function: Function, param_bytes: int, options: Options):
+    def __init__(self, program: Program, options: Options):
         super().__init__()
-        self.function, self.param_bytes, self.options = function, param_bytes, options
+        self.ops, self.options = program.ops, options
+        self.param_bytes = program.entry_bytes
+        self.used = {name for _, name in program.specials}
+        self.register_names = program.names
+        self.kinds = {name: program.types[index] for index, name in program.names.items() if name not in self.used}
         self.counting, self.wide, self.watching = options.charges is not None, options.wide, options.watching
         self.charges = dict(options.charges or ())
-        self.turns = bool(self.watching) and any("warp" in i.modifiers and i.name in ("bar", "barrier") for i in function.body)
-        self.asked: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
+        self.turns = bool(self.watching) and program.warp_barriers
+        self.calls: list[int] = []
         self.products: dict[tuple[int, ...], int] = {}
         self.owning = options.owning or (1, frozenset())
-        self.a: Analysis = analyse(function, *options.flags, options.decided)
-        self.types = {name: register_type(kind) for name, kind in function.registers.items()}
+        self.a: Analysis = analyse(program, *options.flags, options.fixed)
+        self.types = {name: register_type(kind) for name, kind in self.kinds.items()}
         self.records: list[Record] = []
         self.memos: dict[tuple[int, int], int] = {}
-        self.tight = _tight_loops(self.a.blocks)
-        self.looping = _tight_loops(self.a.blocks, barriers=True)
+        graph = [block.successors for block in self.a.blocks]
+        self.looping = cfg.cycles(graph)
+        self.tight = cfg.cycles([[] if block.end == "barrier" else block.successors for block in self.a.blocks])  # loops without barriers
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
-        self.dirty, self.eager = _nan_states(function, self.types)
+        self.dirty, self.eager = _nan_states(program)
 
     # ----------------------------------------------------------------------------------------------------- values
 
@@ -316,11 +325,11 @@ class _Lowering(Writer):
         self.records.append(Record(position, shared, memo, *counted, granules, log, race, local))
         return self.new(f"getelementptr i8, ptr {self.record_base}, i64 {RECORD_BYTES * (len(self.records) - 1)}")
 
-    def ask(self, instruction) -> None:
-        """Have the NumPy machine say what a rare instruction does."""
-        from . import deferred  # it needs this module
+    def call_machine(self) -> None:
+        """Have the NumPy machine execute a rare instruction."""
+        from . import machine_calls  # it needs this module
 
-        deferred.lower(self, instruction)
+        machine_calls.lower(self)
 
     def whole(self, name: str) -> Value:
         """A register's bits, as an integer."""
@@ -402,11 +411,11 @@ class _Lowering(Writer):
             tuple(self._count_of()),
             len(self.a.blocks),
             tuple(number for product in self.products for number in product),
-            tuple(self.asked),
+            tuple(self.calls),
         )
 
     def _count_of(self) -> list[int]:
-        counts = [0] * len(self.function.body)
+        counts = [0] * len(self.ops)
         for block in self.a.blocks:
             for position in (*block.positions, *([block.position] if block.position is not None else [])):
                 # A guarded access has a block of its own, but is executed, guard on or off, with the block before.
@@ -430,7 +439,6 @@ class _Lowering(Writer):
             for block in region.blocks:
                 self.emit(f"%pend_{self._region_name(region)}_{block} = alloca i32")
                 self.emit(f"store i32 0, ptr %pend_{self._region_name(region)}_{block}")
-        used = {o.name for i in self.function.body for o in i.operands if isinstance(o, Register)}
         self.shared_base = self._field("%ctx", CONTEXT["shared"], "ptr")
         self.shared_size = self._field("%ctx", CONTEXT["shared_size"], "i64")
         self.params = self._field("%ctx", CONTEXT["params"], "ptr")
@@ -439,11 +447,11 @@ class _Lowering(Writer):
         self.memo_base = self._field("%ctx", CONTEXT["memos"], "ptr")
         for kind in ("ctaid", "nctaid", "ntid"):
             for axis, letter in enumerate("xyz"):
-                if f"%{kind}.{letter}" in used:
+                if f"%{kind}.{letter}" in self.used:
                     self.specials[f"%{kind}.{letter}"] = Value("i32", s=self._field("%ctx", CONTEXT[kind] + 4 * axis, "i32"))
         for axis, (letter, uniform) in enumerate(zip("xyz", (linear_x, uniform_y, uniform_z), strict=False)):
             name = f"%tid.{letter}"
-            if name not in used:
+            if name not in self.used:
                 continue
             first = self._field("%ws", WARP_STATE["tid_first"] + 4 * axis, "i32")
             if uniform and letter == "x":
@@ -453,7 +461,7 @@ class _Lowering(Writer):
             else:
                 self.specials[name] = Value("i32", v=self._field("%ws", WARP_STATE["tid"] + 128 * axis, "<32 x i32>", 64))
         self.specials["%laneid"] = Value("i32", v=IOTA.split("> ", 1)[1])
-        if "%warpid" in used:
+        if "%warpid" in self.used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
         self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
         barriers = [b for b in self.a.blocks if b.end == "barrier" and b.index in self.a.reachable]
@@ -719,10 +727,11 @@ class _Lowering(Writer):
     # ------------------------------------------------------------------------------------------------ instructions
 
     def _instruction(self, block, i: int, position: int) -> None:
-        instruction = self.function.body[position]
+        op = self.op = self.ops[position]
+        instruction = op.instruction
         self.block, self.step, self.position = block, i, position
         outer = self.condition
-        if instruction.guard and instruction.name not in MEMORY:
+        if op.guard is not None and not stepped_over(op):
             name, negated = instruction.guard
             operand = Register(name)
             predicate = self.operand(Negated(operand) if negated else operand, "pred")
@@ -735,12 +744,14 @@ class _Lowering(Writer):
         handler, before = HANDLERS.get(instruction.name), (len(self.out), len(self.cache))
         try:
             if handler is None:
-                raise Unsupported(f"`{instruction.opcode}`")
-            handler(self, instruction)
-        except Unsupported:
-            if (len(self.out), len(self.cache)) != before:
+                self.call_machine()
+            else:
+                handler(self, instruction)
+        except Unsupported as reason:
+            reason.op = op
+            if handler is None or (len(self.out), len(self.cache)) != before:
                 raise
-            self.ask(instruction)
+            self.call_machine()
         self.condition = outer
 
     def put(self, operand, value: Value) -> None:
@@ -760,42 +771,27 @@ ATTRIBUTES = (
 )
 
 
-def _tight_loops(blocks, barriers: bool = False) -> set[int]:
-    """Blocks that can reach themselves without a barrier, or with any."""
-    reach = [0] * len(blocks)
-    steps = [list(b.successors) if barriers or b.end != "barrier" else [] for b in blocks]
-    changed = True
-    while changed:
-        changed = False
-        for i in reversed(range(len(blocks))):
-            new = 0
-            for successor in steps[i]:
-                new |= 1 << successor | reach[successor]
-            if new != reach[i]:
-                reach[i], changed = new, True
-    return {i for i in range(len(blocks)) if reach[i] >> i & 1}
-
-
-ARITHMETIC = ("add", "sub", "mul", "mad", "fma", "div", "sqrt", "min", "max", "rcp", "cvt")
 _NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)
 
 
-def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
+def _nan_source(op: Op) -> object:
+    """What NaNs an instruction writes: canonical ones (_CLEAN), others (_DIRTY), none (_NEUTRAL), or those of a register."""
+    instruction = op.instruction
+    if instruction.name in FLOAT_ARITHMETIC:
+        return _DIRTY if FLOAT_ARITHMETIC[instruction.name](instruction) else _CLEAN
+    if len(instruction.operands) == 2 and instruction.name in COPIES:
+        operand = instruction.operands[1]
+        return operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
+    return _CLEAN
+
+
+def _nan_states(program: Program) -> tuple[set[str], set[str]]:
     """(registers whose NaNs are not canonical, registers made canonical when written)."""
     defs: dict[str, list] = {}
-    for instruction in function.body:
-        kind = instruction.opcode.rsplit(".", 1)[-1]
-        for name in written(instruction):
-            source: object = _CLEAN
-            if instruction.name in ARITHMETIC and (kind == "f32" or ".f32." in instruction.opcode):
-                source = _DIRTY
-                if instruction.name == "cvt" and instruction.opcode.split(".")[-2:] != ["f32", "f64"]:
-                    source = _CLEAN
-            elif instruction.name == "mov" and len(instruction.operands) == 2:
-                operand = instruction.operands[1]
-                source = operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
-            defs.setdefault(name, []).append(source)
-            if instruction.guard:
+    for op in program.ops:
+        for name in (program.names[register] for register in op.writes):
+            defs.setdefault(name, []).append(_nan_source(op))
+            if op.guard is not None:
                 defs[name].append(_NEUTRAL)
     state = dict.fromkeys(defs, _NEUTRAL)
     for _ in range(len(defs) + 1):
@@ -812,5 +808,7 @@ def _nan_states(function: Function, types) -> tuple[set[str], set[str]]:
     return dirty, {n for n, s in state.items() if s == _EAGER}
 
 
-# HANDLERS: instruction name -> handler. Filled in by `operations` (arithmetic) and `access` (memory).
-HANDLERS: dict = {}
+# Filled in by `operations` (arithmetic), `access` (memory), `exchange` and `products`, by the first part of an opcode:
+HANDLERS: dict[str, Callable[[_Lowering, Instruction], None]] = {}
+FLOAT_ARITHMETIC: dict[str, Callable[[Instruction], bool]] = {}  # whether the code gives NaNs as the CPU makes them
+COPIES: set[str] = set()  # gives what it reads, NaN or not

@@ -6,7 +6,7 @@ CONTEXT = {
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
     "owners": 176, "owned_low": 184, "owned_count": 192, "must_be_written": 200,
-    "products": 208, "ask": 216, "turning": 224, "local_bytes": 232,
+    "products": 208, "machine_call": 216, "turning": 224, "local_bytes": 232,
 }  # fmt: skip
 CONTEXT_BYTES = 256
 

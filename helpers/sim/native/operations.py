@@ -5,11 +5,13 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Register, Vector
 
-from .lower import BITS, HANDLERS, Value
-from .uniformity import Unsupported
+from .declined import Unsupported
+from .lower import BITS, COPIES, FLOAT_ARITHMETIC, HANDLERS, Value
 
 _COMPARE = {
     "eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "one"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"),
@@ -20,15 +22,30 @@ _COMPARE = {
 }  # fmt: skip
 
 
-def operation(*names):
-    """Register a handler for instructions of these names."""
+def operation(*names, copies: bool = False, floats: Callable[[Instruction], bool] | None = None):
+    """Register a handler for instructions of these names.
+
+    copies: it gives its source unchanged. floats: does an instruction of it give float32 NaNs as this processor makes them?
+    """
 
     def register(function):
         for name in names:
             HANDLERS[name] = function
+            if floats is not None:
+                FLOAT_ARITHMETIC[name] = floats
+            if copies:
+                COPIES.add(name)
         return function
 
     return register
+
+
+def _is_float32(instruction: Instruction) -> bool:
+    return "f32" in instruction.modifiers
+
+
+def _narrows_double(instruction: Instruction) -> bool:
+    return instruction.modifiers[-2:] == ("f32", "f64")
 
 
 def allow(instruction: Instruction, *patterns: str) -> None:
@@ -122,7 +139,7 @@ def _float_sources(low, instruction, kind, first=1):
     return values
 
 
-@operation("add", "sub")
+@operation("add", "sub", floats=_is_float32)
 def _add(low, i):
     allow(i, INTEGERS, FLOATS, "rn ftz")
     kind = _kind(i)
@@ -157,7 +174,7 @@ def _constant(type_: str, number: int) -> str:
     return str(number)
 
 
-@operation("mul")
+@operation("mul", floats=_is_float32)
 def _mul(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -171,7 +188,7 @@ def _mul(low, i):
     low.put(i.operands[0], _product(low, i, a, b, kind))
 
 
-@operation("mad", "fma")
+@operation("mad", "fma", floats=_is_float32)
 def _mad(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -186,7 +203,7 @@ def _mad(low, i):
     low.put(i.operands[0], add_integers(low, product, low.operand(i.operands[3], wide)))
 
 
-@operation("div", "rem")
+@operation("div", "rem", floats=_is_float32)
 def _divide(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -218,7 +235,7 @@ def _quotient(low, type_: str, bit: str, x: str, y: str, kind: str, name: str) -
     return f"select {bit} {nothing}, {type_} {x}, {type_} {rest}"
 
 
-@operation("rcp")
+@operation("rcp", floats=_is_float32)
 def _reciprocal(low, i):
     allow(i, FLOATS, "rn")
     (a,) = _sources(low, i, _kind(i))
@@ -229,7 +246,7 @@ def _one(type_: str, element: str) -> str:
     return "1.0" if type_ == element else f"splat ({element} 1.0)"
 
 
-@operation("sqrt")
+@operation("sqrt", floats=_is_float32)
 def _sqrt(low, i):
     allow(i, FLOATS, "rn")
     kind = _kind(i)
@@ -256,7 +273,7 @@ def _sign(low, i):
         low.put(i.operands[0], add_integers(low, Value(a.type, s="0"), a, "sub"))
 
 
-@operation("min", "max")
+@operation("min", "max", floats=_is_float32)
 def _extreme(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -412,7 +429,7 @@ def _selp(low, i):
     )
 
 
-@operation("mov")
+@operation("mov", copies=True)
 def _mov(low, i):
     allow(i, INTEGERS, FLOATS, "pred")
     kind = _kind(i)
@@ -470,7 +487,7 @@ def _cvta(low, i):
 _RANGE = {"u8": 8, "s8": 8, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 
 
-@operation("cvt")
+@operation("cvt", floats=_narrows_double)
 def _cvt(low, i):
     target, source = i.opcode.split(".")[-2:]
     if source in _RANGE and target in _RANGE:

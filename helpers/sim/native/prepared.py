@@ -14,31 +14,29 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from helpers.sim.code import ptx
 from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.program import Effect, Op, Program
 from helpers.sim.counting import rules
 
 from . import access as _memory  # noqa: F401 - importing registers the handlers
 from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
-from .deferred import Asked
-from .lower import RULES, Charge, Lowered, Options, Record, lower
+from .declined import Declined, Unsupported
+from .lower import HANDLERS, RULES, Charge, Lowered, Options, Record, lower
+from .machine_calls import MachineCalls
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .runtime import runtime_ir
-from .uniformity import Unsupported, instructions_met
+from .uniformity import ops_met
 
 WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
 WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
-
-
-class Declined(Exception):
-    """The NumPy machine has to run this launch. The message says why."""
 
 
 class OutOfTime(Exception):
@@ -72,7 +70,7 @@ class Prepared:
         with self.lock:
             if self.good:
                 return
-            lowered = self.lowered if self.lowered.ir else _lower(self.program, self.options)
+            lowered = self.lowered if self.lowered.ir else lower(self.program, self.options)
             code = engine.machine_code(lowered.ir, engine.GOOD)
             engine.store(self.identity, engine.GOOD, _facts(lowered), code)
             self.code = engine.Code([_runtime(), code])
@@ -92,14 +90,14 @@ def options_for(
     charges: dict[tuple[int, int], Charge] | None,
     findings: bool,
     watched=None,
-    decided: tuple[tuple[int, bool], ...] = (),
+    fixed: tuple[tuple[int, bool], ...] = (),
 ) -> Options:
     """What code a launch needs. charges: as in Options, a dict.
     watched: what the checks watch of device memory (`DevicePlaces`), None for no such findings.
 
     Raises Declined.
     """
-    if len(program.code) > MAX_INSTRUCTIONS:
+    if len(program.ops) > MAX_INSTRUCTIONS:
         raise Declined("the kernel is very large")
     watching = None
     if findings and program.shared:
@@ -109,16 +107,29 @@ def options_for(
     if watched is not None:
         owning = (watched.granule, frozenset(site.pc for site, wanted in zip(program.sites, watched.watches, strict=True) if wanted))
     return Options(
-        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, decided, engine.wide_vectors()
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, fixed, engine.wide_vectors()
     )
+
+
+class _Impossible(NamedTuple):
+    """Why there is no code, and because of which instruction."""
+
+    why: str
+    op: Op | None
+
+
+@functools.lru_cache(maxsize=32)
+def _made(program: Program) -> dict[Options, Prepared | _Impossible | None]:
+    """What was made, or found to be impossible, of a program. None: looked for on the disk in vain."""
+    return {}
 
 
 def remembered(program, options: Options) -> Prepared | None:
     """Code that was made before, by this process or kept on disk. Raises Declined if it is known to be impossible."""
-    memory = program.__dict__.setdefault("_native", {})
+    memory = _made(program)
     found = memory.get(options)
-    if isinstance(found, str):
-        raise Declined(found)
+    if isinstance(found, _Impossible):
+        raise Unsupported(*found)
     if found is not None or options in memory:
         return found
     memory[options] = None  # looked for once: reading it as text takes a while
@@ -137,12 +148,12 @@ def prepare(program, options: Options) -> Prepared:
     found = remembered(program, options)
     if found is not None:
         return found
-    memory = program.__dict__["_native"]
+    memory = _made(program)
     try:
-        lowered = _lower(program, options)
+        lowered = lower(program, options)
     except Unsupported as reason:
-        memory[options] = str(reason)
-        raise Declined(str(reason)) from None
+        memory[options] = _Impossible(reason.why, reason.op)
+        raise
     identity = _identity(program, options)
     code = engine.machine_code(lowered.ir, engine.QUICK)
     engine.store(identity, engine.QUICK, _facts(lowered), code)
@@ -151,26 +162,25 @@ def prepare(program, options: Options) -> Prepared:
 
 
 def seconds_to_make(program, options: Options) -> float:
-    """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700)."""
-    try:
-        return 0.02 + 0.00025 * instructions_met(program.code, program.labels, options.decided)
-    except Unsupported as reason:
-        raise Declined(str(reason)) from None
+    """About how long `prepare` takes if nothing is remembered (measured: 0.1 s for 400 instructions, 1.7 s for 6700).
 
-
-def _lower(program, options: Options) -> Lowered:
-    function = ptx.Function(program.name, True, [], [], body=list(program.code), registers=program.register_types, labels=program.labels)
-    entry_bytes = max((at + variable.nbytes for variable, at in program.parameters), default=0)
-    return lower(function, entry_bytes, options)
+    Raises Unsupported where it is plain that it would fail.
+    """
+    met = ops_met(program, options.fixed)
+    for op in met:
+        if op.instruction.name not in HANDLERS and op.effect is not Effect.PURE:
+            raise Unsupported(f"`{op.opcode}`", op)
+    return 0.02 + 0.00025 * len(met)
 
 
 def _identity(program, options: Options) -> str:
     """Everything that the code depends on, as text."""
-    code = [(i.opcode, i.guard, repr(i.operands)) for i in program.code]
+    code = [(op.opcode, op.instruction.guard, repr(op.instruction.operands), op.targets) for op in program.ops]
+    types = [(name, program.types[index]) for index, name in program.names.items()]
     races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
     owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
-    wanted = (options.flags, options.charges, races, owned, options.decided, options.wide)
-    return repr((code, program.labels, program.register_types, [at for _, at in program.parameters], wanted))
+    wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide)
+    return repr((code, types, [at for _, at in program.parameters], wanted))
 
 
 def _facts(lowered: Lowered) -> dict:
@@ -188,7 +198,7 @@ def _lowered(facts: dict) -> Lowered:
         tuple(facts["count_of"]),
         facts["counts"],
         tuple(facts["products"]),
-        tuple((position, tuple(names), tuple(results)) for position, names, results in facts["asked"]),
+        tuple(facts["calls"]),
     )
 
 
@@ -258,8 +268,8 @@ class _Worker:
         self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
         self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
         shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
-        turning = bool({"bar.warp", "barrier.warp"} & prepared.program.uses)
-        self.shadow = [_aligned(shadow_bytes * (1 + turning)) for _ in range(2)]
+        has_turns = prepared.program.warp_barriers
+        self.shadow = [_aligned(shadow_bytes * (1 + has_turns)) for _ in range(2)]
         self.params, self.arenas = params, arenas
         self.products = np.array([*lowered.products, 0], np.int32)
         self.records = self._records(lowered, shared_bytes)
@@ -280,15 +290,15 @@ class _Worker:
             self.words[CONTEXT["owned_low"] // 8] = DEVICE_BASE + int(watched.starts[0])
             self.words[CONTEXT["owned_count"] // 8] = watched.reach
             self.halves[CONTEXT["must_be_written"] // 4] = bool(watched.unwritten)
-        self.halves[CONTEXT["turning"] // 4] = turning
-        self.asked = Asked(prepared.program, lowered.asked) if lowered.asked else None
-        if self.asked is not None:
-            self.words[CONTEXT["ask"] // 8] = ctypes.cast(self.asked.callback, ctypes.c_void_p).value
+        self.halves[CONTEXT["turning"] // 4] = has_turns
+        self.calls = MachineCalls(prepared.program, lowered.calls) if lowered.calls else None
+        if self.calls is not None:
+            self.words[CONTEXT["machine_call"] // 8] = ctypes.cast(self.calls.callback, ctypes.c_void_p).value
         self.words[CONTEXT["account"] // 8] = ctypes.cast(_ask_account, ctypes.c_void_p).value
         for name, values in (("nctaid", grid), ("ntid", block), ("warps", [warps])):
             at = CONTEXT[name] // 4
             self.halves[at : at + len(values)] = values
-        copies = any(name.startswith("cp.async") for name in prepared.program.uses)
+        copies = "cp.async" in prepared.program.uses
         self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
         local_bytes = -(-prepared.program.local_bytes // 4) * 4
         self.local = _aligned(WARP * local_bytes * warps)
@@ -437,8 +447,8 @@ def run(
     if _failures:
         raise _failures.pop()
     for worker in workers:
-        if worker.asked is not None and worker.asked.failure is not None:
-            raise worker.asked.failure
+        if worker.calls is not None and worker.calls.failure is not None:
+            raise worker.calls.failure
     if watched is not None and watched.meet([worker.owners for worker in workers]):
         raise Declined("blocks meet in device memory")
     return _totals(prepared.lowered, workers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import CostRule
 from helpers.sim.isa.mma import _units as units
@@ -16,11 +17,11 @@ from helpers.sim.isa.mma import _wmma_shape as wmma_shape
 from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, wmma_fragment
 
 from .access import _far, _own, _recorded, _watched
+from .declined import Unsupported
 from .exchange import _demand, _together
 from .lower import Charge, Value
 from .offsets import GENERIC, PRODUCT
 from .operations import operation
-from .uniformity import Unsupported, is_generic
 
 _INTS = "<32 x i32>"
 # How elements are kept in registers; the position in this tuple is what `runtime._unpack` and `_pack` know them by.
@@ -136,7 +137,7 @@ def _wmma_access(low, i) -> None:
     _whole(low, i)
     operand = i.modifiers[1] if load else "c"
     kind = next(part for part in reversed(i.modifiers) if part in BITS)
-    space = "generic" if is_generic(i) else next((s for s in ("global", "shared") if {s, f"{s}::cta"} & set(i.modifiers)), None)
+    space = "generic" if low.op.generic else next((s for s in ("global", "shared") if {s, f"{s}::cta"} & set(i.modifiers)), None)
     bits = BITS[kind]
     if space is None or not 8 <= bits <= 32:
         raise Unsupported(f"`{i.opcode}`")
@@ -242,7 +243,7 @@ def _joined(low, kind: str, count: int, a: str, b: str) -> str:
 
 @operation("ldmatrix", "stmatrix")
 def _rows(low, i):
-    load = i.name == "ldmatrix"
+    load = low.op.effect is Effect.LOAD
     words = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
     if not set(i.modifiers) <= words or not {"shared", "shared::cta"} & set(i.modifiers):
         raise Unsupported(f"`{i.opcode}`")

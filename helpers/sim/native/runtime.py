@@ -1,6 +1,6 @@
 """What every kernel needs, as LLVM IR: the block scheduler, accesses, counting, shadow memory, asynchronous copies.
 
-What an access costs is decided in `account.py` alone: compiled code remembers the answers for the patterns it meets.
+What an access costs is decided in `counting/rules.py` alone: compiled code remembers the answers for the patterns it meets.
 """
 
 from __future__ import annotations
@@ -713,7 +713,7 @@ def _matrix_rows(name: str, watch: str):
     host = place.host(f.record, f.constant("i64", 16))
     place.active = f.constant("i32", -1)
     place.tally(f.record)
-    more = (f.record.field(RECORD["race"], "i32"),) if name == "ldmatrix" else ()
+    more = (f.record.field(RECORD["race"], "i32"),) if watch == "shadow_load" else ()
     rows = place.pattern
 
     def each(i: Var):

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from helpers.sim.code.ptx import Address, Function, Immediate, Instruction, Negated, Pair, Register, Vector
+from helpers.sim.code import cfg
+from helpers.sim.code.program import Effect, Op, Program, Results
+from helpers.sim.isa import SPECIAL_REGISTERS
 
-
-class Unsupported(Exception):
-    """The native engine leaves this kernel to the NumPy machine. The message says why."""
+from .declined import Unsupported
 
 
 @dataclass
-class Block:
-    """Straight-line code. `positions` are indices into the function's body.
+class CodeBlock:
+    """Straight-line code. `positions` are those of instructions in the program.
 
     end: 'fall', 'jump', 'branch', 'ret' or 'barrier'; target: block jumped to; next: the block that follows.
-    predicate: (register, negated) of a branch; when it holds, control goes to `target`.
+    predicate: (register's name, negated) of a branch; when it holds, control goes to `target`.
     """
 
     index: int
@@ -33,7 +33,7 @@ class Block:
     target: int | None = None
     next: int | None = None
     predicate: tuple[str, bool] | None = None
-    position: int | None = None  # of the terminator in the body
+    position: int | None = None  # of the terminator
     inner: bool = False  # a guarded access or return, cut out of the block before
 
     @property
@@ -55,10 +55,9 @@ class Region:
 
 @dataclass
 class Analysis:
-    """The result. `regions` is keyed by the block that branches."""
+    """The result. `regions` is keyed by the block that branches. Registers are given by name."""
 
-    function: Function
-    blocks: list[Block]
+    blocks: list[CodeBlock]
     varying: set[str]
     varying_branches: set[int]
     regions: dict[int, Region]
@@ -67,41 +66,21 @@ class Analysis:
     reachable: set[int]
 
 
-MEMORY = ("ld", "ldu", "st", "cp")  # a guarded one is a branch around it
-NO_RESULT = ("st", "stmatrix", "cp", "bra", "ret", "exit", "bar", "barrier", "red", "membar", "fence", "call", "trap")
-# Instructions at which a warp has to come together, and those that give all its lanes the same.
-RENDEZVOUS = ("shfl", "vote", "match", "redux", "elect", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
-COMMON_RESULT = ("vote", "redux", "activemask")
-BARRIERS = (
-    "bar.sync",
-    "barrier.sync",
-    "bar.cta.sync",
-    "barrier.cta.sync",
-    "barrier.sync.aligned",
-    "barrier.cta.sync.aligned",
-)
-
-
-def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool, decided: tuple[tuple[int, bool], ...] = ()) -> Analysis:
+def analyse(program: Program, linear_x: bool, uniform_y: bool, uniform_z: bool, fixed: tuple[tuple[int, bool], ...] = ()) -> Analysis:
     """Raises Unsupported for control flow the engine does not take on.
 
-    decided: (position, taken) of guarded branches that always go one way.
+    linear_x: tid.x runs along the warp. uniform_y, uniform_z: tid.y, tid.z are the same within a warp. fixed: (position,
+    taken) of guarded branches that always go one way.
     """
-    body = function.body
-    blocks = code_blocks(body, function.labels, dict(decided))
-    exits = _exits(blocks)
-    reachable = _reachable(blocks)
-    met = {p for b in blocks if b.index in reachable for p in (*b.positions, b.position)}
-    writes = [written(instruction) if p in met else [] for p, instruction in enumerate(body)]
-    special = {name: not uniform for name, uniform in (("%tid.y", uniform_y), ("%tid.z", uniform_z))}
-    reads = [list(read(instruction)) if p in met else [] for p, instruction in enumerate(body)]
-    always = [
-        instruction.name in ("shfl", "match", "elect", "mma", "wmma", "ldmatrix", "movmatrix")
-        or instruction.opcode.startswith("ld.local")
-        or any(special.get(name, name.startswith(("%tid.x", "%laneid", "%lanemask"))) for name in names)
-        for instruction, names in zip(body, reads, strict=True)
-    ]
-    varying: set[str] = {name for names, one in zip(writes, always, strict=True) if one for name in names}
+    ops, names = program.ops, program.names
+    blocks = code_blocks(program, dict(fixed))
+    graph = [block.successors for block in blocks]
+    exits, reachable = _exits(blocks), cfg.reachable(graph)
+    met = [ops[p] for i in sorted(reachable) for p in (*blocks[i].positions, blocks[i].position) if p is not None]
+    uniform = {name for name, same in (("%tid.y", uniform_y), ("%tid.z", uniform_z)) if same}
+    varying = {index for index, name in program.specials if SPECIAL_REGISTERS[name].varies == "lane" and name not in uniform}
+    varying.update(register for op in met if op.results is Results.PER_LANE for register in op.writes)
+    spreading = [(op.reads, op.writes) for op in met if op.writes and op.results is not Results.PER_WARP]
     regions: dict[int, Region] = {}
     branches: set[int] = set()
     while True:
@@ -109,163 +88,106 @@ def analyse(function: Function, linear_x: bool, uniform_y: bool, uniform_z: bool
         changed = True
         while changed:
             size = len(varying)
-            for names, sources, instruction in zip(writes, reads, body, strict=True):
-                if names and instruction.name not in COMMON_RESULT and not varying.isdisjoint(sources):
-                    varying.update(names)
+            for reads, writes in spreading:
+                if not varying.isdisjoint(reads):
+                    varying.update(writes)
             changed = len(varying) != size
+        different = {names[register] for register in varying}
         branches = {
             b.index for b in blocks
-            if b.index in reachable and b.end == "branch" and b.predicate[0] in varying and b.target != b.next
+            if b.index in reachable and b.end == "branch" and b.predicate[0] in different and b.target != b.next
         }  # fmt: skip
-        dying = {(b, s) for b in branches for s in blocks[b].successors if s in exits}
-        meet = _meeting_points(blocks, dying)
-        regions = _regions(blocks, body, branches, dying, meet, exits)
+        dying = {(b, s) for b in branches for s in graph[b] if s in exits}
+        # Edges on which lanes die do not count.
+        meet = cfg.meeting_points([[s for s in successors if (i, s) not in dying] or [len(blocks)] for i, successors in enumerate(graph)])
+        regions = _regions(blocks, ops, branches, dying, meet, exits)
         for region in regions.values():
-            for index in region.blocks:
-                for position in blocks[index].positions:
-                    varying.update(writes[position])
+            varying.update(register for index in region.blocks for p in blocks[index].positions for register in ops[p].writes)
         if (len(varying), len(branches)) == before:
             break
-    return Analysis(function, blocks, varying, branches, regions, _live_in(blocks, reads, writes), exits, reachable)
+    return Analysis(
+        blocks, {names[register] for register in varying}, branches, regions, _live_in(program, blocks, graph), exits, reachable
+    )
 
 
-def written(instruction: Instruction) -> list[str]:
-    """Registers that an instruction writes."""
-    if instruction.name in NO_RESULT or instruction.opcode.startswith("wmma.store"):
-        return []
-    return list(_registers(instruction.operands[0])) if instruction.operands else []
-
-
-_SPACES = {"global", "shared", "local", "const", "param"}
-
-
-def is_generic(instruction: Instruction) -> bool:
-    """Does a load or store name no state space?"""
-    names = {part.split("::")[0] for part in instruction.modifiers}
-    return instruction.name in ("ld", "st", "wmma") and not names & _SPACES
-
-
-def read(instruction: Instruction) -> list[str]:
-    """Registers that an instruction reads; a guarded one also reads what it might leave unchanged."""
-    found = []
-    first = instruction.operands[:1]
-    rest = instruction.operands[1:]
-    outputs = written(instruction)
-    if not outputs:
-        rest = instruction.operands
-    elif first and isinstance(first[0], Address):
-        rest = instruction.operands
-    for operand in rest:
-        found += _registers(operand)
-    if instruction.guard:
-        found.append(instruction.guard[0])
-        found += outputs
-    return found
-
-
-def _registers(operand):
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Negated):
-        yield from _registers(operand.operand)
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from _registers(item)
-    elif isinstance(operand, Pair):
-        yield from _registers(operand.first)
-        yield from _registers(operand.second)
-    elif isinstance(operand, Address):
-        yield from _registers(operand.base)
-
-
-def code_blocks(body, labels: dict[str, int], decided: dict[int, bool] | None = None) -> list[Block]:
-    """The basic blocks, a guarded access or return in a block of its own. decided: see `analyse`."""
-    decided = decided or {}
-    starts = {0, *labels.values()}
-    for position, instruction in enumerate(body):
-        name = instruction.name
-        if name in ("bra", "ret", "exit") or instruction.opcode in BARRIERS:
-            starts.add(position + 1)
-        if name in ("brx", "call", "trap"):
-            raise Unsupported(f"`{instruction.opcode}`")
-        if instruction.opcode in BARRIERS:
-            if instruction.guard:
-                raise Unsupported("a guarded barrier")
-            if len(instruction.operands) > 1 or not all(isinstance(o, Immediate) for o in instruction.operands):
-                raise Unsupported("a barrier of some threads")
-            starts.add(position)
-        if instruction.guard and name in MEMORY:
-            starts.update((position, position + 1))
-        if instruction.guard and name in ("ret", "exit"):
-            starts.add(position)
-    starts = sorted(s for s in starts if s <= len(body))
-    at = {start: i for i, start in enumerate(starts)}
+def code_blocks(program: Program, fixed: dict[int, bool] | None = None) -> list[CodeBlock]:
+    """The basic blocks, a guarded access or return in a block of its own. fixed: see `analyse`."""
+    fixed, ops = fixed or {}, program.ops
+    leaders = set()
+    for op in ops:
+        leaders.update(op.targets)
+        if op.ends_block:
+            _check_end(op)
+            leaders.add(op.position + 1)
+        if op.whole_block or stepped_over(op):
+            leaders.update((op.position, op.position + 1))
+    pieces = cfg.cut(len(ops), leaders)
+    if len(ops) in leaders:
+        pieces.append(range(len(ops), len(ops)))
+    at = {piece.start: i for i, piece in enumerate(pieces)}
     blocks = []
-    for i, start in enumerate(starts):
-        end = starts[i + 1] if i + 1 < len(starts) else len(body)
-        block = Block(i, list(range(start, end)), next=i + 1 if i + 1 < len(starts) else None)
+    for i, piece in enumerate(pieces):
+        block = CodeBlock(i, list(piece), next=i + 1 if i + 1 < len(pieces) else None)
         blocks.append(block)
-        if start == end:
+        if not piece:
             block.end = "ret"
             continue
-        last = body[end - 1]
-        if last.name == "bra":
-            label = last.operands[0].name
-            if label not in labels:
-                raise Unsupported("a branch without a label")
-            taken = decided.get(end - 1, not last.guard or None)
+        last = ops[piece[-1]]
+        if last.effect is Effect.JUMP:
+            taken = fixed.get(last.position, last.guard is None or None)
             if taken is not False:
-                block.target = at[labels[label]]
+                block.target = at[last.targets[0]]
                 block.end = "branch" if taken is None else "jump"
-                block.predicate = last.guard if taken is None else None
+                block.predicate = last.instruction.guard if taken is None else None
             else:
                 block.position = block.positions.pop()
-        elif last.name in ("ret", "exit") and not last.guard:
+        elif last.effect is Effect.END and last.guard is None:
             block.end = "ret"
-        elif last.opcode in BARRIERS:
+        elif last.whole_block:
             block.end = "barrier"
         if block.end != "fall":
-            block.position = end - 1
-            block.positions.pop()
-    # A guarded load, store or return is a branch around a block of its own.
-    extra: list[Block] = []
+            block.position = block.positions.pop()
+    # A guarded access or return is a branch around a block of its own.
+    extra: list[tuple[CodeBlock, CodeBlock]] = []
     for block in blocks:
-        if block.end != "fall" or not block.positions:
+        if block.end != "fall" or not block.positions or not stepped_over(ops[block.positions[-1]]):
             continue
-        instruction = body[block.positions[-1]]
-        if not instruction.guard or instruction.name not in (*MEMORY, "ret", "exit"):
-            continue
-        inner = Block(-1, block.positions, next=block.next, inner=True)
-        inner.end = "ret" if instruction.name in ("ret", "exit") else "fall"
-        if inner.end == "ret":
-            inner.position, inner.positions = inner.positions[-1], []
+        op = ops[block.positions[-1]]
+        inner = CodeBlock(-1, block.positions, next=block.next, inner=True)
+        if op.effect is Effect.END:
+            inner.end, inner.position, inner.positions = "ret", op.position, []
         block.positions = []
-        name, negated = instruction.guard
+        name, negated = op.instruction.guard
         block.end, block.predicate, block.target = "branch", (name, not negated), block.next
         extra.append((block, inner))
     return _renumber(blocks, extra)
 
 
-def instructions_met(body, labels: dict[str, int], decided: tuple[tuple[int, bool], ...]) -> int:
-    """How many instructions can be reached at all."""
-    blocks = code_blocks(body, labels, dict(decided))
-    return sum(len(blocks[i].positions) for i in _reachable(blocks))
+def _check_end(op: Op) -> None:
+    """Raise Unsupported for what ends a block in a way that the engine does not know."""
+    if op.effect is Effect.BARRIER and op.guard is not None:
+        raise Unsupported("a guarded barrier", op)
+    if op.effect is Effect.BARRIER and not op.whole_block:
+        raise Unsupported("a barrier of some threads", op)
+    if op.writes or not (op.effect is Effect.END or op.whole_block or (op.effect is Effect.JUMP and len(op.targets) == 1)):
+        raise Unsupported(f"`{op.opcode}`", op)
 
 
-def _reachable(blocks: list[Block]) -> set[int]:
-    found, waiting = set(), [0]
-    while waiting:
-        i = waiting.pop()
-        if i not in found:
-            found.add(i)
-            waiting += blocks[i].successors
-    return found
+def stepped_over(op: Op) -> bool:
+    """Is it guarded, and something that nobody must do whose guard is off? (What warps do together is left to its own code.)"""
+    return op.guard is not None and (op.effect is Effect.END or (op.effect.memory and not op.rendezvous))
+
+
+def ops_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> list[Op]:
+    """The instructions that can be reached at all, apart from those that end blocks."""
+    blocks = code_blocks(program, dict(fixed))
+    return [program.ops[p] for i in sorted(cfg.reachable([block.successors for block in blocks])) for p in blocks[i].positions]
 
 
 def _renumber(blocks, extra):
     """Place each inner block behind the branch around it, and number anew."""
     inner_of = {id(block): inner for block, inner in extra}
-    order: list[Block] = []
+    order: list[CodeBlock] = []
     new = {}
     for block in blocks:
         new[block.index] = len(order)
@@ -289,7 +211,7 @@ def _renumber(blocks, extra):
     return order
 
 
-def _exits(blocks: list[Block]) -> set[int]:
+def _exits(blocks: list[CodeBlock]) -> set[int]:
     """Blocks that do nothing but end the thread."""
     found = {b.index for b in blocks if b.end == "ret" and not b.positions}
     changed = True
@@ -300,87 +222,35 @@ def _exits(blocks: list[Block]) -> set[int]:
     return found
 
 
-def _meeting_points(blocks: list[Block], dying) -> list[int | None]:
-    """Immediate post-dominators; None where lanes meet only at their end. Edges on which lanes die do not count."""
-    end = len(blocks)
-    successors = [[s for s in b.successors if (b.index, s) not in dying] or [end] for b in blocks]
-    everything = (1 << end + 1) - 1
-    post = [everything] * end + [1 << end]  # bit sets
-    changed = True
-    while changed:
-        changed = False
-        for i in reversed(range(end)):
-            new = everything
-            for s in successors[i]:
-                new &= post[s]
-            new |= 1 << i
-            if new != post[i]:
-                post[i], changed = new, True
-    meets: list[int | None] = []
-    sizes = [p.bit_count() for p in post]
-    by_size = {}
-    for i in range(end):
-        # Post-dominators of a block form a chain: the nearest one has one fewer of them than the block itself.
-        by_size.setdefault(sizes[i], []).append(i)
-    for i in range(end):
-        strict = post[i] & ~(1 << i)
-        nearest = next((d for d in by_size.get(sizes[i] - 1, ()) if strict >> d & 1), end)
-        meets.append(None if nearest == end else nearest)
-    return meets
-
-
-def _regions(blocks, body, branches, dying, meet, exits) -> dict[int, Region]:
+def _regions(blocks, ops, branches, dying, meet, exits) -> dict[int, Region]:
     members: dict[int | None, set[int]] = {}
-    for b in branches:
-        if any(edge[0] == b for edge in dying):
-            continue
-        stop = meet[b]
-        seen = members.setdefault(stop, set())
+    parting = [b for b in branches if not any(edge[0] == b for edge in dying)]
+    for b in parting:
+        seen = members.setdefault(meet[b], set())
         todo = list(blocks[b].successors)
         while todo:
             i = todo.pop()
-            if i in seen or i == stop or i in exits:
+            if i in seen or i == meet[b] or i in exits:
                 continue
             seen.add(i)
             todo += blocks[i].successors
-    regions = {}
-    for b in branches:
-        if any(edge[0] == b for edge in dying):
-            continue
-        stop = meet[b]
-        inside = sorted(members[stop])
+    found: dict[int | None, Region] = {}
+    for stop, inside in members.items():
         barrier = any(blocks[i].end == "barrier" for i in inside)
+        barrier |= any(ops[p].rendezvous for i in inside for p in blocks[i].positions)
         above = stop is not None and any(i > stop for i in inside)
-        forward = all(s > i for i in inside for s in blocks[i].successors if s in members[stop])
-        barrier |= any(_comes_together(body[p]) for i in inside for p in blocks[i].positions)
-        regions[b] = Region(stop, inside, not barrier and not above, forward)
-    shared: dict[int | None, Region] = {}
-    return {b: shared.setdefault(region.meet, region) for b, region in regions.items()}
+        forward = all(s > i for i in inside for s in blocks[i].successors if s in inside)
+        found[stop] = Region(stop, sorted(inside), not barrier and not above, forward)
+    return {b: found[meet[b]] for b in parting}
 
 
-def _comes_together(instruction: Instruction) -> bool:
-    return instruction.name in RENDEZVOUS or (instruction.name in ("bar", "barrier") and "warp" in instruction.modifiers)
-
-
-def _live_in(blocks: list[Block], reads: list[list[str]], writes: list[list[str]]) -> list[set[str]]:
-    uses, kills = [], []
+def _live_in(program: Program, blocks: list[CodeBlock], graph: list[list[int]]) -> list[set[str]]:
+    numbers = {name: index for index, name in program.names.items()}
+    facts = []
     for block in blocks:
-        use: set[str] = set()
-        kill: set[str] = set()
-        for position in block.positions:
-            use.update(r for r in reads[position] if r not in kill)
-            kill.update(writes[position])
-        if block.predicate and block.predicate[0] not in kill:
-            use.add(block.predicate[0])
-        uses.append(use)
-        kills.append(kill)
-    live: list[set[str]] = [set() for _ in blocks]
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(blocks):
-            out = set().union(*(live[s] for s in block.successors)) if block.successors else set()
-            new = uses[block.index] | (out - kills[block.index])
-            if new != live[block.index]:
-                live[block.index], changed = new, True
-    return live
+        accesses = [(op.reads, op.writes, op.guard is not None) for op in (program.ops[p] for p in block.positions)]
+        if block.predicate:
+            accesses.append(((numbers[block.predicate[0]],), (), False))
+        facts.append(cfg.uses_and_kills(accesses))
+    found = cfg.live_in(graph, [uses for uses, _ in facts], [kills for _, kills in facts])
+    return [{program.names[register] for register in cfg.members(live)} for live in found]

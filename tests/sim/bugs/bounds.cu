@@ -249,7 +249,7 @@ __device__ __noinline__ float left_of(const float* p) {
 #ifdef FIXED
     return threadIdx.x > 0 ? p[-1] : 0.0f;
 #else
-    return p[-1]; // BUG: out-of-bounds
+    return p[-1]; // @read
 #endif
 }
 
@@ -258,7 +258,7 @@ extern "C" __global__ void left_neighbour_by_pointer(const float* x, float* y, i
     int t = threadIdx.x;
     s[t] = x[t];
     __syncthreads();
-    y[t] = left_of(which ? x + t : s + t);
+    y[t] = left_of(which ? x + t : s + t); // BUG: out-of-bounds
 }
 
 //// far_left: an index of a shared array that is far below 0

@@ -23,7 +23,9 @@ def test_every_element_has_one_owner(shape, operand):
     part = fragment(shape, operand)
     lane, element = part.owner()
     assert part.rows.size == part.height * part.width
-    assert sorted(zip(lane.ravel(), element.ravel(), strict=False)) == [(l, e) for l in range(32) for e in range(part.rows.shape[1])]
+    assert sorted(zip(lane.ravel(), element.ravel(), strict=False)) == [
+        (row, column) for row in range(32) for column in range(part.rows.shape[1])
+    ]
     assert part.rows.shape[1] % part.per_register == 0
 
 

@@ -7,11 +7,10 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
-from test_native import both, own_cache  # noqa: F401 - a fixture
-
 from helpers.errors import RunError
 from helpers.sim import simulate
 from helpers.toolchain.compile import compile_source
+from tests.sim.native.test_native import both, own_cache  # noqa: F401 - a fixture
 
 EXCHANGE = """
 extern "C" __global__ void k(const int* in, int* out, float* floats, int n) {

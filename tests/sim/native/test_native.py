@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 
@@ -13,7 +14,7 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
-from helpers.sim import Budget, Collect, TraceFilter, simulate
+from helpers.sim import Budget, Collect, TraceFilter, launch, simulate
 from helpers.sim.isa import EXAMPLES
 from helpers.sim.load import load
 from helpers.sim.native import engine
@@ -312,6 +313,33 @@ def test_what_native_code_is_not_for():
             simulate(compiled, (1, 1, 1), (32, 32, 1), args, engine="native", **more)
 
 
+COUNTER = """extern "C" __global__ void k(int* total) {
+    atomicAdd(total, 1);
+}"""
+
+
+def test_a_declined_launch_says_why_by_instruction_and_line(monkeypatch):
+    compiled = compile_source(COUNTER)
+    total = np.zeros(1, np.int32)
+    outcome = simulate(compiled, (2, 1, 1), (32, 1, 1), [total])
+    assert (outcome.engine, total[0]) == ("numpy", 64)
+    assert re.fullmatch(r"`(atom|red)[.\w]*` in line 2", outcome.engine_reason)
+    monkeypatch.setattr(launch, "LONG", outcome.seconds + 1)
+    assert outcome.note == ""
+    monkeypatch.setattr(launch, "LONG", outcome.seconds)
+    assert outcome.note == f"Ran on the NumPy machine, which is slower, for {outcome.seconds:.0f} s: {outcome.engine_reason}."
+    with pytest.raises(RunError, match="in line 2") as caught:
+        simulate(compiled, (2, 1, 1), (32, 1, 1), [total], engine="native")
+    assert caught.value.line == 2
+    plain = compile_source(CALIBRATION, "naive")
+    a = np.ones((32, 32), np.float32)
+    args = [a, a, np.zeros((32, 32), np.float32), 32, 32, 32]
+    assert simulate(plain, (1, 1, 1), (32, 32, 1), args).engine_reason == ""
+    assert simulate(plain, (1, 1, 1), (32, 32, 1), args, engine="numpy").engine_reason == ""
+    traced = simulate(plain, (1, 1, 1), (32, 32, 1), args, collect=Collect(trace=TraceFilter()))
+    assert traced.engine_reason == "a trace is wanted"
+
+
 ENDLESS = """
 extern "C" __global__ void k(float* c, int n) {
     float x = 0;
@@ -403,7 +431,7 @@ def test_code_kept_on_disk_is_used(tmp_path, monkeypatch):
     a = np.ones((64, 64), np.float32)
     args = [a, a, np.zeros((64, 64), np.float32), 64, 64, 64]
     first = both(compiled, (2, 2, 1), (32, 32, 1), args)
-    load(compiled.ptx, compiled.symbol, compiled.filename).__dict__.pop("_native")
+    native._made.cache_clear()
     monkeypatch.setattr(engine, "machine_code", lambda *_: pytest.fail("compiled again"))
     assert both(compiled, (2, 2, 1), (32, 32, 1), args).counters == first.counters
 

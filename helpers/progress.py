@@ -11,6 +11,7 @@ import _thread
 import sys
 import threading
 import time
+from typing import ClassVar
 
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
@@ -25,7 +26,7 @@ class Progress:
     Inside another one it shows nothing of its own: the outer bar stays, and says what the inner one says.
     """
 
-    _shown: list[Progress] = []
+    _shown: ClassVar[list[Progress]] = []
 
     def __init__(self, what: str):
         self.what = what
@@ -43,7 +44,7 @@ class Progress:
         self._shown.append(self)
         return self
 
-    def __exit__(self, kind, error, trace) -> bool:
+    def __exit__(self, kind, error, trace) -> None:
         self._open = False
         self._shown.remove(self)
         if self._box is not None:
@@ -52,7 +53,6 @@ class Progress:
             still.close(self._box)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
-        return False
 
     def __call__(self, done: int, total: int) -> None:
         """Raises CourseError if the work was stopped and is not the cell's own, which is interrupted instead."""

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import ipywidgets
 import pytest
 
+from helpers import progress as module
 from helpers.errors import CourseError
-from helpers.front import progress as module
-from helpers.front.progress import Progress
+from helpers.progress import Progress
 
 
 @pytest.fixture

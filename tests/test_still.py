@@ -10,12 +10,12 @@ import ipywidgets
 import pytest
 from ipywidgets.widgets.widget import _instances
 
+from helpers import still, widgets
 from helpers.course import questions
 from helpers.course.exercises import exercise
 from helpers.course.lesson import reference
 from helpers.course.questions import Question, commit, exercise_card, question_card
 from helpers.course.store import Store
-from helpers.front import still, widgets
 from helpers.sim import TraceFilter
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -118,7 +118,7 @@ def test_a_cell_run_again_leaves_no_widgets_and_no_runs(runs):
 
 
 def test_a_progress_bar_leaves_no_widgets(monkeypatch):
-    from helpers.front import progress
+    from helpers import progress
 
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)

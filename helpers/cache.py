@@ -1,0 +1,68 @@
+"""What can always be made again, kept on disk: compiled kernels, machine code. Losing any of it costs time and nothing else.
+
+Several notebooks use one cache at once, disks fill up, machines lose their power: an entry is checked when it is read, and
+one that is not what was written is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from .files import write_whole
+from .paths import cache_folder
+
+_SUM = hashlib.sha256().digest_size
+_ABANDONED = 3600.0  # seconds after which half a file belongs to a process that has died
+
+
+class Cache:
+    """Bytes by key, in a folder of their own. entries: how many are kept; the oldest go first."""
+
+    def __init__(self, name: str, entries: int):
+        self.name, self.entries = name, entries
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under `key`; None if it is missing or damaged."""
+        path = self._path(key)
+        try:
+            raw = path.read_bytes() if path else b""
+        except OSError:
+            return None
+        data = raw[_SUM:]
+        return data if raw[:_SUM] == _sum(key, data) else None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep `data` under `key`. A full or read-only disk only costs the cache."""
+        path = self._path(key)
+        if path is None:
+            return
+        with contextlib.suppress(OSError):
+            write_whole(path, _sum(key, data) + data, durable=False)
+            self._trim(path.parent)
+
+    def _path(self, key: str) -> Path | None:
+        folder = cache_folder(self.name)
+        return folder / hashlib.sha256(key.encode()).hexdigest()[:40] if folder else None
+
+    def _trim(self, folder: Path) -> None:
+        """Drop the oldest entries, and halves that nobody will finish. Others may be doing the same."""
+        found = []
+        for item in os.scandir(folder):
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found.append((item.stat().st_mtime, item.path))
+        halves = {path for changed, path in found if path.endswith(".part")}
+        whole = sorted(entry for entry in found if entry[1] not in halves)
+        old = [path for _, path in whole[: max(0, len(whole) - self.entries)]]
+        old += [path for changed, path in found if path in halves and changed < time.time() - _ABANDONED]
+        for path in old:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _sum(key: str, data: bytes) -> bytes:
+    """Checksum of an entry; the key is in it, so that an entry under another's name is damaged too."""
+    return hashlib.sha256(hashlib.sha256(key.encode()).digest() + data).digest()

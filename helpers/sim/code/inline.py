@@ -1,0 +1,152 @@
+"""Copies device functions into the place of each call: registers, labels and local variables renamed.
+
+The machine then needs no call stack, and threads that called from different places still meet again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from helpers.errors import RunError
+
+from .ptx import SINK, Address, Function, Immediate, Instruction, Module, Negated, Pair, Register, Symbol, Variable, Vector
+from .variables import Variables, align
+
+MAX_INLINED = 200_000  # instructions after copying device functions into their calls
+CALL_DEPTH = 64
+Rewrite = Callable[[Instruction, dict[str, str]], list[Instruction]]
+
+
+@dataclass
+class Flat:
+    """An entry with all its calls copied in. labels: positions in `code`. parameters: with their offsets."""
+
+    code: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    register_types: dict[str, str] = field(default_factory=dict)
+    parameters: list[tuple[Variable, int]] = field(default_factory=list)
+    param_bytes: int = 0
+    local_bytes: int = 0
+
+
+def inline(module: Module, entry: Function, variables: Variables, rewrite: Rewrite) -> Flat:
+    """rewrite: function of (instruction, register types) that gives the instructions to execute in its place."""
+    flat = Flat()
+    places = {}
+    for variable in entry.parameters:
+        at = align(flat.param_bytes, max(variable.align, 4))
+        places[variable.name] = at
+        flat.parameters.append((variable, at))
+        flat.param_bytes = at + variable.nbytes
+    _Inliner(module, variables, rewrite, flat).copy(entry, "", places, None, ())
+    return flat
+
+
+class _Inliner:
+    def __init__(self, module: Module, variables: Variables, rewrite: Rewrite, flat: Flat):
+        self.module, self.variables, self.rewrite, self.flat = module, variables, rewrite, flat
+        self.copies = 0
+
+    def copy(self, function: Function, suffix: str, places: dict[str, int], leave: str | None, stack: tuple[Function, ...]) -> None:
+        """Append a function. suffix: what its names end in. places: its parameters' offsets. leave: label behind the call."""
+        flat = self.flat
+        if function in stack or len(stack) > CALL_DEPTH:
+            raise RunError(
+                f"The device function {function.name} calls itself. The machine does not run recursive functions: write it as a loop.",
+                function.line,
+            )
+        places = dict(places)
+        local_names = {}
+        for name, variable in function.variables.items():
+            if variable.space == "param":
+                at = align(flat.param_bytes, max(variable.align, 8))
+                places[name] = at
+                flat.param_bytes = at + align(variable.nbytes, 4)
+            elif variable.space == "local":
+                at = align(flat.local_bytes, max(variable.align, 4))
+                local_names[name] = at
+                flat.local_bytes = at + align(variable.nbytes, 4)
+        for name, kind in function.registers.items():
+            flat.register_types[name + suffix] = kind
+
+        def rename(operand):
+            match operand:
+                case Register(name):
+                    return Register(name + suffix) if name in function.registers else operand
+                case Negated(inner):
+                    return Negated(rename(inner))
+                case Pair(first, second):
+                    return Pair(rename(first), rename(second))
+                case Vector(items):
+                    return Vector(tuple(rename(item) for item in items))
+                case Address(base, offset, coordinates):
+                    return Address(rename(base), offset, tuple(rename(item) for item in coordinates))
+                case Symbol(name, offset) if operand is not SINK:
+                    if name in function.registers:
+                        return Register(name + suffix)
+                    if name in local_names:
+                        return Immediate(local_names[name] + offset)
+                    if name in places:
+                        return Immediate(places[name] + offset)
+                    if name in function.labels or name in function.tables:
+                        return Symbol(name + suffix)
+                    at = self.variables.find(name, function)
+                    return operand if at is None else Immediate(at + offset)
+            return operand
+
+        at_label: dict[int, list[str]] = {}
+        for name, position in function.labels.items():
+            at_label.setdefault(position, []).append(name + suffix)
+        for name, labels in function.tables.items():
+            flat.tables[name + suffix] = tuple(label + suffix for label in labels)
+        for position, instruction in enumerate(function.body):
+            for label in at_label.get(position, ()):
+                flat.labels[label] = len(flat.code)
+            if len(flat.code) > MAX_INLINED:
+                raise RunError("The kernel's device functions are too large to copy into all their calls.", instruction.line)
+            guard = (instruction.guard[0] + suffix, instruction.guard[1]) if instruction.guard else None
+            if instruction.name == "call":
+                self._call(instruction, guard, rename, places, (*stack, function))
+            elif instruction.name == "ret" and leave is not None:
+                flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(leave),), guard=guard))
+            else:
+                renamed = replace(instruction, operands=tuple(rename(o) for o in instruction.operands), guard=guard)
+                flat.code += self.rewrite(renamed, flat.register_types)
+        for label in at_label.get(len(function.body), ()):
+            flat.labels[label] = len(flat.code)
+
+    def _call(self, instruction, guard, rename, places, stack) -> None:
+        flat = self.flat
+        operands = list(instruction.operands)
+        results = operands.pop(0).items if isinstance(operands[0], Vector) else ()
+        target = operands.pop(0)
+        arguments = operands[0].items if operands and isinstance(operands[0], Vector) else ()
+        callee = self.module.functions.get(target.name) if isinstance(target, Symbol) else None
+        if callee is None:
+            raise RunError(
+                f"PTX line {instruction.ptx_line}: `{instruction.text}` calls through a pointer. "
+                "The machine runs direct calls only: call the function by its name.",
+                instruction.line,
+            )
+        if callee.body is None:
+            handed = tuple(rename(item) for item in (*results, *arguments))
+            opcode = f"call.{callee.name}"
+            flat.code.append(replace(instruction, opcode=opcode, operands=(Immediate(len(results)), *handed), guard=guard))
+            return
+        self.copies += 1
+        suffix = f"#{self.copies}"
+        inner = {}
+        for variable, item in zip((*callee.results, *callee.parameters), (*results, *arguments), strict=True):
+            place = rename(item)
+            if not isinstance(place, Immediate):
+                raise RunError(
+                    f"PTX line {instruction.ptx_line}: `{instruction.text}` passes an argument the machine cannot place.", instruction.line
+                )
+            inner[variable.name] = place.value
+        leave = f"return{suffix}"
+        if guard is not None:
+            flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(leave),), guard=(guard[0], not guard[1])))
+        self.copy(callee, suffix, inner, leave, stack)
+        flat.labels[leave] = len(flat.code)

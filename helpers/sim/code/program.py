@@ -1,0 +1,182 @@
+"""A kernel ready to run, and what is known of each of its instructions.
+
+The loader (`load.py`) makes it from PTX and the instruction set. An `Op` says once what one instruction is: what it reads
+and writes, which memory it accesses and how that is charged, what else it does. Engines, counters, checks and pictures
+read it, and none of them looks at names of opcodes to find out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from . import ptx
+from .sites import Site
+
+
+class Effect(StrEnum):
+    """What an instruction does apart from writing registers."""
+
+    PURE = "pure"  # nothing: each thread's results depend on its own sources alone
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic"
+    COPY = "copy"  # begins, groups or waits for asynchronous copies
+    EXCHANGE = "exchange"  # threads see each other's registers
+    BARRIER = "barrier"  # threads wait for each other
+    FENCE = "fence"
+    JUMP = "jump"
+    END = "end"  # of the thread
+    MACHINE = "machine"  # anything else: it needs the machine itself
+
+    @property
+    def memory(self) -> bool:
+        """Does it access memory, now or later?"""
+        return self in (Effect.LOAD, Effect.STORE, Effect.ATOMIC, Effect.COPY)
+
+
+class Results(StrEnum):
+    """How the results of the lanes of a warp differ."""
+
+    LIKE_SOURCES = "like sources"  # equal where the sources are
+    PER_LANE = "per lane"
+    PER_WARP = "per warp"  # all lanes get the same, whatever they read
+
+
+class Guard(NamedTuple):
+    """An instruction is for the threads whose predicate is set, or not set."""
+
+    register: int
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One instruction, bound. Registers are indices of `Program.types`.
+
+    position: in `Program.ops`. reads, writes: registers; the guard's is among those read. results: how lanes differ.
+    steps, masked: closures that execute it, for all threads of a chunk together and for some of them. ends_block: it decides
+    where the threads go next. targets: positions it may jump to, `len(ops)` for the end. falls_through: may the next instruction follow?
+    rendezvous: warps that have to come together for it (0: none), of which `members` names the lanes (None: all). whole_block:
+    it is a barrier of all threads of the block. lands: data of asynchronous copies may reach shared memory here. orders:
+    other blocks may rely on the order of accesses before and after. counters: what its executed threads count as. opclass: its
+    name in pictures of time.
+    """
+
+    position: int
+    instruction: ptx.Instruction
+    guard: Guard | None
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    sites: tuple[Site, ...]
+    effect: Effect
+    results: Results
+    steps: tuple[Callable, ...]
+    masked: tuple[Callable, ...]
+    ends_block: bool
+    targets: tuple[int, ...]
+    falls_through: bool
+    rendezvous: int
+    members: int | None
+    whole_block: bool
+    lands: bool
+    orders: bool
+    counters: tuple[str, ...]
+    opclass: str
+
+    @property
+    def opcode(self) -> str:
+        return self.instruction.opcode
+
+    @property
+    def line(self) -> int | None:
+        """The line of the reader's cell."""
+        return self.instruction.line
+
+    @property
+    def ptx_line(self) -> int:
+        return self.instruction.ptx_line
+
+    @property
+    def text(self) -> str:
+        return self.instruction.text
+
+    @property
+    def generic(self) -> bool:
+        """Does only the address tell which state space it accesses?"""
+        return any(site.generic for site in self.sites)
+
+
+@dataclass
+class Block:
+    """A basic block: straight code, then one terminator that says where the threads go.
+
+    ops: positions. plain and masked are the closures for the two situations: all threads of the chunk together, or some of
+    them. lines: how many instructions each line of the cell has here. counted: how many of them count under what.
+    """
+
+    index: int
+    ops: range
+    plain: list[Callable] = field(default_factory=list)
+    masked: list[Callable] = field(default_factory=list)
+    end: Callable | None = None
+    lines: dict[int | None, int] = field(default_factory=dict)
+    counted: dict[tuple[int | None, str], int] = field(default_factory=dict)
+    line: int | None = None
+    rendezvous: int = 0  # warps that must come together here
+    members: int | None = None  # register that names their lanes; None: all
+    leaves: bool = False  # threads that are here only end
+    successors: tuple[int, ...] = ()
+    live_in: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.ops)
+
+
+@dataclass(eq=False)
+class Program:
+    """An entry ready to run. Register indices are positions in the machine's register list."""
+
+    name: str
+    ops: tuple[Op, ...]  # in order, calls copied in
+    blocks: list[Block]
+    types: list[str]
+    names: dict[int, str]  # of registers; the machine's own and constants have none
+    constants: list[tuple[int, np.ndarray]]
+    specials: list[tuple[int, str]]
+    sites: list[Site]
+    parameters: list[tuple[ptx.Variable, int]]
+    shared: list[tuple[str, int, int]]
+    shared_bytes: int
+    dynamic_shared_at: int
+    local_bytes: int
+    param_bytes: int
+    device: list[tuple[str, int, int, str]]
+    image: bytes
+    image_addresses: tuple[tuple[int, int, int], ...]
+    shared_granule: int
+    uses: frozenset[str]
+    line: int | None
+    exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
+    grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
+
+    @functools.cached_property
+    def warp_barriers(self) -> bool:
+        """Are there barriers of warps, which order accesses of shared memory?"""
+        return any(op.effect is Effect.BARRIER and op.rendezvous for op in self.ops)
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of the kernel's own parameters; behind them come those of the functions that it calls."""
+        return max((at + variable.nbytes for variable, at in self.parameters), default=0)
+
+    @property
+    def exit(self) -> int:
+        """The program counter of a thread that has ended."""
+        return len(self.blocks)

@@ -1,0 +1,127 @@
+"""Addresses of a kernel's variables: shared memory, and the image of device memory with their initial values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from helpers.errors import LaunchError, RunError
+
+from .addresses import DEVICE_BASE, FUNCTION_BASE
+from .ptx import Address, Function, Module, Symbol, Variable, Vector
+
+MOST_DEVICE_BYTES = 1 << 30
+
+
+def align(value: int, to: int) -> int:
+    """The first multiple of `to` from `value` on."""
+    return -(-value // max(1, to)) * max(1, to)
+
+
+@dataclass
+class Variables:
+    """Where the variables lie that an entry can reach.
+
+    shared, device: (name, address, bytes[, space]) in order. relocations: (place in the image, bytes, address) of pointers.
+    """
+
+    module: Module
+    shared: list[tuple[str, int, int]] = field(default_factory=list)
+    shared_bytes: int = 0
+    dynamic_shared_at: int = 0
+    device: list[tuple[str, int, int, str]] = field(default_factory=list)
+    image: bytearray = field(default_factory=bytearray)
+    relocations: tuple[tuple[int, int, int], ...] = ()
+    addresses: dict[tuple[str, str], int] = field(default_factory=dict)  # (function or '', name)
+
+    def find(self, name: str, function: Function) -> int | None:
+        """The address of what `name` means inside of a function; None if it is no variable and no function."""
+        for scope in (function.name, ""):
+            if (scope, name) in self.addresses:
+                return self.addresses[scope, name]
+        return self._address(name) if name in self.module.functions else None
+
+    def _address(self, name: str) -> int:
+        if ("", name) in self.addresses:
+            return self.addresses["", name]
+        if name in self.module.functions:
+            return FUNCTION_BASE + 16 * list(self.module.functions).index(name)
+        raise RunError(f"The compiled code refers to {name}, which it does not define.")
+
+    def add_device(self, name: str, space: str, nbytes: int, alignment: int = 0, initial: bytes = b"") -> int:
+        """Place a variable in device memory."""
+        at = align(len(self.image), max(alignment, 256))
+        if at + nbytes > MOST_DEVICE_BYTES:
+            raise LaunchError(
+                f"The kernel's __device__ and __constant__ variables take {(at + nbytes) / 2**30:,.1f} GB with `{name}`, "
+                f"and the machine holds {MOST_DEVICE_BYTES >> 30} GB of them: make it smaller, or pass it as an argument."
+            )
+        self.image.extend(bytes(at - len(self.image)))
+        self.image.extend(initial.ljust(nbytes, b"\0"))
+        self.device.append((name, DEVICE_BASE + at, nbytes, space))
+        return DEVICE_BASE + at
+
+    def _add_shared(self, variable: Variable) -> int:
+        at = align(self.shared_bytes, variable.align)
+        self.shared.append((variable.name, at, variable.nbytes))
+        self.shared_bytes = at + variable.nbytes
+        return at
+
+    def _place(self, scope: str, name: str, variable: Variable, dynamic: list[Variable]) -> None:
+        if variable.space == "shared" and not variable.nbytes:
+            dynamic.append(variable)
+        elif variable.space == "shared":
+            self.addresses[scope, name] = self._add_shared(variable)
+        elif not scope or variable.space in ("global", "const"):
+            self.addresses[scope, name] = self.add_device(name, variable.space, variable.nbytes, variable.align, variable.initial)
+
+
+def place(module: Module, entry: Function) -> Variables:
+    """Give addresses to all variables that the entry, or what it calls, refers to."""
+    found = Variables(module)
+    reached = _reached(module, entry)
+    names = {name for function in reached for instruction in function.body or () for name in _symbols(instruction.operands)}
+    wanted = [name for name in module.variables if name in names]
+    for name in wanted:  # variables whose address a used variable holds
+        wanted += [s for _, _, s, _ in module.variables[name].addresses if s in module.variables and s not in wanted]
+    dynamic: list[Variable] = []
+    for name in wanted:
+        found._place("", name, module.variables[name], dynamic)
+    for function in reached:
+        for name, variable in function.variables.items():
+            found._place(function.name, name, variable, dynamic)
+    at = align(found.shared_bytes, max([16, *(variable.align for variable in dynamic)])) if dynamic else found.shared_bytes
+    found.dynamic_shared_at = at
+    for variable in dynamic:
+        found.addresses["", variable.name] = at
+        found.shared.append((variable.name, at, 0))
+    found.relocations = tuple(
+        (found.addresses["", name] - DEVICE_BASE + position, width, found._address(symbol) + offset)
+        for name in wanted
+        for position, width, symbol, offset in module.variables[name].addresses
+    )
+    return found
+
+
+def _reached(module: Module, entry: Function) -> list[Function]:
+    found, queue = [entry], [entry]
+    while queue:
+        for instruction in queue.pop().body or ():
+            for name in _symbols(instruction.operands):
+                function = module.functions.get(name)
+                if function is not None and function not in found:
+                    found.append(function)
+                    queue.append(function)
+    return found
+
+
+def _symbols(operands) -> set[str]:
+    names = set()
+    for operand in operands:
+        match operand:
+            case Symbol(name):
+                names.add(name)
+            case Address(base, _, coordinates):
+                names |= _symbols((base, *coordinates))
+            case Vector(items):
+                names |= _symbols(items)
+    return names

@@ -1,0 +1,20 @@
+"""Why the native engine leaves a launch to the NumPy machine."""
+
+from __future__ import annotations
+
+from helpers.sim.code.program import Op
+
+
+class Declined(Exception):
+    """The NumPy machine has to run this launch. The message says why, and names the line of `op`, if it is because of one."""
+
+    def __init__(self, why: str, op: Op | None = None):
+        super().__init__(why)
+        self.why, self.op = why, op
+
+    def __str__(self) -> str:
+        return self.why if self.op is None or self.op.line is None else f"{self.why} in line {self.op.line}"
+
+
+class Unsupported(Declined):
+    """No code can be made for this kernel, whatever the launch."""

@@ -1,0 +1,65 @@
+"""Which branches of a kernel go one way whatever happens, because they depend on the launch's parameters alone.
+
+A kernel has ways that a launch cannot take: for rows that are not aligned, for beta = 0. Code for them need not be made.
+What the instructions mean is asked of the NumPy machine: their closures run once, on one value instead of all lanes'.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.sim.code import cfg
+from helpers.sim.code.program import Effect, Op
+from helpers.sim.isa import SPECIAL_REGISTERS
+from helpers.sim.machine.chunk import Chunk
+
+from .uniformity import code_blocks
+
+
+def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
+    """(position of a guarded branch, whether it is taken), for all branches that the launch decides."""
+    program = launch.program
+    if not any(op.effect is Effect.JUMP and op.guard for op in program.ops):
+        return ()
+    written = [0] * len(program.types)  # times that an instruction writes the register
+    for op in program.ops:
+        for register in op.writes:
+            written[register] += 1
+    blocks = code_blocks(program)
+    block_of = {position: block.index for block in blocks for position in (*block.positions, block.position)}
+    above = cfg.dominators([block.successors for block in blocks])
+    machine = Chunk(launch, [np.zeros((1, 1, 1), np.int64)] * 3, (1, 1, 1))
+    known = {index: -1 for index, name in program.specials if SPECIAL_REGISTERS[name].varies == "launch"}  # where written
+
+    def has(register: int, position: int) -> bool:
+        if register not in known:
+            return False
+        if known[register] < 0:
+            return True
+        there, here = block_of[known[register]], block_of[position]
+        return known[register] < position if there == here else bool(above[here] >> there & 1)
+
+    found = []
+    with np.errstate(all="ignore"):
+        for op in program.ops:
+            if op.guard is not None:
+                if op.effect is Effect.JUMP and has(op.guard.register, op.position):
+                    found.append((op.position, bool(machine.regs[op.guard.register].item()) != op.guard.negated))
+            elif (
+                (op.effect is Effect.PURE or _loads_parameter(op, program.entry_bytes))
+                and op.writes
+                and all(written[register] == 1 for register in op.writes)
+                and all(has(register, op.position) for register in op.reads)
+            ):
+                for step in op.steps:
+                    step(machine)
+                known.update(dict.fromkeys(op.writes, op.position))
+    return tuple(found)
+
+
+def _loads_parameter(op: Op, entry_bytes: int) -> bool:
+    """Does it read a parameter of the kernel, and not one that the kernel writes to call a function?"""
+    if op.effect is not Effect.LOAD or len(op.sites) != 1:
+        return False
+    (site,) = op.sites
+    return site.space == "param" and site.base is None and site.address.base.value + site.address.offset + site.width <= entry_bytes

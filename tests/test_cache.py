@@ -1,0 +1,150 @@
+"""A cache gives back what was put into it, or nothing: damaged, evicted by others, on a disk without room."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import random
+import time
+
+import numpy as np
+import pytest
+
+from helpers.cache import Cache
+from helpers.sim import simulate
+from helpers.toolchain import compiled as compiled_module
+from helpers.toolchain.compile import compile_source
+
+SOURCE = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+    return tmp_path
+
+
+def files(home, name="x"):
+    return sorted((home / "cache" / name).iterdir())
+
+
+def test_what_was_put_comes_back():
+    cache = Cache("x", 5)
+    cache.put("a", b"1")
+    cache.put("b", b"")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (b"1", b"", None)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_comes_back_as_data(home, seed):
+    chance = random.Random(seed)
+    cache, data = Cache("x", 5), bytes(range(100))
+    cache.put("a", data)
+    (file,) = files(home)
+    raw = bytearray(file.read_bytes())
+    if seed == 0:
+        raw = bytearray()
+    elif chance.random() < 0.5:
+        raw = raw[: chance.randrange(len(raw))]
+    else:
+        raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+    file.write_bytes(raw)
+    assert cache.get("a") is None
+    cache.put("a", data)
+    assert cache.get("a") == data
+
+
+def test_an_entry_under_another_name_is_none(home):
+    cache = Cache("x", 5)
+    cache.put("a", b"1")
+    cache.put("b", b"2")
+    one, other = files(home)
+    other.write_bytes(one.read_bytes())
+    assert sorted(filter(None, (cache.get("a"), cache.get("b")))) in ([b"1"], [b"2"])
+
+
+def test_the_oldest_go_first_and_so_do_abandoned_halves(home):
+    cache = Cache("x", 3)
+    for number, key in enumerate("abcd"):
+        cache.put(key, key.encode())
+        for file in files(home):
+            if cache.get(key) and file == cache._path(key):
+                os.utime(file, (number, number))
+    folder = home / "cache" / "x"
+    (folder / ".old.part").write_bytes(b"half")
+    (folder / ".new.part").write_bytes(b"half")
+    os.utime(folder / ".old.part", (0, 0))
+    cache.put("e", b"e")
+    assert [cache.get(key) for key in "abcde"] == [None, None, b"c", b"d", b"e"]
+    assert [file.name for file in files(home) if file.suffix == ".part"] == [".new.part"]
+
+
+def fill(start, results):
+    cache, wrong = Cache("x", 4), []
+    end = time.monotonic() + 3
+    number = start
+    while time.monotonic() < end:
+        number += 1
+        key = f"{number % 40}"
+        try:
+            cache.put(key, key.encode() * 1000)
+            if cache.get(key) not in (None, key.encode() * 1000):
+                wrong.append(key)
+        except Exception as error:
+            wrong.append(repr(error))
+            break
+    results.put(wrong)
+
+
+def test_four_processes_evict_at_once(home):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=fill, args=(7 * number, results)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    assert [results.get(timeout=120) for _ in workers] == [[]] * 4
+    for worker in workers:
+        worker.join(30)
+    assert len(files(home)) <= 8
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_disk_that_refuses_costs_the_cache_and_leaves_no_halves(home, monkeypatch, code):
+    cache = Cache("x", 5)
+    cache.put("a", b"1")
+
+    def refuse(*args):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("os.replace", refuse)
+    cache.put("b", b"2")
+    assert cache.get("b") is None and cache.get("a") == b"1" and len(files(home)) == 1
+
+
+def test_no_folder_is_no_cache(home):
+    (home / "cache").write_text("in the way")
+    Cache("x", 5).put("a", b"1")
+    assert Cache("x", 5).get("a") is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"\n", b"cut", b"\xff" * 200], ids=["empty", "newline", "short", "noise"])
+def test_damaged_kernels_are_compiled_disassembled_and_translated_again(home, damage):
+    """Every file of every cache at once; the counters do not change."""
+
+    def all_of_it():
+        compiled = compile_source(SOURCE)
+        data = np.ones(32, np.float32)
+        outcome = simulate(compiled, (1, 1, 1), (32, 1, 1), [data])
+        assert (data == 2).all()
+        return compiled, compiled.sass, dict(outcome.counters)
+
+    first = all_of_it()
+    caches = [home / "cache" / name for name in ("kernels", "native")]
+    kept = [file for folder in caches if folder.exists() for file in folder.iterdir()]
+    assert len(kept) >= 2
+    for file in kept:
+        file.write_bytes(file.read_bytes()[:40] if damage == b"cut" else damage)
+    again = all_of_it()
+    assert again == first
+    assert compiled_module.load(again[0].key) == first[0]
