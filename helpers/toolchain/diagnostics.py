@@ -114,7 +114,7 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     if not errors:
         return CompileError(f"The compiler gave up: {log}")
     # A name that is missing is refused wherever it stands: one error, and the other lines.
-    again: dict[str, list[int]] = {}
+    again: dict[str, list[int | None]] = {}
     for item in errors:
         again.setdefault(item.message, []).append(item.line)
     errors = list({item.message: item for item in reversed(errors)}.values())[::-1]

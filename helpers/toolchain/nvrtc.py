@@ -45,7 +45,7 @@ class Answer:
     lowered: tuple[str, ...] = ()
 
 
-MEMORY = 4 << 30  # bytes that a compilation may use; CUTLASS's largest kernels take about a third of it
+MEMORY = 4 << 30  # bytes that a compilation may use
 SECONDS = 180.0  # that a compilation may take
 _TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 
