@@ -196,7 +196,7 @@ class Profile(Tabular):
         run, found = self.run, []
         where = "counted in one block of each kind and scaled up" if run.sampled else "counted in every block"
         found.append(("size", str(self.problem), where))
-        shared = any(run.counters.get(metrics.SHARED_INSTRUCTIONS.format(op=op)) for op in ("ld", "st"))
+        shared = any(run.counters.get(metrics.executed(f"shared_{op}")) for op in ("ld", "st"))
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
                 found.append((name, f"{run.counters[name]:,}", meaning))

@@ -17,11 +17,12 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.progress import Progress
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
-from .measures import WARP, count
+from .measures import count
 from .table import Table, Tabular
 
 
@@ -70,7 +71,7 @@ class Setting:
     @property
     def shared_loads(self) -> int:
         """Load instructions of warps from shared memory."""
-        return count(self.profile.run, metrics.SHARED_INSTRUCTIONS.format(op="ld"))
+        return count(self.profile.run, metrics.executed("shared_ld"))
 
     @property
     def fma_share(self) -> float | None:
@@ -79,7 +80,7 @@ class Setting:
         None if the machine instructions could not be counted (see `sim/sass.py`).
         """
         instructions = self.profile.run.counters.get(metrics.INSTRUCTIONS)
-        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * instructions) if instructions else None
+        return count(self.profile.run, metrics.threads("ffma")) / (WARP * instructions) if instructions else None
 
     @property
     def peak_share(self) -> float:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, stamp
-from .places import WARP, block_label, cut, nearest, once_per_trace, plural
+from .places import block_label, cut, nearest, once_per_trace, plural
 from .tiles import matrices
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, QUIET)

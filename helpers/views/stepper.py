@@ -13,11 +13,12 @@ import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .banks import WRITES
 from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
-from .places import WARP, allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
+from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .protocols import WARP, Machine
+from helpers.sim.code.hardware_units import WARP
+
+from .protocols import Machine
 
 KIND = "divergent-barrier"
 ADVICE = (

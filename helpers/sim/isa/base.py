@@ -280,9 +280,9 @@ class Binding:
         self.sites.append(site)
         return site
 
-    def count(self, counter: str) -> None:
-        """Count the threads that execute this instruction under `counter`."""
-        self.counters.append(counter)
+    def count(self, op: str) -> None:
+        """Count the threads that execute this instruction as arithmetic of kind `op`: 'ffma', 'fadd', 'fmul'."""
+        self.counters.append(op)
 
     # --------------------------------------------------------------------------------------------------- operands
 
