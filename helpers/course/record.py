@@ -308,7 +308,7 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
         bars.append(("cuBLAS", baseline, VERMILLION))
     ceiling = rungs.limit(device, size, size, size)
     names, values, colours = zip(*bars, strict=True)
-    with matplotlib.rc_context(style()):
+    with matplotlib.rc_context(style()):  # type: ignore[arg-type]  # its stubs list every key by name
         ax = new_axes((7.6, 0.34 * len(bars) + 1.0), (1.95, 0.45, 0.4, 0.55))
         ax.alt = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
         ax.set_title(ax.alt, x=-0.33)

@@ -68,7 +68,7 @@ class Strategy(Tabular):
         cells = []
         for shape, found in self.rows.items():
             best = self.best(shape)
-            ratios = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
+            ratios: dict[str, str | Cell] = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
             ratios[best] = Cell(f"*{ratios[best]}*", f"<b>{ratios[best]}</b>")
             cublas = max(row["cublas_tflops"] for row in found.values())
             cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
