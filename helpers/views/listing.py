@@ -126,7 +126,7 @@ font-family:var(--jp-code-font-family,monospace)}
 
 
 @dataclass(frozen=True)
-class Table:
+class ListingTable:
     """The listing as HTML: a real table with headers, which screen readers walk through. `str()` is plain text."""
 
     columns: tuple[Column, ...]
@@ -174,10 +174,10 @@ class Table:
         return "\n".join(text)
 
 
-def table(run, line: int | None = None, whole: bool = True) -> Table:
+def table(run, line: int | None = None, whole: bool = True) -> ListingTable:
     """The listing of a run as a table. line: one to mark. whole: all lines, or only the busy part."""
     columns, listed = lines(run)
-    return Table(columns, tuple(listed if whole else excerpt(listed)), line)
+    return ListingTable(columns, tuple(listed if whole else excerpt(listed)), line)
 
 
 # ----------------------------------------------------------------------------------- what the compiler made of a line
@@ -258,7 +258,7 @@ _ADVANCE = 0.602  # of a monospaced character, in parts of its size
 class Page:
     """Parts of HTML under one another."""
 
-    parts: tuple[Table | Code, ...]
+    parts: tuple[ListingTable | Code, ...]
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.parts)

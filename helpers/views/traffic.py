@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from helpers.errors import CourseError
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, heading, picture
@@ -73,7 +74,9 @@ def sectors_of_blocks(run) -> int:
 @once_per_trace
 def _distinct_sectors(trace) -> tuple[int, int]:
     """(recorded load instructions of warps from global memory, their sectors, each once per block)."""
-    kinds = np.array([site.space == "global" and site.op in ("ld", "cp.async") and site.width > 0 for site in trace.sites] or [False])
+    kinds = np.array(
+        [site.space == "global" and site.op in (AccessKind.LOAD, AccessKind.COPY) and site.width > 0 for site in trace.sites] or [False]
+    )
     rows = kinds[trace.accesses["site"]] & (trace.addresses >= 0).any(axis=1)
     total = 0
     blocks = trace.accesses["block"][rows]
