@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections import deque
@@ -21,9 +20,10 @@ from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
-from .code import sass
+from .code.merged_accesses import access_sites
 from .code.ptx import immediate_bits, literal
-from .counting import machine_code
+from .code.sites import CostRule
+from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
@@ -209,7 +209,7 @@ def simulate(
                 blocks=chosen,
                 scale=scale,
                 cluster=dims,
-                accesses=estimate or _only_sass_tells(compiled),
+                accesses=estimate or _only_sass_tells(compiled, program),
             )
     trace = None
     if launch.recorder is not None:
@@ -222,9 +222,9 @@ def simulate(
     )  # fmt: skip
 
 
-def _only_sass_tells(compiled) -> bool:
+def _only_sass_tells(compiled, program: Program) -> bool:
     """Whether some accesses cannot be counted from the PTX: what ptxas spilled, and copies past the cache (cp.async.cg)."""
-    return getattr(compiled, "spill_loads", 0) > 0 or "cp.async.cg" in compiled.ptx
+    return getattr(compiled, "spill_loads", 0) > 0 or any(site.rule is CostRule.COPY_BYPASS for site in program.sites)
 
 
 SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried
@@ -233,7 +233,7 @@ SECONDS_TO_COUNT = 20.0  # how long counting without running may take before run
 def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
     """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
-    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
+    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and the count of PTX instructions is missing.
     None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
     """
     start = time.monotonic()
@@ -249,8 +249,8 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
     exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
-    def scaled(values):  # without memory_l2_…, which running the blocks does not count
-        return {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
+    def scaled(values):  # without those of L2, which running the blocks does not count
+        return {name: round(value * scale) for name, value in values.items() if not name.startswith(names.L2)}
 
     return Outcome(
         counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},
@@ -387,28 +387,6 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     return {i: int(words[i]) for i in range(-(-end // 4))}
 
 
-@functools.lru_cache(maxsize=64)
-def _widths(key):
-    return key.sites()
-
-
-class _SassKey:
-    """A compiled kernel as a cache key: equal source text, equal answer."""
-
-    def __init__(self, compiled):
-        self.compiled = compiled
-        self.identity = (compiled.ptx, compiled.symbol, compiled.cubin)
-
-    def __hash__(self):
-        return hash(self.identity)
-
-    def __eq__(self, other):
-        return self.identity == other.identity
-
-    def sites(self):
-        return sass.access_sites(self.compiled)
-
-
 def _set_widths(program: Program, compiled) -> bool:
     """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
     for site in program.sites:
@@ -416,7 +394,7 @@ def _set_widths(program: Program, compiled) -> bool:
     if not getattr(compiled, "cubin", b""):
         return True
     try:
-        known = _widths(_SassKey(compiled))
+        known = access_sites(program, compiled.sass, compiled.symbol)
     except CourseError:
         return True  # no disassembler on this machine; the outcome says that its counters are an estimate
     exact = True

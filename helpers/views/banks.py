@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import rules
 from helpers.sim.counting.traced import cost_of, other_sides
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
-from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
+from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
 WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import Choice, Control, NothingToSee, Span
 
-WARP = 32
 OPERATIONS = {
     AccessKind.LOAD: "load", AccessKind.STORE: "store", AccessKind.ATOMIC: "atomic", AccessKind.REDUCTION: "reduction",
     AccessKind.COPY: "copy", AccessKind.MATRIX_LOAD: "matrix load", AccessKind.MATRIX_STORE: "matrix store",

@@ -11,7 +11,7 @@ import numpy as np
 from helpers.sim.checks.accesses import Access, DeviceAccess, RemoteAccess
 from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_REACH
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.machine.memory import RAW
+from helpers.sim.machine.memory import RAW, scatter
 
 from .base import DTYPES, instruction
 
@@ -165,7 +165,7 @@ def writer(space: str, site, t: str, count: int):
             flat, index = m.memory.views[dtype], offsets >> shift
             access = DeviceAccess(site, offsets, mask, width)
             before = m.checks.before_device_write(m, access, lambda: [flat[k:].take(index) for k in range(count)])
-            scatter(m, flat, index, values, mask)
+            scatter(flat, index, values, mask)
             access.changes, access.differ = lambda: _unlike(before, values), lambda: _overwritten(flat, index, values)
             m.checks.device_write(m, access)
 
@@ -180,7 +180,7 @@ def writer(space: str, site, t: str, count: int):
                 watch(m, site, offsets, mask)
             index = (offsets >> shift) + shared.bases[size]
             flat = shared.views[dtype]
-            scatter(m, flat, index, values, mask)
+            scatter(flat, index, values, mask)
             access = Access(site, offsets, mask, width, lambda: _some(_overwritten(flat, index, values), mask))
             (m.checks.update if site.atomic else m.checks.write)(m, access)
 
@@ -192,7 +192,7 @@ def writer(space: str, site, t: str, count: int):
             rows, offsets = m.clusters.resolve(m, addresses)
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
-            scatter(m, shared.views[dtype], (offsets >> shift) + rows * (shared.stride // size), values, mask)
+            scatter(shared.views[dtype], (offsets >> shift) + rows * (shared.stride // size), values, mask)
             m.checks.write(m, RemoteAccess(site, rows, offsets, mask, width))
 
         return to_cluster
@@ -207,22 +207,6 @@ def writer(space: str, site, t: str, count: int):
             memory.store(m, offsets + k * size if k else offsets, value.view(raw), size, mask)
 
     return to_thread
-
-
-def scatter(m, flat, index, values, mask):
-    """flat[index + k] = values[k] for the lanes in mask (None: all). Of lanes that share a place, the last one wins."""
-    for k, value in enumerate(values):
-        place = flat[k:] if k else flat
-        if mask is None:
-            if value.size > 1 and value.shape != index.shape:
-                shape = np.broadcast_shapes(index.shape, value.shape)
-                place[np.broadcast_to(index, shape)] = value
-            else:
-                place[index] = value
-            continue
-        shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
-        chosen = np.broadcast_to(mask, shape)
-        place[np.broadcast_to(index, shape)[chosen]] = np.broadcast_to(value, shape)[chosen]
 
 
 def _overwritten(flat, index, values):

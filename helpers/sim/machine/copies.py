@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, PieceAccess
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
-from .lanes import WARP
+from .memory import scatter
 
 
 @dataclass(eq=False)
@@ -80,11 +81,9 @@ class CopyQueue:
 
     def land(self, m, copy: Copy, mask) -> None:
         """Write a copy's data to shared memory for the lanes in `mask` (None: all)."""
-        from helpers.sim.isa.loads_stores import scatter  # here, because instructions import this module
-
         raw = copy.values[0].dtype
         index = (copy.offsets >> (raw.itemsize.bit_length() - 1)) + m.shared.bases[raw.itemsize]
-        scatter(m, m.shared.views[raw], index, copy.values, mask)
+        scatter(m.shared.views[raw], index, copy.values, mask)
         m.checks.copy_landed(m, Access(copy.site, copy.offsets, mask, copy.width))
 
 

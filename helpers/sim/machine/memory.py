@@ -336,3 +336,19 @@ class ThreadMemory:
         else:
             mask = np.broadcast_to(mask, m.shape)
             flat[index[mask]] = np.broadcast_to(value, m.shape)[mask]
+
+
+def scatter(flat, index, values, mask):
+    """flat[index + k] = values[k] for the lanes in mask (None: all). Of lanes that share a place, the last one wins."""
+    for k, value in enumerate(values):
+        place = flat[k:] if k else flat
+        if mask is None:
+            if value.size > 1 and value.shape != index.shape:
+                shape = np.broadcast_shapes(index.shape, value.shape)
+                place[np.broadcast_to(index, shape)] = value
+            else:
+                place[index] = value
+            continue
+        shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
+        chosen = np.broadcast_to(mask, shape)
+        place[np.broadcast_to(index, shape)[chosen]] = np.broadcast_to(value, shape)[chosen]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
@@ -15,7 +16,6 @@ BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "
 MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U8")])
 STEP = np.dtype([("block", "i4"), ("warp", "i4"), ("order", "i8"), ("code", "i4"), ("active", "u4")])
 WRITE = np.dtype([("step", "i4"), ("register", "i4")])
-WARP = 32
 
 MOST_ROWS = 4_000_000
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect, Op, Program
 from helpers.sim.counting import rules
 
@@ -33,7 +34,6 @@ from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RE
 from .runtime import runtime_ir
 from .uniformity import ops_met
 
-WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
 WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
