@@ -106,6 +106,8 @@ _ADVICE = (
      "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
     (r"identifier \"curand\w*\" is undefined",
      "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
+    (r"'tcgen05\.\S*' not supported on",
+     "Blackwell's tensor memory needs its own target: arch='sm_100a' (in the magic: --arch sm_100a)."),
     (r"uses too much shared data",
      "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
 )  # fmt: skip
