@@ -330,8 +330,6 @@ class _Worker:
             elif record.shared:
                 wide[i, RECORD["high"] // 8] = shared_bytes
                 wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
-            else:
-                wide[i, RECORD["low"] // 8] = 1 << 62  # nothing lies above this and below 0: the first access searches
             if record.memo >= 0:
                 wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo
                 wide[i, RECORD["shift"] // 8] = record.shift
