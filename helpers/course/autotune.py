@@ -20,7 +20,6 @@ interrupted search goes on where it stopped. Ours are the space, the refusals an
 from __future__ import annotations
 
 import hashlib
-import html
 import itertools
 import json
 import math
@@ -47,6 +46,7 @@ from helpers.toolchain.installation import compiler_version
 from .lesson import DEFAULT_GPU
 from .planned_cycles import loop_cycles
 from .sweep import variant
+from .table import Table, Tabular
 from .vetting import Vetted, vet
 
 FILE = "searches.journal"
@@ -111,8 +111,8 @@ class Candidate:
         return ", ".join(f"{name} = {value}" for name, value in self.constants.items())
 
 
-@dataclass(frozen=True)
-class Search:
+@dataclass(frozen=True, repr=False)
+class Search(Tabular):
     """What a search has found so far. stopped: why it is not complete, or ""."""
 
     problem: Problem
@@ -157,8 +157,8 @@ class Search:
         out = [f"{count} refused ({rule})" for rule, (count, _) in self.refusals().items()]
         return f"{len(self.candidates)} configurations for {self.problem} on {self.gpu_name}: {', '.join(alive + out)}."
 
-    def table(self, rows: int = 8) -> tuple[list[str], list[list[str]]]:
-        """Header and cells of the best `rows`."""
+    def table(self, rows: int = 8) -> Table:
+        """The best `rows`."""
         header = [
             "",
             "threads",
@@ -179,22 +179,7 @@ class Search:
                 str(item), f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
-        return header, cells
-
-    def __str__(self) -> str:
-        header, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (header, *cells)]
-        return "\n".join([*lines, self.summary(), *([self.stopped] if self.stopped else [])])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        header, cells = self.table()
-        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells)
-        below = "".join(f"<div>{html.escape(text)}</div>" for text in (self.summary(), self.stopped) if text)
-        return f"<table style='font-size:1em'><tr>{head}</tr>{body}</table>{below}"
+        return Table(header, cells, below=(self.summary(), self.stopped))
 
 
 # ------------------------------------------------------------------------------------------------------ the search

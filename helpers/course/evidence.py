@@ -5,7 +5,6 @@ A lesson never states a time itself. It asks here, and shows with the answer whe
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from helpers.errors import CourseError
 
 from . import rungs, steps
 from .rungs import Rung
+from .table import Table, Tabular
 
 # In this order: the reader's own times first, then the course's, then other people's kernels, last the model's.
 PREFERENCE = (rungs.MEASURED, rungs.RECORDED, rungs.PUBLISHED, rungs.PREDICTED)
@@ -101,33 +101,20 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
     return Recorded(tuple(rows))
 
 
-@dataclass(frozen=True)
-class Elsewhere:
+@dataclass(frozen=True, repr=False)
+class Elsewhere(Tabular):
     """Published rungs of some steps: one row per source, one column per step."""
 
     steps: tuple[steps.Step, ...]
     rows: tuple[tuple[Rung, ...], ...]  # per source, one rung per step
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells."""
+    def table(self) -> Table:
         header = ["GPU", "size", *(f"{step.number:02} {step.title.lower()}" for step in self.steps), "source"]
         cells = []
         for row in self.rows:
             figures = [f"{rung.tflops:.2f} TFLOPS ({rung.cublas_ratio:.1%} of cuBLAS)" for rung in row]
             cells.append([row[0].device, f"{row[0].m} × {row[0].n} × {row[0].k}", *figures, row[0].source])
-        return header, cells
-
-    def __str__(self) -> str:
-        header, cells = self.table()
-        return "\n".join(" | ".join(row) for row in ["published", header, *cells] if not isinstance(row, str))
-
-    def _repr_html_(self) -> str:
-        header, cells = self.table()
-        head = "".join(f"<th style='text-align:left'>{html.escape(text)}</th>" for text in header)
-        body = ""
-        for row in cells:
-            body += "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(text)}</td>" for text in row) + "</tr>"
-        return f"<table style='font-size:1em'><caption>published</caption><tr>{head}</tr>{body}</table>"
+        return Table(header, cells, "published", left=range(len(header)))
 
 
 def elsewhere(*names: int | str) -> Elsewhere:

@@ -22,7 +22,7 @@ import html
 import math
 import numbers
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -122,7 +122,8 @@ class Exercise:
                 expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
             except CourseError as error:
                 expectations = ((f"The counters could not be judged: {error.message}", False),)
-        return ExerciseReport(answer.name, report.cases, report.findings, expectations, report.on, report.source, self.title, self.after)
+        found = {item.name: getattr(report, item.name) for item in fields(report)}
+        return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
 
     def _check_function(self, answer: Any) -> ExerciseReport:
         if not callable(answer):

@@ -15,12 +15,14 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from helpers.errors import CourseError
 
 from . import steps, store
 from .store import Store
+from .table import Cell, Table, Tabular
 
 _FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 _functions: dict[str, str] = {}  # the text of each cell that defined a function in this session, by the function's name
@@ -38,8 +40,8 @@ class Version:
     says: str = ""
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Tabular):
     """The versions of one cell, oldest first. `history[3]` is the text of version 3."""
 
     cell: str
@@ -54,42 +56,35 @@ class History:
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """(number, last run in local time, lines, lines changed since the version above, verdict)."""
-        found, before = [], None
+        found: list[tuple[str, str, str, str, str]] = []
+        before: list[str] | None = None
         for version in self.versions:
             lines = version.text.split("\n")
-            changes = [line[:1] for line in difflib.ndiff(before, lines)] if before is not None else []
+            changes = "" if before is None else "".join(line[0] for line in difflib.ndiff(before, lines))
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
-            when = version.last[:19].replace("T", " ") + (f" ({version.runs} times)" if version.runs > 1 else "")
+            when = f"{datetime.fromisoformat(version.last).astimezone():%Y-%m-%d %H:%M:%S}" if version.last else ""
+            when += f" ({version.runs} times)" if version.runs > 1 else ""
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
             before = lines
         return found
 
-    def __str__(self) -> str:
-        head = ("version", "last run", "lines", "changed", "said of it")
-        table = [head, *self.rows()]
-        wide = [max(len(row[column]) for row in table) for column in range(len(head))]
-        lines = ["  ".join(text.ljust(size) for text, size in zip(row, wide, strict=True)).rstrip() for row in table]
-        return "\n".join([*lines, self._advice()])
-
-    __repr__ = __str__
-
     def _advice(self) -> str:
+        if all(version.number == 0 for version in self.versions):
+            return f"{self.cell} has not been run yet."
         return f"restore({self.cell!r}, 1) puts version 1 into a new cell, restore({self.cell!r}) the lesson's own."
 
-    def _repr_html_(self) -> str:
-        body, before = "", []
+    def table(self) -> Table:
+        """A version a row; in HTML with what changed."""
+        rows: list[tuple[str | Cell, ...]] = []
+        before: list[str] = []
         for version, row in zip(self.versions, self.rows(), strict=True):
             lines = version.text.split("\n")
             difference = "\n".join(list(difflib.unified_diff(before, lines, lineterm="", n=2))[2:]) if before else version.text
-            cells = "".join(f"<td style='text-align:left'>{html.escape(text)}</td>" for text in row)
             what = "what changed" if before else "source"
-            body += (
-                f"<tr>{cells}<td style='text-align:left'><details><summary>{what}</summary>"
-                f"<pre>{html.escape(difference)}</pre></details></td></tr>"
-            )
+            shown = f"<details><summary>{what}</summary><pre>{html.escape(difference)}</pre></details>"
+            rows.append((*row, Cell("", shown)))
             before = lines
-        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("version", "last run", "lines", "changed", "said of it", ""))
-        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self._advice())}</p>"
+        return Table(("version", "last run", "lines", "changed", "said of it", ""), rows, left=range(6), below=(self._advice(),))
 
 
 def lesson() -> str:

@@ -29,6 +29,7 @@ from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from . import history, rungs, steps, store
+from .table import Cell, Table, Tabular
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -144,8 +145,8 @@ def reference(step: int | str) -> LessonKernel:
     return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)
 
 
-@dataclass(frozen=True)
-class Profile:
+@dataclass(frozen=True, repr=False)
+class Profile(Tabular):
     """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise.
 
     Where the model cannot predict either, there are counters alone: `milliseconds` and `tflops` are None.
@@ -195,7 +196,7 @@ class Profile:
         run, found = self.run, []
         where = "counted in one block of each kind and scaled up" if run.sampled else "counted in every block"
         found.append(("size", str(self.problem), where))
-        shared = any(run.counters.get(metrics.SHARED_INSTRUCTIONS.format(op=op)) for op in ("ld", "st"))
+        shared = any(run.counters.get(metrics.executed(f"shared_{op}")) for op in ("ld", "st"))
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
                 found.append((name, f"{run.counters[name]:,}", meaning))
@@ -230,22 +231,9 @@ class Profile:
             found.append(f"Counted only, no time is known. {self._answer[1]}")
         return found
 
-    def __str__(self) -> str:
-        rows = self.rows()
-        wide = max(len(what) for what, _, _ in rows)
-        lines = [f"  {what:<{wide}}  {value:>18}  {meaning}" for what, value, meaning in rows]
-        return "\n".join([f"{self.kernel.lesson_name}:", *lines, *self.sentences()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td style='text-align:left'><code>{html.escape(what)}</code></td><td style='text-align:right'>{html.escape(value)}</td>"
-            f"<td style='text-align:left'>{html.escape(meaning)}</td></tr>"
-            for what, value, meaning in self.rows()
-        )
-        text = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.sentences())
-        return f"<table><caption>{html.escape(self.kernel.lesson_name)}</caption>{rows}</table>{text}"
+    def table(self) -> Table:
+        rows = [(Cell(what, f"<code>{html.escape(what)}</code>"), value, meaning) for what, value, meaning in self.rows()]
+        return Table((), rows, f"{self.kernel.lesson_name}:", left=(0, 2), below=self.sentences())
 
 
 @dataclass(frozen=True)

@@ -17,23 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from helpers.errors import CourseError
+from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import AccessKind, CostRule
-from helpers.sim.counting.names import (  # fmt: skip
-    FFMA_THREADS,
-    GLOBAL_REQUESTS,
-    GLOBAL_SECTORS,
-    INSTRUCTIONS,
-    OPCODE,
-    SHARED_CONFLICTS,
-    SHARED_INSTRUCTIONS,
-    SHARED_WAVEFRONTS,
-)
+from helpers.sim.counting import names
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from helpers.run.gemm import Problem
 
-WARP = 32
-SECTOR_BYTES = 32
 _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
 
 
@@ -58,7 +48,7 @@ def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
     """
     if array is not None:
         return pieces_per_request(run, array, op, SECTOR_BYTES)
-    requests, sectors = count(run, GLOBAL_REQUESTS.format(op=op)), count(run, GLOBAL_SECTORS.format(op=op))
+    requests, sectors = count(run, names.requests("global", op)), count(run, names.sectors("global", op))
     return _per_request(sectors, requests, op)
 
 
@@ -103,18 +93,18 @@ def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
 def global_loads_per_result(run) -> float:
     """Global load instructions each thread executes, per element of C it is responsible for (a full warp counts 32)."""
     shape = shape_of(run)
-    return WARP * count(run, GLOBAL_REQUESTS.format(op="ld")) / (shape.m * shape.n)
+    return WARP * count(run, names.requests("global", "ld")) / (shape.m * shape.n)
 
 
 def shared_loads_per_result(run) -> float:
     """Shared-memory load instructions per element of C (a full warp counts 32; a 128-bit load counts once)."""
     shape = shape_of(run)
-    return WARP * count(run, SHARED_INSTRUCTIONS.format(op="ld")) / (shape.m * shape.n)
+    return WARP * count(run, names.executed("shared_ld")) / (shape.m * shape.n)
 
 
 def bytes_requested(run) -> int:
     """Bytes in all sectors that the kernel asked the L1 cache for, loads and stores of global memory."""
-    return SECTOR_BYTES * sum(count(run, GLOBAL_SECTORS.format(op=op)) for op in ("ld", "st"))
+    return SECTOR_BYTES * sum(count(run, names.sectors("global", op)) for op in ("ld", "st"))
 
 
 def shared_passes_per_multiply_add(run) -> float:
@@ -122,10 +112,10 @@ def shared_passes_per_multiply_add(run) -> float:
 
     Raises CourseError for a kernel that does no multiply-add.
     """
-    multiply_adds = count(run, FFMA_THREADS) / WARP
+    multiply_adds = count(run, names.threads("ffma")) / WARP
     if not multiply_adds:
         raise CourseError("The kernel did no float32 multiply-add.")
-    return sum(count(run, SHARED_WAVEFRONTS.format(op=op)) for op in ("ld", "st")) / multiply_adds
+    return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st")) / multiply_adds
 
 
 def wavefronts_per_shared_load(run) -> float:
@@ -133,22 +123,22 @@ def wavefronts_per_shared_load(run) -> float:
 
     Raises CourseError for a kernel that loads nothing from shared memory.
     """
-    loads = count(run, SHARED_INSTRUCTIONS.format(op="ld"))
+    loads = count(run, names.executed("shared_ld"))
     if not loads:
         raise CourseError("The kernel made no shared loads.")
-    return count(run, SHARED_WAVEFRONTS.format(op="ld")) / loads
+    return count(run, names.shared_wavefronts("ld")) / loads
 
 
 def shared_stores_per_result(run) -> float:
     """Shared-memory store instructions per element of C (a full warp counts 32). Asynchronous copies are not stores."""
     shape = shape_of(run)
-    return WARP * count(run, SHARED_INSTRUCTIONS.format(op="st")) / (shape.m * shape.n)
+    return WARP * count(run, names.executed("shared_st")) / (shape.m * shape.n)
 
 
 def barriers_per_warp(run) -> float:
     """Barriers of the whole block that each warp passes. Raises CourseError where instructions were not counted."""
-    name = OPCODE.format(opcode="BAR")
-    if INSTRUCTIONS not in run.counters:
+    name = names.opcode("BAR")
+    if names.INSTRUCTIONS not in run.counters:
         raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
     warps = math.prod(run.grid) * -(-math.prod(run.block) // WARP)
     return count(run, name) / warps
@@ -156,12 +146,12 @@ def barriers_per_warp(run) -> float:
 
 def shared_load_conflicts(run) -> int:
     """Extra trips to shared memory that loads made because several lanes wanted different words of one bank."""
-    return count(run, SHARED_CONFLICTS.format(op="ld"))
+    return count(run, names.shared_conflicts("ld"))
 
 
 def shared_store_conflicts(run) -> int:
     """The same of stores, as a warp alone would have them (with many, the hardware counts lost turns as well)."""
-    return count(run, SHARED_CONFLICTS.format(op="st"))
+    return count(run, names.shared_conflicts("st"))
 
 
 @dataclass(frozen=True)

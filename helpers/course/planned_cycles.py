@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from helpers.errors import CourseError
-from helpers.sim.code import sass
+from helpers.sim.code import elf, sass
 from helpers.toolchain.compiled import Compiled
 
 _CONTROL_WORD = struct.Struct("<QQ")  # an instruction since sm_70: 128 bits, the scheduling in the upper ones
@@ -22,31 +21,13 @@ def loop_cycles(compiled: Compiled) -> float | None:
     function = sass.parse(compiled.sass).get(compiled.symbol)
     if function is None:
         return None
-    loops = [
-        function.instructions[branch.target : branch.index + 1]
-        for branch in function.instructions
-        if branch.name == "BRA" and branch.target is not None and branch.target <= branch.index
-    ]
-    weights = [(sum(one.name == "FFMA" for one in loop), -len(loop), loop) for loop in loops]
+    weights = [(sum(one.name == "FFMA" for one in loop), -len(loop), loop) for loop in function.loops()]
     ffma, _, body = max(weights, key=lambda item: item[:2], default=(0, 0, ()))
     if not ffma:
         return None
-    code = _section(compiled.cubin, f".text.{compiled.symbol}")
+    code = elf.sections(compiled.cubin)[f".text.{compiled.symbol}"].data
     cycles = 0
     for one in body:
         _, upper = _CONTROL_WORD.unpack_from(code, one.address)
         cycles += max(1, upper >> 41 & 15)
     return cycles / ffma
-
-
-def _section(cubin: bytes, name: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file. Raises CourseError if it has none of this name."""
-    (table,) = struct.unpack_from("<Q", cubin, 40)
-    size, count, names = struct.unpack_from("<HHH", cubin, 58)
-    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
-    text = headers[names][4]
-    for label, _, _, _, offset, length in headers:
-        start = text + label
-        if cubin[start : cubin.index(b"\0", start)].decode() == name:
-            return cubin[offset : offset + length]
-    raise CourseError(f"The machine code has no section {name}.")

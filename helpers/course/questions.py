@@ -21,6 +21,7 @@ from helpers.interrupts import delayed
 
 from . import steps
 from .store import Store, own
+from .table import Cell, Table
 
 if TYPE_CHECKING:
     from .exercises import Exercise
@@ -105,16 +106,12 @@ class Revealed:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        body = ""
+        rows = []
         for question, yours, truth in self.rows:
             said = "–" if yours is None else question.show(yours)
-            body += (
-                f"<tr><td style='text-align:left;max-width:34em;white-space:normal'>{question.text}</td>"
-                f"<td>{html.escape(said)}</td><td><b>{html.escape(question.show(truth))}</b></td>"
-                f"<td style='text-align:left'>{judge(yours, truth)}</td></tr>"
-            )
-        head = "<tr><th style='text-align:left'>question</th><th>you said</th><th>it is</th><th></th></tr>"
-        return f"<table style='font-size:1em'>{head}{body}</table>"
+            shown = Cell(question.show(truth), f"<b>{html.escape(question.show(truth))}</b>")
+            rows.append((Cell(question.text, question.text), said, shown, judge(yours, truth)))
+        return Table(("question", "you said", "it is", ""), rows, left=(0, 3))._repr_html_()
 
 
 def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:

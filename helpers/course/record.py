@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
-import html
 import json
 import os
 import re
@@ -292,52 +291,38 @@ def with_section(text: str, section: str) -> str:
     return f"{before}{START}\n{section}{END}{rest.split(END)[1]}"
 
 
-# Okabe and Ito's colours, told apart by colour-blind readers; the same two as in course.mplstyle's cycle.
-_BAR, _CUBLAS, _INK, _FAINT = "#0072B2", "#D55E00", "#1a1a1a", "#c8c8c8"
-
-
 def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
     """The ladder at size³ as an SVG picture: a bar per step, cuBLAS, the limit as a line. "" if there is no row."""
+    import matplotlib
+
+    from helpers.views.canvas import BLUE, INK, VERMILLION, new_axes, style, to_svg
+
     chosen = [row for row in rows if row["m"] == row["n"] == row["k"] == size and row["dtype"] == "float32"]
     if not chosen:
         return ""
     device = chosen[0]["device"]
     chosen = sorted((row for row in chosen if row["device"] == device), key=lambda row: row["step"])
-    bars = [(f"{row['step']:02} {row['slug'].replace('_', ' ')}", row["tflops"], _BAR) for row in chosen]
+    bars = [(f"{row['step']:02} {row['slug'].replace('_', ' ')}", row["tflops"], BLUE) for row in chosen]
     baseline = max((row["cublas_tflops"] or 0 for row in chosen), default=0)
     if baseline:
-        bars.append(("cuBLAS", baseline, _CUBLAS))
+        bars.append(("cuBLAS", baseline, VERMILLION))
     ceiling = rungs.limit(device, size, size, size)
-    top = max([value for _, value, _ in bars] + ([ceiling.tflops] if ceiling else [])) * 1.12
-    left, right, row_height, above = 190, 720, 34, 56
-    width, height = right + 40, above + row_height * len(bars) + 44
-
-    def x(value: float) -> float:
-        return round(left + (right - left) * value / top, 1)
-
-    title = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif">',
-        f"<title>{html.escape(title)}</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="20" y="30" font-size="19" fill="{_INK}">{html.escape(title)}</text>',
-    ]
-    if ceiling:
-        end = above + row_height * len(bars)
-        parts += [
-            f'<line x1="{x(ceiling.tflops)}" y1="{above - 6}" x2="{x(ceiling.tflops)}" y2="{end}" stroke="{_INK}" stroke-dasharray="5 4"/>',
-            f'<text x="{x(ceiling.tflops)}" y="{end + 20}" font-size="15" fill="{_INK}" text-anchor="end">'
-            f"{html.escape(ceiling.name)}: {ceiling.tflops:.1f}</text>",
-        ]
-    for index, (name, value, colour) in enumerate(bars):
-        y = above + row_height * index
-        parts += [
-            f'<text x="{left - 10}" y="{y + 20}" font-size="16" fill="{_INK}" text-anchor="end">{html.escape(name)}</text>',
-            f'<rect x="{left}" y="{y + 4}" width="{round(x(value) - left, 1)}" height="{row_height - 10}" fill="{colour}"/>',
-            f'<text x="{x(value) + 8}" y="{y + 21}" font-size="16" fill="{_INK}">{value:.3g}</text>',
-        ]
-    parts.append(f'<line x1="{left}" y1="{above}" x2="{left}" y2="{above + row_height * len(bars)}" stroke="{_FAINT}"/>')
-    return "\n".join([*parts, "</svg>", ""])
+    names, values, colours = zip(*bars, strict=True)
+    with matplotlib.rc_context(style()):
+        ax = new_axes((7.6, 0.34 * len(bars) + 1.0), (1.95, 0.45, 0.4, 0.55))
+        ax.alt = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
+        ax.set_title(ax.alt, x=-0.33)
+        ax.bar_label(ax.barh(names, values, color=colours, height=0.72), [f"{value:.3g}" for value in values], padding=5)
+        ax.margins(x=0.12, y=0.02)
+        ax.invert_yaxis()
+        ax.tick_params(axis="y", length=0)
+        ax.set_xticks([])
+        ax.spines["bottom"].set_visible(False)
+        if ceiling:
+            ax.axvline(ceiling.tflops, color=INK, linestyle="--", linewidth=1)
+            ax.annotate(f"{ceiling.name}: {ceiling.tflops:.1f}", (ceiling.tflops, 0), (0, -6), xycoords=("data", "axes fraction"),
+                        textcoords="offset points", ha="right", va="top")  # fmt: skip
+        return to_svg(ax)
 
 
 def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:

@@ -6,7 +6,6 @@ the recorded runs. The lesson shows the table; nothing in it is computed but rat
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from helpers.errors import CourseError
 from helpers.run.gemm import Problem
 
 from . import rungs
+from .table import Cell, Table, Tabular
 
 STEP = "autotune"
 
@@ -48,8 +48,8 @@ SHAPES: Mapping[str, Problem] = {
 }
 
 
-@dataclass(frozen=True)
-class Strategy:
+@dataclass(frozen=True, repr=False)
+class Strategy(Tabular):
     """Recorded rows of the configurations: shape -> configuration -> row (see `record.REQUIRED`)."""
 
     rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -62,40 +62,23 @@ class Strategy:
         """Its speed there, relative to cuBLAS."""
         return self.rows[shape][configuration]["cublas_ratio"]
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells: shapes down, configurations across, speed relative to cuBLAS; the best of each shape in stars."""
+    def table(self) -> Table:
+        """Shapes down, configurations across, speed relative to cuBLAS; the best of each shape in stars, or bold."""
         header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
         cells = []
         for shape, found in self.rows.items():
             best = self.best(shape)
             ratios = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
-            ratios[best] = f"*{ratios[best]}*"
+            ratios[best] = Cell(f"*{ratios[best]}*", f"<b>{ratios[best]}</b>")
             cublas = max(row["cublas_tflops"] for row in found.values())
             cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
-        return header, cells
+        return Table(header, cells, self.caption)
 
     @property
     def caption(self) -> str:
         """What the numbers are, and whose."""
         row = next(iter(next(iter(self.rows.values())).values()))
         return f"speed relative to cuBLAS (recorded, {row['device']}, {row['date']})"
-
-    def __str__(self) -> str:
-        header, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        lines = ("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (header, *cells))
-        return "\n".join([self.caption, *lines])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        header, cells = self.table()
-        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
-        body = ""
-        for row in cells:
-            texts = (f"<b>{text.strip('*')}</b>" if text.startswith("*") else html.escape(text) for text in row)
-            body += "<tr>" + "".join(f"<td style='text-align:right'>{text}</td>" for text in texts) + "</tr>"
-        return f"<table style='font-size:1em'><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 def recorded(device: str = "NVIDIA H200") -> Strategy:

@@ -8,7 +8,6 @@ number in that place. Its counters come from executing it, its time from the GPU
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -18,11 +17,13 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.progress import Progress
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
-from .measures import WARP, count
+from .measures import count
+from .table import Table, Tabular
 
 
 def variant(source: str, **constants: int) -> str:
@@ -70,7 +71,7 @@ class Setting:
     @property
     def shared_loads(self) -> int:
         """Load instructions of warps from shared memory."""
-        return count(self.profile.run, metrics.SHARED_INSTRUCTIONS.format(op="ld"))
+        return count(self.profile.run, metrics.executed("shared_ld"))
 
     @property
     def fma_share(self) -> float | None:
@@ -79,7 +80,7 @@ class Setting:
         None if the machine instructions could not be counted (see `sim/sass.py`).
         """
         instructions = self.profile.run.counters.get(metrics.INSTRUCTIONS)
-        return count(self.profile.run, metrics.FFMA_THREADS) / (WARP * instructions) if instructions else None
+        return count(self.profile.run, metrics.threads("ffma")) / (WARP * instructions) if instructions else None
 
     @property
     def peak_share(self) -> float:
@@ -88,8 +89,8 @@ class Setting:
         return self.profile.tflops / unit.tflops if unit else math.nan
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Tabular):
     """Settings side by side, as a table."""
 
     gpu_name: str
@@ -112,8 +113,7 @@ class Sweep:
         alike = set() if len(every) == 1 else {name for name in every[0] if len({str(one.get(name)) for one in every}) == 1}
         return tuple(_assignments({name: value for name, value in one.items() if name not in alike}) for one in every)
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells."""
+    def table(self) -> Table:
         header = ["", "threads per block", "registers", "occupancy", "waves", "shared loads", "FMA share", f"TFLOPS, {self.kind}"]
         cells = []
         for name, item in zip(self.names, self.settings, strict=False):
@@ -123,7 +123,7 @@ class Sweep:
                 f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}",
                 f"{item.profile.tflops:.1f}",
             ])  # fmt: skip
-        return header, cells
+        return Table(header, cells, self.caption)
 
     @property
     def caption(self) -> str:
@@ -133,21 +133,6 @@ class Sweep:
             name: value for name, value in first.constants.items() if others and all(one.constants.get(name) == value for one in others)
         }
         return ", ".join(filter(None, (str(first.profile.problem), self.gpu_name, _assignments(fixed))))
-
-    def __str__(self) -> str:
-        header, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=False)]
-        return "\n".join(
-            [self.caption, *("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)) for row in (header, *cells))]
-        )
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        header, cells = self.table()
-        head = "".join(f"<th style='text-align:right'>{html.escape(text)}</th>" for text in header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells)
-        return f"<table style='font-size:1em'><caption>{html.escape(self.caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 def _assignments(constants: Mapping[str, int]) -> str:

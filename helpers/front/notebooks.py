@@ -12,6 +12,8 @@ import json
 import re
 from pathlib import Path
 
+import nbformat
+
 from helpers.course.steps import EXERCISE, ROOT, STEPS, Step
 from helpers.errors import CourseError
 from helpers.files import write_whole
@@ -54,7 +56,8 @@ def canonical(notebook: dict) -> dict:
 
 
 def dumps(notebook: dict) -> str:
-    """The text of a notebook file, as nbformat writes it."""
+    """The text of a notebook file, as nbformat writes it. (Not by nbformat, which repairs what it is given: a reader's own copy
+    stays as it is.)"""
     return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -100,7 +103,7 @@ def with_starters(notebook: dict) -> dict:
 def wanted_text(path: Path) -> str:
     """What the notebook at `path` should contain: canonical, with its step's reference kernel and its exercises' starters.
 
-    Raises CourseError if the file is no notebook.
+    Raises CourseError if the file is no notebook, or none that nbformat's schema allows.
     """
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
@@ -109,8 +112,12 @@ def wanted_text(path: Path) -> str:
     for step in STEPS:
         if step.notebook_path.name == path.name and step.kernel_path is not None:
             notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
-    notebook = with_starters(notebook)
-    return dumps(canonical(notebook))
+    notebook = canonical(with_starters(notebook))
+    try:
+        nbformat.validate(nbformat.from_dict(notebook))
+    except nbformat.ValidationError as error:
+        raise CourseError(f"{path} is no valid notebook: {str(error).splitlines()[0]}") from None
+    return dumps(notebook)
 
 
 def paths(root: Path = ROOT) -> list[Path]:

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from helpers.errors import CourseError
+from helpers.sim.code.hardware_units import WARP
 
 TABLE = Path(__file__).with_name("gpus.toml")
-WARP = 32
 SUB_PARTITIONS = 4  # of an SM, on every capability here; registers and issue slots are split over them
 REGISTER_GRANULE = 256  # registers are given to a warp in units of this many
 REGISTERS_PER_THREAD = 255  # the most an instruction can name

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,22 +29,16 @@ import numpy as np
 
 from helpers.element_types import element_type
 from helpers.errors import CourseError
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import CostRule
-from helpers.sim.counting import rules
+from helpers.sim.counting import names, rules
 
 from . import chain, hardware
-from .hardware import GPU, WARP
+from .hardware import GPU
 from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 
-_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
-_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
-_IDEAL = "global_{}_sectors_ideal"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_SHARED = "smsp__inst_executed_op_shared_{}.sum"
-_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
-_INSTRUCTIONS = "smsp__inst_executed.sum"
 _SCHEDULERS = 4
 _LINE = 128  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
@@ -128,17 +122,17 @@ def demand(run) -> Demand:
     blocks, threads = math.prod(run.grid), math.prod(run.block)
     loop = chain.main_loop(compiled)
     problem = run.problem.get("problem")
-    requests = _both(counters, _REQUESTS)
+    requests = _loads_and_stores(counters, lambda op: names.requests("global", op))
     return Demand(
         blocks=blocks,
         threads=threads,
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
-        requests=requests + _both(counters, _SHARED),
+        requests=requests + _loads_and_stores(counters, lambda op: names.executed(f"shared_{op}")),
         lookups=_lookups(run),
-        wavefronts=_both(counters, _WAVEFRONTS),
-        ffma_warps=counters.get(_FFMA, 0) / WARP,
-        instructions=counters.get(_INSTRUCTIONS, 0),
+        wavefronts=_loads_and_stores(counters, names.shared_wavefronts),
+        ffma_warps=counters.get(names.threads("ffma"), 0) / WARP,
+        instructions=counters.get(names.INSTRUCTIONS, 0),
         rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
         least_bytes=problem.compulsory_bytes if problem is not None else 0.0,
@@ -156,9 +150,9 @@ def _matrix_flops(compiled, problem) -> float:
     return problem.flops
 
 
-def _both(counters: Mapping[str, int], name: str) -> int:
-    """Loads and stores of a counter."""
-    return sum(counters.get(name.format(op), 0) for op in ("ld", "st"))
+def _loads_and_stores(counters: Mapping[str, int], name: Callable[[str], str]) -> int:
+    """Both of what `name` names for one of them."""
+    return sum(counters.get(name(op), 0) for op in ("ld", "st"))
 
 
 def _lookups(run) -> float:
@@ -171,11 +165,11 @@ def _lookups(run) -> float:
     scattered = None
     for line, counters in run.by_line.items():
         for op in ("ld", "st"):
-            requests = counters.get(_REQUESTS.format(op), 0)
+            requests = counters.get(names.requests("global", op), 0)
             if not requests:
                 continue
-            each = counters.get(_SECTORS.format(op), 0) / requests
-            ideal = counters.get(_IDEAL.format(op), 0) / requests
+            each = counters.get(names.sectors("global", op), 0) / requests
+            ideal = counters.get(names.ideal_sectors("global", op), 0) / requests
             if each <= max(ideal, 4):
                 total += requests * max(1.0, each / 4)
             else:
@@ -217,7 +211,7 @@ def _rounds(loop: chain.Loop | None, counters: Mapping[str, int], warps: int) ->
     """Rounds of the main loop per warp: the loads a warp executed, over those in one round."""
     if loop is None:
         return 0.0
-    executed = counters.get(_REQUESTS.format("ld"), 0) + counters.get(_SHARED.format("ld"), 0)
+    executed = counters.get(names.requests("global", "ld"), 0) + counters.get(names.executed("shared_ld"), 0)
     return executed / warps / (loop.global_loads + loop.shared_loads)
 
 

@@ -21,9 +21,10 @@ from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
-from .code import sass
+from .code import merged_accesses
 from .code.ptx import immediate_bits, literal
-from .counting import machine_code
+from .code.sites import CostRule
+from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
@@ -209,7 +210,7 @@ def simulate(
                 blocks=chosen,
                 scale=scale,
                 cluster=dims,
-                accesses=estimate or _only_sass_tells(compiled),
+                accesses=estimate or _only_sass_tells(compiled, program),
             )
     trace = None
     if launch.recorder is not None:
@@ -222,9 +223,9 @@ def simulate(
     )  # fmt: skip
 
 
-def _only_sass_tells(compiled) -> bool:
+def _only_sass_tells(compiled, program: Program) -> bool:
     """Whether some accesses cannot be counted from the PTX: what ptxas spilled, and copies past the cache (cp.async.cg)."""
-    return getattr(compiled, "spill_loads", 0) > 0 or "cp.async.cg" in compiled.ptx
+    return getattr(compiled, "spill_loads", 0) > 0 or any(site.rule is CostRule.COPY_BYPASS for site in program.sites)
 
 
 SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried
@@ -233,7 +234,7 @@ SECONDS_TO_COUNT = 20.0  # how long counting without running may take before run
 def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
     """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
-    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and `ptx_instructions` are missing.
+    Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and the count of PTX instructions is missing.
     None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
     """
     start = time.monotonic()
@@ -249,8 +250,8 @@ def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[An
     exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
-    def scaled(values):  # without memory_l2_…, which running the blocks does not count
-        return {name: round(value * scale) for name, value in values.items() if not name.startswith("memory_l2")}
+    def scaled(values):  # without those of L2, which running the blocks does not count
+        return {name: round(value * scale) for name, value in values.items() if not name.startswith(names.L2)}
 
     return Outcome(
         counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},
@@ -406,13 +407,13 @@ class _SassKey:
         return self.identity == other.identity
 
     def sites(self):
-        return sass.access_sites(self.compiled)
+        return merged_accesses.access_sites(self.compiled)
 
 
 def _set_widths(program: Program, compiled) -> bool:
     """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
     for site in program.sites:
-        site.charged, site.sass, site.shift = site.width, "", 0
+        site.charged, site.sass, site.shift, site.estimate = site.width, "", 0, ""
     if not getattr(compiled, "cubin", b""):
         return True
     try:
@@ -425,6 +426,7 @@ def _set_widths(program: Program, compiled) -> bool:
         if access is None:
             continue
         site.charged, site.sass, site.shift = access.width, access.opcode, access.offset
+        site.estimate = access.why
         exact &= access.exact
     return not exact
 

@@ -134,7 +134,8 @@ class _Loader:
             constants=self.constants, specials=self.specials, sites=self.sites, parameters=flat.parameters,
             shared=placed.shared, shared_bytes=placed.shared_bytes, dynamic_shared_at=placed.dynamic_shared_at,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
-            image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses), line=self.entry.line, grid_workspace=grid_workspace,
+            image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
+            line=self.entry.line, grid_workspace=grid_workspace,
             shared_granule=min([site.width for site in self.sites if site.space in ("shared", "generic")] + [4]),
         )  # fmt: skip
 

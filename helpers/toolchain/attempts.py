@@ -30,7 +30,7 @@ class Attempt:
 
     def error(self) -> CompileError:
         """Why the source does not compile, at its own lines. The assembler's lines take another compilation, for PTX alone."""
-        lines = {}
+        lines: Mapping[int, int | None] = {}
         if "ptxas" in self.answer.log:
             flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in self.request.flags if not f.startswith("--ptxas-options"))
             answer = compile_program(replace(self.request, flags=flags))

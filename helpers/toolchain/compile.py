@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,7 @@ def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
     return (f"-arch={arch}", *standard, *wide, "-lineinfo", f"--pre-include={IMPLICIT}", "--no-cache", *ptxas, *includes, *options)
 
 
-def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: tuple[str, ...] = ()) -> Compiled:
+def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
     """Compile CUDA C++ `source` for `arch` ('sm_75' … 'sm_120', or 'compute_XX' for PTX alone).
 
     entry: the kernel's name; None means the only `__global__` function. A template is named with its arguments,

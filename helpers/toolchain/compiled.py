@@ -14,6 +14,7 @@ from pathlib import Path
 from helpers.cache import Cache
 from helpers.errors import CourseError
 from helpers.sim.code.lines import FILENAME
+from helpers.sim.code.ptx import parsed
 
 from . import installation
 
@@ -72,8 +73,10 @@ class Compiled:
     @functools.cached_property
     def matrix_types(self) -> frozenset[str]:
         """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""
-        found = re.findall(r"\b(?:mma|mma_async)\.[\w.:]+", self.ptx)
-        named = [_MATRIX_TYPES & set(re.split(r"[.:]+", text)) for text in found]
+        opcodes = {
+            instruction.opcode for instruction in parsed(self).instructions if {"mma", "mma_async"} & set(instruction.opcode.split("."))
+        }
+        named = [_MATRIX_TYPES & set(re.split(r"[.:]+", opcode)) for opcode in opcodes]
         return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
 
 

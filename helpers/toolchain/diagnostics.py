@@ -113,11 +113,20 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
     if not errors:
         return CompileError(f"The compiler gave up: {log}")
+    # A name that is missing is refused wherever it stands: one error, and the other lines.
+    again: dict[str, list[int | None]] = {}
+    for item in errors:
+        again.setdefault(item.message, []).append(item.line)
+    errors = list({item.message: item for item in reversed(errors)}.values())[::-1]
     # One mistake often makes several messages in its line: the one that says what to do comes first.
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
-    texts = [item.render(source) + (f"\n      → {advice}" if advice else "") for item, advice in advised[:6]]
+    texts = []
+    for item, advice in advised[:6]:
+        others = [str(line) for line in dict.fromkeys(again[item.message]) if line not in (None, item.line)]
+        also = f"\n      (and in line {', '.join(others[:8])}{', …' if len(others) > 8 else ''})" if others else ""
+        texts.append(item.render(source) + also + (f"\n      → {advice}" if advice else ""))
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
     if missing:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helpers.errors import CompileError
+from helpers.sim.code.ptx import declarations as ptx_declarations
 
 from .host_code import Declaration, declarations, device_mark, structure
 
@@ -85,7 +86,7 @@ def instance(source: str, entry: str | None) -> str | None:
 
 def choose(ptx: str, source: str, entry: str | None) -> str:
     """The mangled name, in `ptx`, of the kernel `entry` (None: the only one). Raises CompileError that lists the kernels."""
-    symbols = re.findall(r"^(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$.]+)", ptx, re.M)
+    symbols = [function.name for function in ptx_declarations(ptx).functions.values() if function.entry]
     declared = kernels(source)
     plain = entry.split("::")[-1] if entry else None
     matches = [symbol for symbol in symbols if entry in (None, symbol) or plain == plain_name(symbol)]

@@ -45,7 +45,7 @@ class Answer:
     lowered: tuple[str, ...] = ()
 
 
-MEMORY = 4 << 30  # bytes that a compilation may use; CUTLASS's largest kernels take about a third of it
+MEMORY = 4 << 30  # bytes that a compilation may use
 SECONDS = 180.0  # that a compilation may take
 _TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 
@@ -60,9 +60,9 @@ def compile_program(request: Request) -> Answer:
         start = time.monotonic()
         timer.start()
         try:
-            pickle.dump(request, child.stdin)
-            child.stdin.flush()
-            answer = pickle.load(child.stdout)
+            pickle.dump(request, requests)
+            requests.flush()
+            answer = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise CompileError(_why_it_died(_stop(), time.monotonic() - start)) from None
         except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
@@ -101,7 +101,8 @@ def _started() -> subprocess.Popen:
         root = Path(__file__).resolve().parents[2]
         paths = [str(root), os.environ.get("PYTHONPATH", "")]
         _child = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(MEMORY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-P", "-m", __name__, str(MEMORY)],  # -P: a queue.py in the reader's folder is not ours
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             start_new_session=True,  # Ctrl-C is for the notebook's kernel, which then decides
         )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from helpers.sim.code.ptx import TYPE_BYTES, declarations
+
 from .compiled import Parameter
 from .host_code import strip_comments
 from .kernels import plain_name
@@ -55,27 +57,20 @@ def _split_commas(text: str) -> list[str]:
 
 
 _MOST_CONSTANTS = 1 << 16  # elements of an array; a larger one is data
-_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
 def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
-    header = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\((.*?)\)", ptx, re.S)
-    if not header:  # a kernel without parameters
-        return ()
-    declared = _signature(source, plain_name(symbol))
+    written = _signature(source, plain_name(symbol))
     found = []
-    pattern = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\b[^\w]*(?:\.\w+\s+|\d+\s+)*)?([\w$]+)(?:\[(\d+)\])?")
-    for index, match in enumerate(pattern.finditer(header[1])):
-        ptx_type, _, count = match.groups()
-        width = _SIZES[ptx_type.lstrip("busf")]
-        text = declared[index] if index < len(declared) else ""
+    for index, variable in enumerate(declarations(ptx).functions[symbol].parameters):
+        text = written[index] if index < len(written) else ""
         name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
         pointer_to, const = _pointee(text)
-        size = width * int(count or 1)
+        size = variable.nbytes
         found.append(Parameter(
             name=name[1] if name else f"argument {index}",
-            ptx_type=ptx_type, pointer_to=pointer_to if ptx_type == "u64" else None, const=const,
-            size=size, half=_half(text, symbol) if size == 2 and ptx_type == "b8" else "",
+            ptx_type=variable.type, pointer_to=pointer_to if variable.type == "u64" else None, const=const, size=size,
+            half=_half(text, symbol) if size == 2 and variable.type == "b8" else "",
         ))  # fmt: skip
     return tuple(found)
 
@@ -98,20 +93,14 @@ def _pointee(declaration: str) -> tuple[str | None, bool]:
 
 def constants(ptx: str) -> dict[str, tuple[int, ...]]:
     """Integer constants that the compiler evaluated: name -> values (arrays of bytes are read as 32-bit integers)."""
-    found: dict[str, tuple[int, ...]] = {}
-    pattern = re.compile(
-        r"^(?:\.visible |\.extern |\.weak )?\.(?:global|const) \.align \d+ \.(\w+) ([\w$]+)(?:\[(\d+)\])?(?: = (\{[^}]*\}|[^;]+))?;", re.M
-    )
-    for kind, name, count, value in pattern.findall(ptx):
-        if kind.startswith("f") or int(count or 1) > _MOST_CONSTANTS:
+    found = {}
+    for name, variable in declarations(ptx).variables.items():
+        width = TYPE_BYTES.get(variable.type, 0)
+        if variable.space not in ("global", "const") or variable.type.startswith("f") or not width:
             continue
-        numbers = [int(item, 0) for item in re.findall(r"-?\b(?:0[xX][0-9a-fA-F]+|\d+)\b", value)]
-        if kind == "b8" and count:
-            raw = bytes(number & 255 for number in numbers).ljust(int(count), b"\0")
-            if len(raw) % 4 == 0:
-                found[name] = tuple(int.from_bytes(raw[i : i + 4], "little", signed=True) for i in range(0, len(raw), 4))
-        elif value:
-            found[name] = tuple(numbers + [0] * (int(count or 1) - len(numbers)))
-        else:
-            found[name] = (0,) * int(count or 1)
+        if variable.type == "b8" and variable.nbytes > 1:
+            width = 4
+        if variable.nbytes % width == 0 and variable.nbytes <= _MOST_CONSTANTS * width:
+            data = variable.initial.ljust(variable.nbytes, b"\0")
+            found[name] = tuple(int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width))
     return found

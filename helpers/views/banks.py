@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import rules
 from helpers.sim.counting.traced import cost_of, other_sides
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
-from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
+from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 BANKS, WORD = 32, 4
 WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)
@@ -108,7 +109,11 @@ def shared_access(run, site=None, line=None, block: int = 0, warp: int = 0, iter
     """
     trace = run.trace
     place = choose_place(places(trace, space="shared"), site, line, _NONE)
-    when = moment(trace, place, block, warp, iteration)
+    return access_at(trace, place, moment(trace, place, block, warp, iteration))
+
+
+def access_at(trace, place: Place, when: Moment) -> SharedAccess:
+    """What a picture shows of a recorded access to shared memory."""
     addresses = trace.addresses[when.row]
     site, cost, note = trace.sites[place.index], cost_of(trace, when.row), ""
     phases = rows_of_matrices(addresses, site.matrices) if site.rule is CostRule.MATRIX else split(addresses, place.width, site.rule)
@@ -153,7 +158,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
         verdict = "no conflict"
     if seen.note:
         verdict += f"; {seen.note}"
-    heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace)}")
+    heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace, seen.place)}")
     # Each phase gets the height of its highest tower, and all of them together fill the picture.
     heights = [max(phase.wavefronts, 1) for phase in seen.phases]
     total = sum(heights) + 0.8 * (len(heights) - 1)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.counting.traced import cost_of
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture, stamp
-from .places import WARP, Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
+from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 SECTOR, WORD = 32, 4
 _NONE = "This kernel makes no access to global memory in the part that was recorded, so there are no sectors to show."
@@ -63,7 +64,11 @@ def warp_access(run, site=None, line=None, block: int = 0, warp: int = 0, iterat
     """
     trace = run.trace
     place = choose_place(places(trace, space="global"), site, line, _NONE)
-    when = moment(trace, place, block, warp, iteration)
+    return access_at(trace, place, moment(trace, place, block, warp, iteration))
+
+
+def access_at(trace, place: Place, when: Moment) -> WarpAccess:
+    """What a picture shows of a recorded access to global memory."""
     addresses = trace.addresses[when.row]
     active = addresses >= 0
     sectors, inverse = np.unique(addresses[active] // SECTOR, return_inverse=True)
@@ -103,7 +108,7 @@ def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iterati
     colour = GREEN if seen.place.op in (AccessKind.STORE, AccessKind.REDUCTION) else BLUE
     title = f"{plural(seen.charged, 'sector')} for one {seen.place.what}"
     amounts = _amounts(seen)
-    heading(ax, title, code=source, detail=f"{where}: {amounts}{cut(run.trace)}")
+    heading(ax, title, code=source, detail=f"{where}: {amounts}{cut(run.trace, seen.place)}")
     centres = (np.arange(len(seen.sectors)) + 0.5) * WARP / len(seen.sectors)
     width = min(0.84 * WARP / len(seen.sectors), 2.4)
     _links(ax, seen, centres, colour)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.ptx import Vector, parsed
 from helpers.sim.layouts import register_fragments as layouts
 from helpers.sim.layouts.register_fragments import Fragment, Shape
 
@@ -24,7 +26,7 @@ _WIDEST = 32  # columns of C that are drawn
 
 
 @dataclass(frozen=True)
-class Instruction:
+class MatrixProduct:
     """One matrix instruction of a kernel. layout: operand ("a", "b", "c") -> Fragment, raising ValueError if it has none.
 
     in_memory: operands that it reads from shared memory. note: what to know about the layout.
@@ -50,27 +52,28 @@ class MatrixMove:
     stores: bool
 
 
-_WMMA = re.compile(r"\bwmma\.mma\.sync\.aligned\.(?:row|col)\.(?:row|col)\.m(\d+)n(\d+)k(\d+)((?:\.\w+)+)")
-_MOVE = re.compile(r"\b(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?")
+_WMMA = re.compile(r"wmma\.mma\.sync\.aligned\.(?:row|col)\.(?:row|col)\.m(\d+)n(\d+)k(\d+)((?:\.\w+)+)")
+_MOVE = re.compile(r"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?")
 
 
-def instructions(run) -> list[Instruction | MatrixMove]:
+def instructions(run) -> list[MatrixProduct | MatrixMove]:
     """The matrix instructions of the kernel. Raises NothingToSee if there is none."""
-    ptx = run.kernel.compiled.ptx
-    found: dict[str, Instruction | MatrixMove] = {}
-    for shape in layouts.shapes(ptx):
-        wgmma = shape.warps > 1
-        # What follows the registers of d is a list of registers, or one: the descriptor of a matrix in shared memory.
-        from_registers = re.search(re.escape(shape.name) + r"\S*\s*\{[^}]*\}\s*,\s*\{", ptx)
-        in_memory = "" if not wgmma else "b" if from_registers else "ab"
-        found[shape.name] = Instruction(shape, layouts.fragment, in_memory)
-    for match in _WMMA.finditer(ptx):
+    code = list(parsed(run.kernel.compiled).instructions)
+    # What follows the registers of d in a wgmma is a list of registers, or one: the descriptor of a matrix in shared memory.
+    a_in_registers = {one.opcode for one in code if one.name == "wgmma" and len(one.operands) > 1 and isinstance(one.operands[1], Vector)}
+    found: dict[str, MatrixProduct | MatrixMove] = {}
+    opcodes = list(dict.fromkeys(one.opcode for one in code))
+    for opcode in opcodes:
+        for shape in layouts.shapes([opcode]):
+            in_memory = "" if shape.warps == 1 else "b" if opcode in a_in_registers else "ab"
+            found[shape.name] = MatrixProduct(shape, layouts.fragment, in_memory)
+    for match in filter(None, map(_WMMA.match, opcodes)):
         m, n, k = map(int, match.group(1, 2, 3))
         types = [part for part in match[4].split(".") if part in layouts.BITS]
         c, a, b = (types[0], *types[1:3]) if len(types) == 4 else (types[0], "f16", "f16")
         shape = Shape(f"wmma m{m}n{n}k{k} {a}, {c} sums", m, n, k, a, b, c)
-        found[shape.name] = Instruction(shape, layouts.wmma_fragment, note=_UNPROMISED)
-    for match in _MOVE.finditer(ptx):
+        found[shape.name] = MatrixProduct(shape, layouts.wmma_fragment, note=_UNPROMISED)
+    for match in filter(None, map(_MOVE.match, opcodes)):
         name = f"{match[1]}matrix.x{match[2]}{match[3] or ''}"
         found[name] = MatrixMove(name, int(match[2]), bool(match[3]), match[1] == "st")
     if not found:
@@ -81,7 +84,7 @@ def instructions(run) -> list[Instruction | MatrixMove]:
 def controls(run, instruction=None, lane=0):
     """Which instruction, and which lane."""
     names = tuple((item.name, item.name) for item in instructions(run))
-    return Choice("instruction", "instruction", names), Span("lane", "lane", 0, layouts.WARP - 1)
+    return Choice("instruction", "instruction", names), Span("lane", "lane", 0, WARP - 1)
 
 
 @picture("Fragments", controls=controls, size=(10, 8.4), margins=(0.9, 0.3, 0.3, 1.0), order=27)
@@ -93,14 +96,14 @@ def fragments(run, instruction: str | None = None, lane: int = 0, *, ax):
     """
     known = instructions(run)
     chosen = next((item for item in known if item.name == instruction), known[0])
-    lane = min(max(lane, 0), layouts.WARP - 1)
+    lane = min(max(lane, 0), WARP - 1)
     ax.set_axis_off()
     ax.set_aspect("equal")
     ax.set_anchor("NW")
     return _move(ax, chosen, lane) if isinstance(chosen, MatrixMove) else _product(ax, chosen, lane)
 
 
-def _product(ax, item: Instruction, lane: int) -> str:
+def _product(ax, item: MatrixProduct, lane: int) -> str:
     """A, B and C of one product, as far as they lie in registers."""
     shape = item.shape
     parts: dict[str, Fragment] = {}

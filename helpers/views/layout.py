@@ -69,7 +69,7 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     verdict += f"; {seen.note}" if seen.note else ""
     more = f"; {len(rows) - len(shown)} further rows are not drawn" if len(rows) > len(shown) else ""
     title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
-    heading(ax, title, code=source, detail=f"{where}: {verdict}{more}{cut(run.trace)}")
+    heading(ax, title, code=source, detail=f"{where}: {verdict}{more}{cut(run.trace, seen.place)}")
     said = ", ".join(
         f"lane {lanes[0]} at {element(run, 'shared', address)}" for address, _, _, _, lanes in sorted(drawn, key=lambda b: b[4])[:4]
     )

@@ -7,7 +7,6 @@ give the machine's words for one line.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,12 +14,12 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from helpers.sim.code import sass
-from helpers.sim.code.lines import line_of_ptx
+from helpers.sim.code.lines import cell_lines
+from helpers.sim.code.ptx import parsed
+from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
 from .places import plural
-
-_GLOBAL, _SHARED = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_{}_mem_shared_op_{}.sum"
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,11 @@ class Column:
         return total / base if base else None
 
 
-def _both(pattern: str, what: str) -> tuple[str, str]:
-    return pattern.format(what, "ld"), pattern.format(what, "st")
-
-
-_REQUESTS, _SECTORS = _both(_GLOBAL, "requests"), _both(_GLOBAL, "sectors")
-_WAVEFRONTS, _CONFLICTS = _both(_SHARED, "pipe_lsu_wavefronts"), _both(_SHARED, "bank_conflicts_pipe_lsu")
+_REQUESTS, _SECTORS = (tuple(name("global", op) for op in ("ld", "st")) for name in (names.requests, names.sectors))
+_WAVEFRONTS, _CONFLICTS = (tuple(map(name, ("ld", "st"))) for name in (names.shared_wavefronts, names.shared_conflicts))
 COLUMNS: tuple[Column, ...] = (
-    Column("instructions", ("ptx_instructions",), QUIET),
-    Column("FFMA", ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",), GREEN),
+    Column("instructions", (names.PTX_INSTRUCTIONS,), QUIET),
+    Column("FFMA", (names.threads("ffma"),), GREEN),
     Column("global requests", _REQUESTS, BLUE),
     Column("sectors", _SECTORS, BLUE),
     Column("sectors per request", _SECTORS, ORANGE, per=_REQUESTS),
@@ -131,7 +126,7 @@ font-family:var(--jp-code-font-family,monospace)}
 
 
 @dataclass(frozen=True)
-class Table:
+class ListingTable:
     """The listing as HTML: a real table with headers, which screen readers walk through. `str()` is plain text."""
 
     columns: tuple[Column, ...]
@@ -179,50 +174,36 @@ class Table:
         return "\n".join(text)
 
 
-def table(run, line: int | None = None, whole: bool = True) -> Table:
+def table(run, line: int | None = None, whole: bool = True) -> ListingTable:
     """The listing of a run as a table. line: one to mark. whole: all lines, or only the busy part."""
     columns, listed = lines(run)
-    return Table(columns, tuple(listed if whole else excerpt(listed)), line)
+    return ListingTable(columns, tuple(listed if whole else excerpt(listed)), line)
 
 
 # ----------------------------------------------------------------------------------- what the compiler made of a line
 
 
-def ptx_lines(compiled) -> dict[int, list[int]]:
-    """Source line -> 1-based lines of the PTX that belong to it. Code inlined from headers belongs to the line that called it."""
-    cell = line_of_ptx(compiled.ptx, compiled.filename)
-    found: dict[int, list[int]] = {}
-    inside = located = False  # what comes before the first .loc of the kernel belongs to no line
-    for index, line in enumerate(compiled.ptx.split("\n"), 1):
-        text = line.strip()
-        if re.match(rf"^\s*(\.visible\s+)?(\.weak\s+)?\.entry\s+{re.escape(compiled.symbol)}\b", line):
-            inside, located = True, False
-        elif text.startswith(".loc"):
-            located = True
-        elif line.startswith("}"):
-            inside = False
-        elif inside and located and cell[index] is not None and text and text[0] not in "{}()/.$" and not text.endswith(":"):
-            found.setdefault(cell[index], []).append(index)
-    return found
-
-
 def ptx_of(run, line: int) -> str:
     """The PTX of one source line, in order. Raises NothingToSee if the compiler needed none."""
-    text = run.kernel.compiled.ptx.split("\n")
-    own = ptx_lines(run.kernel.compiled).get(line)
-    if not own:
+    compiled = run.kernel.compiled
+    body = parsed(compiled).functions[compiled.symbol].body
+    starts = sorted({instruction.ptx_line for instruction in body if instruction.line == line})
+    if not starts:
         raise NothingToSee(f"The compiler made no instruction of its own for line {line}.")
-    return "\n".join(text[index - 1].strip() for index in own)
+    text, shown = compiled.ptx.split("\n"), []
+    for start in starts:
+        end = next(k for k in range(start, len(text) + 1) if ";" in text[k - 1])  # inline assembly may go over several lines
+        shown += [row.strip() for row in text[start - 1 : end]]
+    return "\n".join(shown)
 
 
 def sass_of(run, line: int) -> str:
     """The SASS (machine code) of one source line, in address order. Raises NothingToSee if there is none."""
     compiled = run.kernel.compiled
-    own = set(ptx_lines(compiled).get(line, ()))
-    functions = sass.parse(compiled.sass)
+    functions, lines = sass.parse(compiled.sass), cell_lines(compiled)
     if compiled.symbol not in functions:
         raise NothingToSee("There is no machine code for this kernel: it was compiled to PTX only.")
-    chosen = [f"{item.address:04x}  {item}" for item in functions[compiled.symbol].instructions if item.ptx_line in own]
+    chosen = [f"{item.address:04x}  {item}" for item in functions[compiled.symbol].instructions if lines.get(item.ptx_line) == line]
     if not chosen:
         raise NothingToSee(f"ptxas left no machine instruction of line {line}: it was merged into others or removed.")
     return "\n".join(chosen)
@@ -277,7 +258,7 @@ _ADVANCE = 0.602  # of a monospaced character, in parts of its size
 class Page:
     """Parts of HTML under one another."""
 
-    parts: tuple[Table | Code, ...]
+    parts: tuple[ListingTable | Code, ...]
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.parts)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sites import AccessKind
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, stamp
-from .places import WARP, block_label, cut, nearest, once_per_trace, plural
+from .places import block_label, cut, nearest, once_per_trace, plural
 from .tiles import matrices
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, QUIET)
@@ -46,7 +49,7 @@ def _storing(trace) -> np.ndarray:
 def _stores(trace) -> tuple[np.ndarray, np.ndarray]:
     """(rows of the accesses that store to C, [all accesses, 32] whether a lane's address is in C)."""
     c = matrices(trace)[2]
-    stores = np.array([site.space == "global" and site.op == "st" and site.width > 0 for site in trace.sites] or [False])
+    stores = np.array([site.space == "global" and site.op is AccessKind.STORE and site.width > 0 for site in trace.sites] or [False])
     inside = (trace.addresses >= c.base) & (trace.addresses < c.base + c.nbytes)
     return np.flatnonzero(stores[trace.accesses["site"]] & inside.any(axis=1)), inside
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import Choice, Control, NothingToSee, Span
 
-WARP = 32
 OPERATIONS = {
     AccessKind.LOAD: "load", AccessKind.STORE: "store", AccessKind.ATOMIC: "atomic", AccessKind.REDUCTION: "reduction",
     AccessKind.COPY: "copy", AccessKind.MATRIX_LOAD: "matrix load", AccessKind.MATRIX_STORE: "matrix store",
@@ -305,9 +305,10 @@ def thread_of(trace, warp: int, lane: int) -> tuple[int, int, int]:
     return linear % x, linear // x % y, linear // (x * y)
 
 
-def cut(trace) -> str:
-    """A reminder where the recording stopped at its limit."""
-    return " (the recording was cut short)" if trace.truncated else ""
+def cut(trace, place: Place | None = None) -> str:
+    """A reminder where the recording stopped at its limit, or where `place` is not shown as ptxas made it."""
+    why = "" if place is None else next(filter(None, (trace.sites[index].estimate for index in place.sites)), "")
+    return (f" (as the PTX has it: {why})" if why else "") + (" (the recording was cut short)" if trace.truncated else "")
 
 
 @once_per_trace

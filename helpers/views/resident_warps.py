@@ -14,6 +14,7 @@ from matplotlib.collections import PolyCollection
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.model.occupancy import occupancy as fit
+from helpers.sim.code.hardware_units import WARP
 
 from .canvas import BLUE, FAINT, INK, PAPER, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture
 from .places import plural
@@ -88,7 +89,7 @@ def occupancy(run, gpu: str = DEFAULT_GPU, threads: int | None = None, registers
     if run.kernel.compiled.registers is None:
         raise NothingToSee("The compiler reported no registers for this kernel, so its occupancy is not known.")
     seen, threads, registers, shared = shape(run, gpu, threads, registers, shared)
-    warps = -(-threads // hardware.WARP)
+    warps = -(-threads // WARP)
     slots = seen.capability.warps_per_sm
     ax.set_axis_off()
     limits = {name: limit for name, limit in seen.limits.items() if limit is not None and name != "barriers"}

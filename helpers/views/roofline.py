@@ -23,15 +23,15 @@ from matplotlib.ticker import NullLocator
 from helpers.element_types import element_type, result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
 
 DEFAULT_GPU = "H200 SXM"
 L1_BYTES_PER_CLOCK = 128  # per SM; CUDA C++ Best Practices: the L1 data path is 128 bytes wide
 SECTOR = 32
-_SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
+_SECTORS = tuple(names.sectors("global", op) for op in ("ld", "st"))
 _TRIED = 2 * 512**3  # operations of the smallest product that the model's error was measured on
-_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def point(run, name: str | None = None, tflops: float | None = None, kind: str =
     """Where a run stands. tflops: of a measurement, a record or a prediction of the same kernel; default: the run's own time."""
     product = getattr(run, "problem", {}).get("problem")
     on_tensor_cores = product is not None and run.kernel.compiled.matrix_types
-    flops = product.flops if on_tensor_cores else 2 * run.counters.get(_FFMA, 0)
+    flops = product.flops if on_tensor_cores else 2 * run.counters.get(names.threads("ffma"), 0)
     sectors = sum(run.counters.get(key, 0) for key in _SECTORS)
     least = compulsory_bytes(run)
     milliseconds = getattr(run, "milliseconds", None)

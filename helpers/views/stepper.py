@@ -13,8 +13,12 @@ import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sites import AccessKind
+
+from .banks import WRITES
 from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
-from .places import WARP, allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
+from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "
@@ -97,7 +101,7 @@ def state(run, block: int = 0, warp: int = 0, step: int = 0) -> State:
 @once_per_trace
 def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
     """All recorded stores to shared memory in order: (order, block, word indices, bits)."""
-    wanted = np.array([site.space == "shared" and site.op == "st" for site in trace.sites] or [False])
+    wanted = np.array([site.space == "shared" and site.op is AccessKind.STORE for site in trace.sites] or [False])
     rows = np.flatnonzero(wanted[trace.accesses["site"]])
     names = {name: index for index, (name, _) in enumerate(trace.registers) if name}
     steps, writes = trace.steps, trace.writes
@@ -367,7 +371,7 @@ def _memory(ax, run, now: State) -> str:
     image[:words] = _rgb(FAINT)
     image[written] = _rgb(SKY)
     image[coming] = _rgb(PURPLE)
-    store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op in ("st", "stmatrix", "cp.async")
+    store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op in WRITES
     image[touched] = _rgb(GREEN if store else ORANGE)
     ax.imshow((255 * image).astype(np.uint8).reshape(shown, BANKS, 3), extent=(0, BANKS, shown, 0), aspect="auto", interpolation="nearest")
     edges = [[(x, 0), (x + 1, 0), (x + 1, shown), (x, shown)] for x in range(0, BANKS, 2)]

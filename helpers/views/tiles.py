@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection
 
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.counting import names
+
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import WARP, block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
 
 LEVELS = ("block", "warp", "thread")
-_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-_SHARED = "smsp__inst_executed_op_shared_ld.sum"
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ def _notes(seen: March) -> list[str]:
 def _per_result(run, m: int, n: int, k: int) -> list[str]:
     """Loads per element of C, from the counters of the whole run; warp-wide instructions count for 32."""
     texts = []
-    for name, space in ((_REQUESTS, "global"), (_SHARED, "shared")):
+    for name, space in ((names.requests("global", "ld"), "global"), (names.executed("shared_ld"), "shared")):
         count = run.counters.get(name, 0)
         if count and m * n * k:
             loads = WARP * count / (m * n)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.sim.code.sites import AccessKind
+
 from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture
 from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace, plural
 
@@ -104,15 +106,15 @@ def _lanes(trace, block: int) -> list[Lane]:
 
 
 def _kind_of(site) -> str:
-    if (not site.width and site.op != "cp.async") or (site.op, site.space) == ("cp.async", "global"):
+    copy = site.op is AccessKind.COPY
+    if (copy and site.space == "global") or not (copy or site.width):
         return ""  # merged into another, or a copy, which stands where it writes
-    if site.op.startswith("cp.async"):
+    if copy:
         return "async copies"
     if site.space == "local":
         return "local memory"
-    stores = site.op in ("st", "stmatrix", "red", "atom")
     space = site.space if site.space in ("shared", "cluster") else "global"
-    return f"{space} {'stores' if stores else 'loads'}"
+    return f"{space} {'stores' if site.op.changes else 'loads'}"
 
 
 def _lane(warps, sequence, orders, names, groups) -> Lane:

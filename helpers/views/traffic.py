@@ -14,15 +14,13 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from helpers.errors import CourseError
+from helpers.sim.code.sites import AccessKind
+from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, heading, picture
 from .places import once_per_trace
 from .roofline import compulsory_bytes
 
-_FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
-_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
-_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 SECTOR, WAVEFRONT, OPERANDS = 32, 128, 8  # bytes of a sector, of a wavefront (32 banks), of the two factors of an FMA
 
 
@@ -40,10 +38,10 @@ class Level:
 def levels(run) -> list[Level]:
     """The levels that this run used, nearest first. Raises NothingToSee for a run without counters."""
     counters = run.counters
-    shared = [counters.get(_WAVEFRONTS.format(op), 0) for op in ("ld", "st")]
-    sectors = [counters.get(_SECTORS.format(op), 0) for op in ("ld", "st")]
+    shared = [counters.get(names.shared_wavefronts(op), 0) for op in ("ld", "st")]
+    sectors = [counters.get(names.sectors("global", op), 0) for op in ("ld", "st")]
     found = [
-        Level("arithmetic", OPERANDS * counters.get(_FFMA, 0), "two factors of 4 bytes per FMA and thread", GREEN),
+        Level("arithmetic", OPERANDS * counters.get(names.threads("ffma"), 0), "two factors of 4 bytes per FMA and thread", GREEN),
         Level("shared memory", WAVEFRONT * sum(shared), "128 bytes per wavefront", ORANGE),
         Level("L1 cache", SECTOR * sum(sectors), "32 bytes per requested sector", BLUE),
         Level(
@@ -70,13 +68,15 @@ def sectors_of_blocks(run) -> int:
     except CourseError:
         return 0
     loads, total = _distinct_sectors(trace)
-    return total if loads and loads == run.counters.get(_REQUESTS) and not run.sampled else 0
+    return total if loads and loads == run.counters.get(names.requests("global", "ld")) and not run.sampled else 0
 
 
 @once_per_trace
 def _distinct_sectors(trace) -> tuple[int, int]:
     """(recorded load instructions of warps from global memory, their sectors, each once per block)."""
-    kinds = np.array([site.space == "global" and site.op in ("ld", "cp.async") and site.width > 0 for site in trace.sites] or [False])
+    kinds = np.array(
+        [site.space == "global" and site.op in (AccessKind.LOAD, AccessKind.COPY) and site.width > 0 for site in trace.sites] or [False]
+    )
     rows = kinds[trace.accesses["site"]] & (trace.addresses >= 0).any(axis=1)
     total = 0
     blocks = trace.accesses["block"][rows]

@@ -104,6 +104,7 @@ def test_a_slow_kernel_says_its_counter():
     item = exercise("flat_block")
     report = item.check(helpers.compile(item.starter))
     assert "sectors per load of A: yours 32, expected at most 4" in str(report)
+    assert (report.headline, report.after, report.untried) == (f"{item.title}: not yet", item.after, 0)
     assert all(not case.message for case in report.cases)
 
 

@@ -162,4 +162,4 @@ def test_two_notebooks_share_one_history():
 
 
 def test_an_empty_history_is_shown():
-    assert "version" in str(History("x", ())) and History("x", (Version(0, "a"),))._repr_html_()
+    assert "not been run yet" in str(History("x", ())) and History("x", (Version(0, "a"),))._repr_html_()

@@ -43,7 +43,7 @@ def test_a_step_before_does_not_meet_them():
 
 def test_the_array_measures_add_up_to_the_counters():
     run = run_of("coalesced", 64, 96, 32)
-    name = measures.GLOBAL_REQUESTS.format(op="ld")
+    name = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
     both = [measures.sectors_per_request(run, array) for array in "AB"]
     assert measures.sectors_per_request(run) == pytest.approx(sum(both) / 2)
     assert run.counters[name] == 2 * 32 * 64 * 96 / 32

@@ -34,7 +34,7 @@ def test_the_best_of_a_shape_is_the_fastest_and_stands_out():
     found = strategy.recorded()
     for shape, rows in found.rows.items():
         assert rows[found.best(shape)]["milliseconds"] == min(row["milliseconds"] for row in rows.values())
-    header, cells = found.table()
+    header, cells = found.table().header, found.table().rows
     assert [len(row) for row in cells] == [len(header)] * len(strategy.SHAPES)
     assert found._repr_html_().count("<b>") == len(strategy.SHAPES)
     assert "recorded, NVIDIA H200" in str(found)

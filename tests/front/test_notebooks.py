@@ -57,6 +57,15 @@ def test_canonical_is_a_fixed_point_and_what_nbformat_writes():
     assert nbformat.writes(nbformat.reads(text, as_version=4)) + "\n" == text
 
 
+def test_what_the_schema_refuses_is_not_written(tmp_path):
+    notebook = used_notebook()
+    notebook["cells"][0]["cell_type"] = "poem"
+    path = tmp_path / "99_poem.ipynb"
+    path.write_text(json.dumps(notebook))
+    with pytest.raises(CourseError, match="99_poem.ipynb is no valid notebook"):
+        notebooks.wanted_text(path)
+
+
 def test_other_formats_are_refused():
     with pytest.raises(CourseError, match="format 4"):
         notebooks.canonical({"nbformat": 3, "worksheets": []})

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 
 import helpers
-from helpers.sim.isa.bulk import INSTRUCTIONS, LOADED, PIPE, STORED
 from tests import ROOT
 from tests.sim import tensor_cases as cases
 
 RECORD = ROOT / "helpers" / "data" / "bulk_h200.json"
+LOADED = "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"
 METRICS = (
-    *(INSTRUCTIONS.format(what=what) for what in ("", "_ld", "_st", "_red")), PIPE, LOADED,
-    *(STORED.format(what=what) for what in ("st", "red")),
+    *(f"sm__sass_inst_executed_op_tma{what}.sum" for what in ("", "_ld", "_st", "_red")), "sm__inst_executed_pipe_tma.sum", LOADED,
+    *(f"l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_{what}.sum" for what in ("st", "red")),
 )  # fmt: skip
 REPEAT = 4
 ONE, LOOP = cases.ONE, f"for (int i = 0; i < {REPEAT}; i++) {{ unsigned char* tile = smem + offset + i * window;"

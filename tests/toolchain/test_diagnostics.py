@@ -48,3 +48,27 @@ def test_many_errors_are_cut_short():
     body = "\n".join(f"  p[0] = missing{i};" for i in range(20))
     with pytest.raises(CompileError, match="and 14 more"):
         compile_source(f"__global__ void k(float* p) {{\n{body}\n}}")
+
+
+def test_one_missing_name_is_one_error():
+    source = "\n".join(f"__global__ void k{i}(float* p) {{ p[TILE] = 0; }}" for i in range(4))
+    with pytest.raises(CompileError, match=r"(?s)\(1 error\).*line 1: error.*\(and in line 2, 3, 4\)"):
+        compile_source(source, entry="k1")
+
+
+def test_what_is_wrong_with_the_entry_says_so():
+    with pytest.raises(CompileError, match='in the name given as entry: error: identifier "BM" is undefined'):
+        compile_source("template <int N> __global__ void k(float* p) { p[N] = 0; }", entry="k<BM>")
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("p[0] = __shfl_down(p[0], 1);", "_sync form"),
+        ("f<<<1, 1>>>();", "launch the other one from the notebook"),
+        ("curandState state;", "nvidia-curand"),
+    ],
+)
+def test_what_cuda_took_away_or_is_not_here_is_explained(body, advice):
+    with pytest.raises(CompileError, match=f"(?s){advice}"):
+        compile_source(f"__global__ void f() {{}}\n__global__ void k(float* p) {{ {body} }}", entry="k")

@@ -108,3 +108,10 @@ def test_a_child_at_work_ends_with_a_parent_that_is_killed():
         raise
     except psutil.NoSuchProcess:
         pass
+
+
+def test_files_in_the_readers_folder_are_not_imported(tmp_path, monkeypatch, fresh_child):
+    for name in ("queue.py", "pickle.py", "helpers.py"):
+        (tmp_path / name).write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert compile_source(source(1)).entry == "k"

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule, rule_of
 from helpers.sim.machine import trace as trace_module
 from helpers.sim.machine.trace import ACCESS, BARRIER, MATH
-
-WARP = 32
 
 
 def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sass="LDG.E"):

@@ -14,10 +14,12 @@ from array import array
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+
 from .accesses import DeviceAccess
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
-from .protocols import WARP, Machine, PhaseBarrier
+from .protocols import Machine, PhaseBarrier
 from .shared_cells import first, line_of
 
 ADVICE = (

@@ -12,8 +12,10 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+
 from .findings import at
-from .protocols import WARP, Machine
+from .protocols import Machine
 
 KIND = "divergent-barrier"
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .protocols import WARP
+from helpers.sim.code.hardware_units import WARP
 
 if TYPE_CHECKING:
     from .protocols import Machine, PhaseBarrier

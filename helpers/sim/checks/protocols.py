@@ -13,8 +13,6 @@ from .findings import Findings
 if TYPE_CHECKING:
     from .observer import Observer
 
-WARP = 32
-
 
 class LoadedKernel(Protocol):
     """The loaded kernel. shared: (symbol, offset, bytes) of its variables; uses: what kinds of instructions it has."""

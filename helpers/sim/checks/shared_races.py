@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .observer import SharedCheck
-from .protocols import WARP, Machine, PhaseBarrier
+from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
 

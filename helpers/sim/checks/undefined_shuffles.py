@@ -1,14 +1,17 @@
 """Shuffles from lanes that take no part: outside the mask, elsewhere, or ended. What comes is what their register happens to hold.
 
 In a reduction of some lanes (`down` in halves), the upper ones get such values, and nobody uses them. Only what the
-lowest lane gets matters there (`up`: the highest), so that alone is told.
+lowest lane gets matters there (`up`: the highest), so that alone is told. In an exchange (`bfly`, `idx`) the last lane of
+a tail may have no partner and keep its own value, so it is told only if no lane of the warp reads from one that takes part.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .protocols import WARP, Machine
+from helpers.sim.code.hardware_units import WARP
+
+from .protocols import Machine
 
 KIND = "divergent-barrier"
 ADVICE = (
@@ -24,6 +27,8 @@ def note(m: Machine, line: int | None, mode: str, source: np.ndarray, taking_par
         lanes = np.arange(WARP)
         decisive = taking_part.argmax(axis=2) if mode == "down" else WARP - 1 - taking_part[..., ::-1].argmax(axis=2)
         bad &= lanes == decisive[..., None]
+    else:
+        bad &= (bad == taking_part).all(axis=2, keepdims=True)
     if not bad.any():
         return
     block, warp, lane = (int(i) for i in np.argwhere(bad)[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .protocols import WARP
+from helpers.sim.code.hardware_units import WARP
 
 _LANES = np.arange(WARP, dtype=np.uint32)
 

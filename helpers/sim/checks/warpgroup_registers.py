@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
 from .accesses import MatrixAccess
 from .findings import at
 from .observer import SharedCheck
-from .protocols import WARP, Machine
+from .protocols import Machine
 from .shared_cells import SharedCells
 
 GROUP = 4 * WARP  # threads of a warpgroup

@@ -1,12 +1,16 @@
 """Which line of the reader's cell a place in the PTX comes from.
 
-A `.loc` holds for what follows it. Code inlined from a header belongs to the line of the cell that called it, through as
-many levels of `inlined_at` as there are. `.loc … 0 …` means "compiler-made" and continues the line before.
+A `.loc` holds for what follows it in its function, and the first one also for what precedes it there. Code inlined from a
+header belongs to the line of the cell that called it, through as many levels of `inlined_at` as there are. `.loc … 0 …`
+means "compiler-made" and continues the line before.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder the notebook runs in
 
@@ -15,40 +19,47 @@ LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
     r"(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
 )
+_FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b")
 
 
-class CellLines:
-    """Reads the `.loc`s of a PTX text in order. `line`: the cell line they have led to, None before the first.
+@functools.lru_cache(maxsize=64)
+def line_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int | None]:
+    """The cell line of each 1-based PTX line.
 
     filename: what `.file` calls the cell; without any `.file`, file 1 is the cell.
     """
-
-    def __init__(self, ptx: str, filename: str = FILENAME):
-        files = {int(number): name for number, name in FILE.findall(ptx)}
-        self.cell = {number for number, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (set() if files else {1})
-        self.callers: dict[tuple[int, int, int], tuple[int, int, int] | None] = {}
-        self.line: int | None = None
-
-    def read(self, loc: re.Match) -> None:
-        """Take in one match of LOC."""
-        here = (int(loc[1]), int(loc[2]), int(loc[3]))
-        caller = (int(loc[4]), int(loc[5]), int(loc[6])) if loc[4] else None
-        if here != caller:
-            self.callers[here] = caller
-        seen = set()
-        while here is not None and here not in seen:
-            seen.add(here)
-            if here[0] in self.cell:
-                self.line = here[1] or self.line
-                return
-            here = caller if len(seen) == 1 else self.callers.get(here)
-
-
-def line_of_ptx(ptx: str, filename: str = FILENAME) -> dict[int, int | None]:
-    """The cell line of each 1-based PTX line."""
-    cell, lines = CellLines(ptx, filename), {}
+    files = {int(number): name for number, name in FILE.findall(ptx)}
+    cell = {number for number, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (set() if files else {1})
+    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    lines: dict[int, int | None] = {}
+    current = begin = None  # the line reached in this function, and where the function begins
     for number, text in enumerate(ptx.split("\n"), 1):
-        if match := LOC.match(text.lstrip()):
-            cell.read(match)
-        lines[number] = cell.line
-    return lines
+        if _FUNCTION.match(text):
+            current, begin = None, number
+        elif match := LOC.match(text.lstrip()):
+            found = _in_cell(match, cell, callers) or current
+            if current is None and found is not None and begin is not None:
+                lines.update(dict.fromkeys(range(begin, number), found))
+            current = found
+        lines[number] = current
+    return MappingProxyType(lines)
+
+
+def cell_lines(compiled) -> Mapping[int, int | None]:
+    """The same of a compiled kernel; needs `.ptx`, and `.filename` if that is not the usual one."""
+    return line_of_ptx(compiled.ptx, getattr(compiled, "filename", FILENAME))
+
+
+def _in_cell(loc: re.Match, cell: set[int], callers: dict) -> int | None:
+    """The line of the cell that a `.loc` leads to, if there is one."""
+    here: tuple[int, int, int] | None = (int(loc[1]), int(loc[2]), int(loc[3]))
+    caller = (int(loc[4]), int(loc[5]), int(loc[6])) if loc[4] else None
+    if here != caller:
+        callers[here] = caller
+    seen = set()
+    while here is not None and here not in seen:
+        if here[0] in cell:
+            return here[1] or None
+        seen.add(here)
+        here = caller if len(seen) == 1 else callers.get(here)
+    return None

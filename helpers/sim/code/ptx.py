@@ -3,7 +3,7 @@
 Reads what NVRTC writes, in both dialects (typed registers up to sm_90, `%r`/`.b32` for everything from sm_100 on), and
 what inline assembly may add: nested `{ }` scopes with registers and labels of their own, several statements on a line.
 
-Lines. An instruction keeps its 1-based line in the PTX text and the line of the reader's cell (see `source_lines`).
+Lines. An instruction keeps its 1-based line in the PTX text and the line of the reader's cell (see `lines`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import functools
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from helpers.errors import RunError
 
-from .lines import FILE, LOC, CellLines
+from .lines import FILE, FILENAME, LOC, line_of_ptx
 
 # --- what a program is made of ---------------------------------------------------------------------------------------
 
@@ -116,7 +117,10 @@ class Variable:
 
 @dataclass
 class Function:
-    """An entry or a device function. `body` is None for declarations. Labels map to positions in `body`."""
+    """An entry or a device function. `body` is None for declarations. Labels map to positions in `body`.
+
+    directives: what stands between parameters and body, as numbers: {'reqnctapercluster': (2, 1, 1)}.
+    """
 
     name: str
     entry: bool
@@ -127,6 +131,7 @@ class Function:
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     line: int | None = None
 
 
@@ -138,6 +143,11 @@ class Module:
     version: str
     functions: dict[str, Function]
     variables: dict[str, Variable]
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Of all functions, in the order of the text."""
+        return (instruction for function in self.functions.values() for instruction in function.body or ())
 
 
 TYPE_BYTES = {
@@ -156,8 +166,8 @@ _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*([^;]*);",
 _STRING_DIRECTIVE = re.compile(r"\.pragma\s+\"[^\"]*\"\s*;")
 _LINE_DIRECTIVE = re.compile(r"\.(?:version|target|address_size)[^\n]*")
 _PERFORMANCE = re.compile(
-    r"\.(?:maxntid|reqntid|minnctapersm|maxnctapersm|maxnreg|noreturn|reqnctapercluster|explicitcluster|maxclusterrank|"
-    r"blocksareclusters|abi_preserve|abi_preserve_control|unified)\b[^\n{;]*"
+    r"\.(maxntid|reqntid|minnctapersm|maxnctapersm|maxnreg|noreturn|reqnctapercluster|explicitcluster|maxclusterrank|"
+    r"blocksareclusters|abi_preserve|abi_preserve_control|unified)\b([^\n{;]*)"
 )
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{.*?\}", re.S)
 _LINKAGE = re.compile(r"(?:\.(?:visible|extern|weak|common)\s+)+")
@@ -172,6 +182,8 @@ _VARIABLE = re.compile(
     re.S,
 )
 _REGISTERS = re.compile(r"\.reg\s*(?:\.v[24]\s*)?\.(\w+)\s+([^;]*);")
+_STATEMENT_END = re.compile(r"[;{]")
+_BRACE = re.compile(r"[{}]")
 _ALIGN = re.compile(r"\.align\s+(\d+)")
 
 
@@ -192,23 +204,40 @@ class _Scope:
 
 
 @functools.lru_cache(maxsize=64)
-def parse(ptx: str, filename: str = "/cell.cu") -> Module:
+def parse(ptx: str, filename: str = FILENAME) -> Module:
     """Read PTX text. `filename`: what `.file` calls the reader's cell. Raises RunError on what PTX is not."""
     return _Parser(ptx, filename).module()
 
 
+def parsed(compiled) -> Module:
+    """The PTX of a compiled kernel; needs `.ptx`, and `.filename` if that is not the usual one."""
+    return parse(compiled.ptx, getattr(compiled, "filename", FILENAME))
+
+
+@functools.lru_cache(maxsize=64)
+def declarations(ptx: str) -> Module:
+    """The same without what is in functions (bodies are empty, not None), in a fraction of the time. What cannot be read is left out."""
+    return _Parser(ptx, FILENAME, bodies=False).module()
+
+
 class _Parser:
-    def __init__(self, ptx: str, filename: str):
-        self.cell = CellLines(ptx, filename)
+    def __init__(self, ptx: str, filename: str, bodies: bool = True):
+        self.bodies = bodies
+        self.lines = line_of_ptx(ptx, filename)
         self.text = _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), ptx)
         self.position = 0
         self.ptx_line = 1
 
     # ------------------------------------------------------------------------------------------------ small tools
 
+    @property
+    def line(self) -> int | None:
+        """The cell line of the place that is being read."""
+        return self.lines.get(self.ptx_line)
+
     def _fail(self, why: str, text: str = ""):
         shown = f" `{_SPACE.sub(' ', text).strip()[:120]}`" if text else ""
-        raise RunError(f"PTX line {self.ptx_line}: {why}{shown}.", self.cell.line)
+        raise RunError(f"PTX line {self.ptx_line}: {why}{shown}.", self.line)
 
     def _advance(self, end: int) -> None:
         self.ptx_line += self.text.count("\n", self.position, end)
@@ -233,29 +262,49 @@ class _Parser:
         version = re.search(r"\.version\s+([\d.]+)", self.text)
         module = Module(target[1] if target else "", version[1] if version else "", {}, {})
         while self._skip_space():
-            if self._take(_LINE_DIRECTIVE) or self._take(_SECTION) or self._take(_STRING_DIRECTIVE) or self._take(FILE):
-                continue
-            if match := self._take(LOC):
-                self.cell.read(match)
-                continue
-            self._take(_LINKAGE)
-            self._skip_space()
-            if match := self._take(_FUNCTION):
-                self._function(module, match)
-                continue
-            end = self.text.find(";", self.position)
-            statement = self.text[self.position : end if end >= 0 else len(self.text)].strip()
-            if end < 0:
-                self._fail("this statement does not end", statement)
-            if statement.startswith((".alias", ".pragma", ".loc")):
-                pass
-            elif match := _VARIABLE.match(statement):
-                variable = self._variable(match)
-                module.variables[variable.name] = variable
-            else:
-                self._fail("the machine does not know this directive", statement)
-            self._advance(end + 1)
+            try:
+                self._statement(module)
+            except RunError:
+                if self.bodies:
+                    raise
+                self._skip_statement()
         return module
+
+    def _statement(self, module: Module) -> None:
+        if any(self._take(skipped) for skipped in (_LINE_DIRECTIVE, _SECTION, _STRING_DIRECTIVE, FILE, LOC)):
+            return
+        self._take(_LINKAGE)
+        self._skip_space()
+        if match := self._take(_FUNCTION):
+            self._function(module, match)
+            return
+        end = self.text.find(";", self.position)
+        statement = self.text[self.position : end if end >= 0 else len(self.text)].strip()
+        if end < 0:
+            self._fail("this statement does not end", statement)
+        if match := _VARIABLE.match(statement):
+            variable = self._variable(match)
+            module.variables[variable.name] = variable
+        elif not statement.startswith((".alias", ".pragma", ".loc")):
+            self._fail("the machine does not know this directive", statement)
+        self._advance(end + 1)
+
+    def _skip_statement(self) -> None:
+        """To behind the next semicolon or the closing brace of what the next brace opens."""
+        match = _STATEMENT_END.search(self.text, self.position)
+        self._advance(match.end() if match else len(self.text))
+        if match and match[0] == "{":
+            self._skip_body()
+
+    def _skip_body(self) -> None:
+        """To behind the brace that closes the one just read."""
+        depth = 1
+        for match in _BRACE.finditer(self.text, self.position):
+            depth += 1 if match[0] == "{" else -1
+            if depth == 0:
+                self._advance(match.end())
+                return
+        self._advance(len(self.text))
 
     def _variable(self, match: re.Match) -> Variable:
         space, attributes, vector, kind, name, extents, initial = match.groups()
@@ -295,11 +344,12 @@ class _Parser:
 
     def _function(self, module: Module, match: re.Match) -> None:
         kind, results, name, parameters = match.groups()
-        line = self.cell.line
+        line = self.line
         function = Function(name, kind == "entry", self._parameters(parameters), self._parameters(results), line=line)
         while True:
             self._skip_space()
-            if self._take(_PERFORMANCE):
+            if match := self._take(_PERFORMANCE):
+                function.directives[match[1]] = tuple(map(int, re.findall(r"\d+", match[2])))
                 continue
             character = self.text[self.position : self.position + 1]
             if character == ";":
@@ -308,13 +358,16 @@ class _Parser:
                 return
             if character == "{":
                 break
-            if match := self._take(LOC):
-                self.cell.read(match)
+            if self._take(LOC):
                 continue
             self._fail("a function body was expected", self.text[self.position : self.position + 80])
         self._advance(self.position + 1)
-        self._body(function)
+        function.body = []
         module.functions[name] = function
+        if self.bodies:
+            self._body(function)
+        else:
+            self._skip_body()
 
     def _parameters(self, text: str | None) -> list[Variable]:
         found = []
@@ -333,7 +386,6 @@ class _Parser:
     # --------------------------------------------------------------------------------------------------- the body
 
     def _body(self, function: Function) -> None:
-        function.body = []
         scope = _Scope(None, "")
         scopes = 0
         pending: list[tuple[_Scope, int, Instruction]] = []
@@ -368,19 +420,19 @@ class _Parser:
                     self._fail("this statement cannot be read", self.text[self.position : self.position + 120])
                 guard = (match[2], bool(match[1])) if match[2] else None
                 text = _SPACE.sub(" ", match[0]).strip()
-                instruction = Instruction(match[3], (match[4],), guard, self.cell.line, ptx_line, text)
+                instruction = Instruction(match[3], (match[4],), guard, self.lines.get(ptx_line), ptx_line, text)
                 pending.append((scope, len(function.body), instruction))
                 function.body.append(instruction)
         # Labels may be used before they are defined, so names are looked up at the end.
         known = set(function.labels) | set(function.tables)
-        position = self.ptx_line, self.cell.line
+        position = self.ptx_line
         for scope, index, raw in pending:
-            self.ptx_line, self.cell.line = raw.ptx_line, raw.line
+            self.ptx_line = raw.ptx_line
             resolve = functools.partial(self._name, scope, known)
             operands = tuple(self._operand(item, resolve) for item in split_operands(raw.operands[0]))
             guard = (scope.find(raw.guard[0]) or raw.guard[0], raw.guard[1]) if raw.guard else None
             function.body[index] = Instruction(raw.opcode, operands, guard, raw.line, raw.ptx_line, raw.text)
-        self.ptx_line, self.cell.line = position
+        self.ptx_line = position
         for table, labels in function.tables.items():
             function.tables[table] = tuple(label if label in known else f"{label}{_suffix(table)}" for label in labels)
 
@@ -389,10 +441,7 @@ class _Parser:
         return scope.names[name]
 
     def _directive(self, function: Function, scope: _Scope) -> None:
-        if match := self._take(LOC):
-            self.cell.read(match)
-            return
-        if self._take(_STRING_DIRECTIVE) or self._take(FILE):
+        if self._take(LOC) or self._take(_STRING_DIRECTIVE) or self._take(FILE):
             return
         if match := self._take(_REGISTERS):
             for item in match[2].split(","):

@@ -94,8 +94,9 @@ class Site:
     pc: position of the instruction in the program. space: 'generic' until an address has told. width: bytes per lane in
     the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
     opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
-    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. address: the operand that says where, None if
-    it has none; base: its register, None for a fixed address.
+    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. estimate: why `charged` is only the PTX's
+    width, '' where it is what ptxas made. address: the operand that says where, None if it has none; base: its register, None
+    for a fixed address.
     """
 
     index: int
@@ -111,6 +112,7 @@ class Site:
     sass: str = ""
     shift: int = 0
     matrices: int = 0
+    estimate: str = ""
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     volatile: bool = False

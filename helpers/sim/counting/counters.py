@@ -13,34 +13,16 @@ import numpy as np
 
 from helpers.sim.code.sites import AccessKind, CostRule
 
-from . import rules
+from . import names, rules
 
-GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
-LOCAL = "l1tex__t_{what}_pipe_lsu_mem_local_op_{op}.sum"
-SHARED_INSTRUCTIONS = "smsp__inst_executed_op_shared_{op}.sum"
-MATRIX_INSTRUCTIONS = "smsp__inst_executed_op_ldsm.sum"  # ldmatrix: shared_ld does not count it
-SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
-SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-ALL_SHARED = "memory_l1_wavefronts_shared"
-ALL_SHARED_IDEAL = "memory_l1_wavefronts_shared_ideal"
-COPIED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
-PTX = "ptx_instructions"
 # Present even when nothing of the kind happened, because 0 is an answer.
 ALWAYS = (
-    *tuple(
-        name.format(op=op, what=what)
-        for op in ("ld", "st")
-        for name, what in (
-            (GLOBAL, "requests"),
-            (GLOBAL, "sectors"),
-            (SHARED_INSTRUCTIONS, ""),
-            (SHARED_WAVEFRONTS, ""),
-            (SHARED_CONFLICTS, ""),
-        )
-    ),
-    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-    ALL_SHARED,
-    ALL_SHARED_IDEAL,
+    *(name("global", op) for name in (names.requests, names.sectors) for op in ("ld", "st")),
+    *(names.executed(f"shared_{op}") for op in ("ld", "st")),
+    *(name(op) for name in (names.shared_wavefronts, names.shared_conflicts) for op in ("ld", "st")),
+    names.threads("ffma"),
+    names.SHARED_WAVEFRONTS_OF_ALL,
+    names.SHARED_WAVEFRONTS_OF_ALL_IDEAL,
 )
 
 
@@ -50,12 +32,21 @@ class Counting:
     def __init__(self, program):
         self.program = program
         self.totals: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-        self.guarded: dict[tuple[int | None, str], int] = defaultdict(int)
+        self.named: dict[tuple[int | None, str], int] = defaultdict(int)
         self.blocks = [[0, 0] for _ in program.blocks]
 
-    def threads(self, line, counter: str, lanes: int) -> None:
+    def threads(self, line, op: str, lanes: int) -> None:
         """Threads of a guarded instruction whose guard was on."""
-        self.guarded[line, counter] += lanes
+        self.named[line, names.threads(op)] += lanes
+
+    def bulk(self, line, op: str, copies: int, sectors: int) -> None:
+        """Bulk copies. op: "ld", "st", "red", "within" shared memory, or "" for what is no copy."""
+        self.named[line, names.BULK_PIPE] += copies
+        if op:
+            self.named[line, names.bulk_executed()] += copies
+        if op in ("ld", "st", "red"):
+            self.named[line, names.bulk_executed(op)] += copies
+            self.named[line, names.bulk_sectors(op)] += sectors
 
     def add(self, site, space: str, charged, times: int = 1) -> None:
         """charged: (requests, sectors or wavefronts, ideal), see `rules.Cost.charged`."""
@@ -149,11 +140,11 @@ class Counting:
 
         for block, (warps, lanes) in zip(self.program.blocks, self.blocks, strict=True):
             for line, size in block.lines.items():
-                add(line, PTX, size * warps)
-            for (line, counter), size in block.counted.items():
-                add(line, counter, size * lanes)
-        for (line, counter), lanes in self.guarded.items():
-            add(line, counter, lanes)
+                add(line, names.PTX_INSTRUCTIONS, size * warps)
+            for (line, op), size in block.counted.items():
+                add(line, names.threads(op), size * lanes)
+        for (line, name), value in self.named.items():
+            add(line, name, value)
         for (index, space), (requests, second, ideal) in sorted(self.totals.items()):
             site = self.program.sites[index]
             if not requests:
@@ -162,25 +153,24 @@ class Counting:
             if op == "atom" and site.sass.startswith("RED"):
                 op = "red"  # nobody uses the old value, and ptxas noticed
             if space in ("global", "local"):
-                name = GLOBAL if space == "global" else LOCAL
-                add(site.line, name.format(what="requests", op=op), requests)
-                add(site.line, name.format(what="sectors", op=op), second)
-                add(site.line, f"{space}_{op}_sectors_ideal", ideal, everywhere=False)
+                add(site.line, names.requests(space, op), requests)
+                add(site.line, names.sectors(space, op), second)
+                add(site.line, names.ideal_sectors(space, op), ideal, everywhere=False)
                 if site.op is AccessKind.COPY and site.rule is CostRule.GLOBAL:
-                    add(site.line, COPIED_SECTORS, second)
+                    add(site.line, names.COPIED_SECTORS, second)
             elif site.op in (AccessKind.COPY, AccessKind.WARPGROUP):
-                add(site.line, ALL_SHARED, second)
-                add(site.line, ALL_SHARED_IDEAL, ideal)
+                add(site.line, names.SHARED_WAVEFRONTS_OF_ALL, second)
+                add(site.line, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL, ideal)
             elif space == "shared":
                 if site.made is AccessKind.MATRIX_LOAD:
-                    add(site.line, MATRIX_INSTRUCTIONS, requests)
+                    add(site.line, names.executed("ldsm"), requests)  # shared_ld does not count it
                 else:
-                    add(site.line, SHARED_INSTRUCTIONS.format(op=op), requests)
-                add(site.line, SHARED_WAVEFRONTS.format(op=op), second)
-                add(site.line, SHARED_CONFLICTS.format(op=op), second - ideal)
-                add(site.line, ALL_SHARED, second)
-                add(site.line, ALL_SHARED_IDEAL, ideal)
+                    add(site.line, names.executed(f"shared_{op}"), requests)
+                add(site.line, names.shared_wavefronts(op), second)
+                add(site.line, names.shared_conflicts(op), second - ideal)
+                add(site.line, names.SHARED_WAVEFRONTS_OF_ALL, second)
+                add(site.line, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL, ideal)
         if scale != 1.0:
             counters = {name: round(value * scale) for name, value in counters.items()}
-            by_line = {line: {name: round(value * scale) for name, value in names.items()} for line, names in by_line.items()}
-        return counters, {line: dict(names) for line, names in sorted(by_line.items())}
+            by_line = {line: {name: round(value * scale) for name, value in mine.items()} for line, mine in by_line.items()}
+        return counters, {line: dict(mine) for line, mine in sorted(by_line.items())}

@@ -1,28 +1,85 @@
 """The counters' names, which are Nsight Compute's, and what each of them counts, in a reader's words.
 
-Definitions: `account.py` for memory, `sass.py` for instructions. Where a counter is absent from a run it could not be
-known (never guessed), or nothing of the kind was executed.
+The only place that spells them. Definitions: `rules` for memory, `machine_code` for instructions. Where a counter is absent
+from a run it could not be known (never guessed), or nothing of the kind was executed.
 """
 
 from __future__ import annotations
 
-GLOBAL_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"
-GLOBAL_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"
-SHARED_INSTRUCTIONS = "smsp__inst_executed_op_shared_{op}.sum"
-SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
-SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-FFMA_THREADS = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
-OPCODE = "sass__inst_executed_per_opcode.{opcode}"
+PTX_INSTRUCTIONS = "ptx_instructions"  # ours: of the PTX as it is written, per warp
+SHARED_WAVEFRONTS_OF_ALL = "memory_l1_wavefronts_shared"  # the source view's: of every kind of instruction
+SHARED_WAVEFRONTS_OF_ALL_IDEAL = "memory_l1_wavefronts_shared_ideal"
+L2 = "memory_l2"  # how the names of the source view's L2 counters begin
+L2_SECTORS = "memory_l2_theoretical_sectors_global"
+L2_SECTORS_IDEAL = "memory_l2_theoretical_sectors_global_ideal"
+BULK_PIPE = "sm__inst_executed_pipe_tma.sum"  # bulk copies, their prefetches, and what closes a group of them
+COPIED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"  # cp.async.ca; they count as loads, too
+
+
+def requests(space: str, op: str) -> str:
+    """Instructions of whole warps that reach `space` ('global', 'local'); op: 'ld', 'st', 'atom', 'red'."""
+    return f"l1tex__t_requests_pipe_lsu_mem_{space}_op_{op}.sum"
+
+
+def sectors(space: str, op: str) -> str:
+    """32-byte sectors that those touch."""
+    return f"l1tex__t_sectors_pipe_lsu_mem_{space}_op_{op}.sum"
+
+
+def ideal_sectors(space: str, op: str) -> str:
+    """Ours, per line: the sectors that the same bytes would take if they lay side by side."""
+    return f"{space}_{op}_sectors_ideal"
+
+
+def shared_wavefronts(op: str) -> str:
+    """Passes through shared memory; op: 'ld', 'st', 'atom'."""
+    return f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+
+
+def shared_conflicts(op: str) -> str:
+    """Of these, the ones that bank conflicts cause."""
+    return f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+
+
+def executed(op: str) -> str:
+    """Instructions of one kind, per warp: 'shared_ld', 'shared_st', 'shared_atom', 'ldsm', 'ldgsts'."""
+    return f"smsp__inst_executed_op_{op}.sum"
+
+
+def opcode(name: str) -> str:
+    """Instructions of one SASS opcode, per warp: an instance of Nsight Compute's metric of that name."""
+    return f"sass__inst_executed_per_opcode.{name}"
+
+
+def threads(op: str) -> str:
+    """Arithmetic per thread whose guard is true: 'ffma', 'fadd', 'fmul', 'dfma', 'dadd', 'dmul'."""
+    return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
+
+
+def tensor(part: str = "") -> str:
+    """Instructions of the tensor cores, per warp; part: 'hmma', 'imma', 'dmma', 'gmma'."""
+    return f"smsp__inst_executed_pipe_tensor{'_op_' if part else ''}{part}.sum"
+
+
+def bulk_executed(op: str = "") -> str:
+    """Bulk copies (TMA), in all or of one kind: 'ld', 'st', 'red'."""
+    return f"sm__sass_inst_executed_op_tma{'_' if op else ''}{op}.sum"
+
+
+def bulk_sectors(op: str) -> str:
+    """Sectors that bulk copies load ('ld'), store ('st') or reduce ('red')."""
+    return f"l1tex__m_{'xbar2l1tex_read' if op == 'ld' else 'l1tex2xbar_write'}_sectors_mem_global_op_tma_{op}.sum"
+
 
 _VERBS = {"ld": "loads", "st": "stores"}
 
 MEANINGS: dict[str, str] = {
-    **{GLOBAL_REQUESTS.format(op=op): f"global {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
-    **{GLOBAL_SECTORS.format(op=op): f"32-byte sectors those {verb} touch" for op, verb in _VERBS.items()},
-    **{SHARED_INSTRUCTIONS.format(op=op): f"shared-memory {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
-    **{SHARED_WAVEFRONTS.format(op=op): f"passes through shared memory those {verb} take" for op, verb in _VERBS.items()},
-    **{SHARED_CONFLICTS.format(op=op): f"of these, passes caused by bank conflicts ({verb})" for op, verb in _VERBS.items()},
-    FFMA_THREADS: "fused multiply-adds, counted per thread",
+    **{requests("global", op): f"global {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
+    **{sectors("global", op): f"32-byte sectors those {verb} touch" for op, verb in _VERBS.items()},
+    **{executed(f"shared_{op}"): f"shared-memory {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
+    **{shared_wavefronts(op): f"passes through shared memory those {verb} take" for op, verb in _VERBS.items()},
+    **{shared_conflicts(op): f"of these, passes caused by bank conflicts ({verb})" for op, verb in _VERBS.items()},
+    threads("ffma"): "fused multiply-adds, counted per thread",
     INSTRUCTIONS: "machine instructions, counted per warp",
 }

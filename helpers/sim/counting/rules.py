@@ -1,7 +1,7 @@
 """What the memory system charges for the accesses of a warp: sectors, wavefronts, bank conflicts.
 
 Everything here is a pure function of addresses, the active mask and the access width; nothing knows the machine.
-Widths are those of the SASS instruction that ptxas made (see `sass.access_sites`), in bytes per lane.
+Widths are those of the SASS instruction that ptxas made (see `code.merged_accesses`), in bytes per lane.
 
 Which rule an access follows is a fact of its site (`code.sites`); what the rule says is here, and nowhere else: the NumPy
 machine, native code, the counters of machine code, the pictures and the course's measures all call `cost` or `total`.
@@ -38,10 +38,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import CostRule
 
-WARP = 32
-SECTOR_BYTES = 32
 LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4

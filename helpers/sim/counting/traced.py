@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import CostRule
 
 from .rules import TWO_SIDED, Cost, cost
 
@@ -22,7 +22,7 @@ def cost_of(trace, rows) -> Cost | None:
     addresses = trace.addresses[rows]
     if site.rule in TWO_SIDED:
         others = other_sides(trace, rows)
-        if not _recorded_on_both_sides(trace, site.pc):
+        if trace.filter.spaces is not None and not {"global", "shared"} <= set(trace.filter.spaces):
             return None
         there = np.where(others[:, None] >= 0, trace.addresses[others], -1)
         addresses, targets = (addresses, there) if site.space == "global" else (there, addresses)
@@ -31,29 +31,23 @@ def cost_of(trace, rows) -> Cost | None:
     return cost(site.rule, addresses, addresses >= 0, site.matrices if site.rule is CostRule.MATRIX else site.width)
 
 
-def _recorded_on_both_sides(trace, pc: int) -> bool:
-    executed = {trace.sites[index].space for index in np.unique(trace.accesses["site"]) if trace.sites[index].pc == pc}
-    return executed == {"global", "shared"}
-
-
 def other_sides(trace, rows) -> np.ndarray:
     """For accesses of one side of a cp.async, the row of the other side, -1 where there is none: one that only fills zeros
     reads nothing, and what a filter left out was not recorded."""
     accesses = trace.accesses
-    near = np.isin(accesses["block"], accesses["block"][rows]) & np.isin(accesses["warp"], accesses["warp"][rows])
     pc = trace.sites[accesses["site"][rows[0]]].pc
-    sides = []
-    for space in ("global", "shared"):
-        mine = [i for i, site in enumerate(trace.sites) if (site.pc, site.space, site.op) == (pc, space, AccessKind.COPY)]
-        sides.append(np.flatnonzero(near & np.isin(accesses["site"], mine)))
-    reads, writes = sides
-    # Among all accesses of a warp in order, a write that follows a read directly is the same instruction's.
-    both = np.concatenate(sides)
-    both = both[np.lexsort((accesses["order"][both], accesses["warp"][both], accesses["block"][both]))]
-    first, second = both[:-1], both[1:]
-    pairs = np.isin(first, reads) & np.isin(second, writes)
+    mine = [i for i, site in enumerate(trace.sites) if site.pc == pc]
+    copies = np.flatnonzero(
+        np.isin(accesses["site"], mine)
+        & np.isin(accesses["block"], accesses["block"][rows])
+        & np.isin(accesses["warp"], accesses["warp"][rows])
+    )
+    copies = copies[np.lexsort((accesses["order"][copies], accesses["warp"][copies], accesses["block"][copies]))]
+    # Of one warp's copies in order, a write that follows a read directly is the same copy's.
+    reads = np.array([trace.sites[i].space == "global" for i in mine])[np.searchsorted(mine, accesses["site"][copies])]
+    pairs = reads[:-1] & ~reads[1:]
     for name in ("block", "warp"):
-        pairs &= accesses[name][first] == accesses[name][second]
+        pairs &= accesses[name][copies[:-1]] == accesses[name][copies[1:]]
     partner = np.full(len(accesses), -1)
-    partner[first[pairs]], partner[second[pairs]] = second[pairs], first[pairs]
+    partner[copies[:-1][pairs]], partner[copies[1:][pairs]] = copies[1:][pairs], copies[:-1][pairs]
     return partner[rows]

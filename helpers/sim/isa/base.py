@@ -202,7 +202,8 @@ class Binding:
         return Op(
             position=self.position, instruction=self.instruction, guard=guard, reads=tuple(dict.fromkeys(reads)),
             writes=tuple(dict.fromkeys(self.writes)), sites=tuple(self.sites), effect=self._effect(), results=self._results(),
-            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None, targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
+            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None,
+            targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
         )  # fmt: skip
@@ -279,9 +280,9 @@ class Binding:
         self.sites.append(site)
         return site
 
-    def count(self, counter: str) -> None:
-        """Count the threads that execute this instruction under `counter`."""
-        self.counters.append(counter)
+    def count(self, op: str) -> None:
+        """Count the threads that execute this instruction as arithmetic of kind `op`: 'ffma', 'fadd', 'fmul'."""
+        self.counters.append(op)
 
     # --------------------------------------------------------------------------------------------------- operands
 

@@ -35,10 +35,6 @@ I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16)
 
 CHUNK = 16  # bytes that are copied and swizzled as one
 MOST_AT_ONCE = 1 << 22  # bytes copied by one pass through NumPy
-INSTRUCTIONS = "sm__sass_inst_executed_op_tma{what}.sum"  # what: "", "_ld", "_st", "_red"
-PIPE = "sm__inst_executed_pipe_tma.sum"  # these, prefetches, and what closes a group
-LOADED = "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"
-STORED = "l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_{what}.sum"  # what: "st", "red"
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 # The element types of tensor maps as PTX types, for reductions.
 _PTX_TYPES = {
@@ -326,14 +322,8 @@ def _note(m, line, what: str) -> None:
 
 def _count(m, line, what: str, copies: int, sectors: int = 0) -> None:
     """Count executed copies. what: "ld", "st", "red", "within" shared memory, or "" for what is no copy."""
-    if m.counting is None:
-        return
-    m.counting.threads(line, PIPE, copies)
-    if what:
-        m.counting.threads(line, INSTRUCTIONS.format(what=""), copies)
-    if what in ("ld", "st", "red"):
-        m.counting.threads(line, INSTRUCTIONS.format(what=f"_{what}"), copies)
-        m.counting.threads(line, LOADED if what == "ld" else STORED.format(what=what), sectors)
+    if m.counting is not None:
+        m.counting.bulk(line, what, copies, sectors)
 
 
 def _sectors(starts: np.ndarray, nbytes) -> int:

@@ -19,9 +19,6 @@ from .numerics import F16, F32, F64, U16, U32, bfloat_to_float, canonical, canon
 
 FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "f32x2"})
 MODES = ("rn", "rna", "rz", "rm", "rp")
-FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
-FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
-FMUL = "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum"
 
 
 def _mode(op) -> str:
@@ -183,7 +180,7 @@ def _fused(a, b, c):
 def add(op):
     """d = a + b."""
     if op.type == "f32":
-        op.count(FADD)
+        op.count("fadd")
     mode = _mode(op)
     f64 = np.add if mode == "rn" else _by_fma64(mode, "add")
     return _arith(op, _add32(mode), f64, numerics.odd_sum, 2)
@@ -197,7 +194,7 @@ def add(op):
 def sub(op):
     """d = a - b."""
     if op.type == "f32":
-        op.count(FADD)
+        op.count("fadd")
     mode = _mode(op)
     add32, add64 = _add32(mode), np.add if mode == "rn" else _by_fma64(mode, "add")
     return _arith(op, lambda a, b: add32(a, -b), lambda a, b: add64(a, -b), lambda a, b: numerics.odd_sum(a, -b), 2)
@@ -213,7 +210,7 @@ def sub(op):
 def mul(op):
     """d = a * b."""
     if op.type == "f32":
-        op.count(FMUL)
+        op.count("fmul")
     mode = _mode(op)
     f64 = np.multiply if mode == "rn" else _by_fma64(mode, "mul")
     return _arith(op, _mul32(mode), f64, np.multiply, 2)
@@ -222,7 +219,7 @@ def mul(op):
 def _fma(op):
     t, mode = op.type, _mode(op)
     if t == "f32":
-        op.count(FFMA)
+        op.count("ffma")
         op.opclass = "FFMA"
     if t == "f32" and mode == "rn" and not op.has("ftz", "sat"):
         op.pure()

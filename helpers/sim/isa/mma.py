@@ -23,9 +23,10 @@ import numpy as np
 
 from helpers.sim.checks import divergent_barriers
 from helpers.sim.checks.accesses import Access
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, metadata, wmma_fragment
+from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, metadata, wmma_fragment
 
 from .base import instruction
 from .loads_stores import _generic_reader, _generic_writer, address_of, generic_parts, reader, space_of, writer

@@ -19,10 +19,11 @@ import numpy as np
 
 from helpers.sim.checks import divergent_barriers, endless, out_of_bounds
 from helpers.sim.checks.accesses import MatrixAccess
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import AccessKind
-from helpers.sim.layouts.register_fragments import BITS, WARP, Shape, fragment
+from helpers.sim.layouts.register_fragments import BITS, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
 from .base import finisher, instruction

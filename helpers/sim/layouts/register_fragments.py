@@ -3,7 +3,7 @@
 The layouts are those of the PTX ISA, "Matrix Fragments for mma.m8n8k… and mma.m16n8k…" and "Register Fragments" of
 wgmma, restated as formulas. Elements of less than 32 bits share a register: two f16 or bf16, four 8-bit integers.
 
-For pictures and tools: `shapes(ptx)` lists a kernel's matrix instructions; `fragment(shape, operand)` says where "a", "b"
+For pictures and tools: `shapes(opcodes)` lists a kernel's matrix instructions; `fragment(shape, operand)` says where "a", "b"
 and "c" lie, as a `Fragment` whose `rows[lane, i]` and `columns[lane, i]` are the place of a lane's i-th element, and whose
 `owner()` is the reverse. It knows
 - every mma.sync of PTX, the one of Volta (m8n8k4 of f16) too, which multiplies four pairs of matrices at a time:
@@ -21,17 +21,19 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-WARP = 32
+from helpers.sim.code.hardware_units import WARP
+
 BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s8": 8, "u8": 8, "s32": 32, "e4m3": 8, "e5m2": 8,
     "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
 _MMA = re.compile(
-    r"\b(mma|wgmma\.mma_async)(\.sp(?:::ordered_metadata)?)?\.sync\.aligned\.m(\d+)n(\d+)k(\d+)"
+    r"(mma|wgmma\.mma_async)(\.sp(?:::ordered_metadata)?)?\.sync\.aligned\.m(\d+)n(\d+)k(\d+)"
     r"(?:\.(row|col)\.(row|col))?(?:\.satfinite)?\.(\w+)\.(\w+)\.(\w+)(?:\.(\w+))?"
 )
 
@@ -107,10 +109,10 @@ class Fragment:
         return (first + self.rows * self.width + self.columns).ravel()
 
 
-def shapes(ptx: str) -> list[Shape]:
-    """The different matrix instructions of a PTX text, in the order of their first appearance."""
+def shapes(opcodes: Iterable[str]) -> list[Shape]:
+    """The different matrix instructions among PTX opcodes, in the order of their first appearance."""
     found = {}
-    for match in _MMA.finditer(ptx):
+    for match in filter(None, map(_MMA.match, opcodes)):
         kind, sparse, *extents, a_order, b_order, c_type, a_type, b_type, _ = match.groups()
         if a_type in BITS and b_type in BITS and c_type in BITS:
             name = "sp." * bool(sparse) + match[0].split(".aligned.")[-1]

@@ -15,6 +15,7 @@ import numpy as np
 
 from helpers.errors import LaunchError
 from helpers.sim.code.addresses import RANK_SHIFT
+from helpers.sim.code.ptx import declarations
 
 OFFSET_BITS = (1 << RANK_SHIFT) - 1
 PORTABLE, LARGEST = 8, 16  # blocks per cluster that every GPU with clusters runs, and that the largest may run
@@ -30,11 +31,10 @@ class Declared:
 
 def declared(ptx: str, symbol: str) -> Declared:
     """Read `.reqnctapercluster` and `.maxclusterrank` of entry `symbol`."""
-    head = re.search(rf"\.entry\s+{re.escape(symbol)}\s*(?:\([^)]*\))?([^{{;]*)\{{", ptx)
-    text = head[1] if head else ""
-    dims = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", text)
-    most = re.search(r"\.maxclusterrank\s+(\d+)", text)
-    return Declared(tuple(int(n or 1) for n in dims.groups()) if dims else None, int(most[1]) if most else None)
+    entry = declarations(ptx).functions.get(symbol)
+    said = entry.directives if entry else {}
+    dims, most = said.get("reqnctapercluster"), said.get("maxclusterrank")
+    return Declared((*dims, 1, 1)[:3] if dims else None, most[0] if most else None)
 
 
 def extent(ptx: str, symbol: str, arch: str, grid, wanted=None) -> tuple[int, int, int] | None:

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, PieceAccess
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
-
-from .lanes import WARP
 
 
 @dataclass(eq=False)

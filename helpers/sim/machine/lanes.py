@@ -15,10 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+
 from .cluster import Clusters
 
 BLOCK_AXES, THREAD_AXES = (0, 2, 4), (1, 3, 5)
-WARP = 32
 
 
 class Lanes:

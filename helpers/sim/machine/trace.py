@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
@@ -15,7 +16,6 @@ BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "
 MATH = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("opclass", "U8")])
 STEP = np.dtype([("block", "i4"), ("warp", "i4"), ("order", "i8"), ("code", "i4"), ("active", "u4")])
 WRITE = np.dtype([("step", "i4"), ("register", "i4")])
-WARP = 32
 
 MOST_ROWS = 4_000_000
 
@@ -52,7 +52,8 @@ class Site:
     """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
 
     rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
-    addresses begin, relative to those that the PTX instruction names.
+    addresses begin, relative to those that the PTX instruction names. estimate: why it is shown as the PTX has it, '' where
+    it is what ptxas made.
     """
 
     pc: int
@@ -66,15 +67,14 @@ class Site:
     rule: CostRule
     matrices: int = 0
     shift: int = 0
+    estimate: str = ""
 
     @staticmethod
     def of(site) -> Site:
         """The trace's words for a site of the program."""
         width = 16 if site.made is not site.op else site.charged  # a row of a matrix
-        rule = site.rule_in(site.space)
-        return Site(
-            site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, rule, site.matrices, site.shift
-        )
+        facts = site.rule_in(site.space), site.matrices, site.shift, site.estimate
+        return Site(site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, *facts)
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,7 @@ class Trace:
     values: np.ndarray = field(default_factory=lambda: np.empty((0, WARP), np.uint64))
     code: tuple[CodeLine, ...] = ()
     registers: tuple[tuple[str, str], ...] = ()
+    filter: TraceFilter = TraceFilter()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
         """The events that match every given condition (a value, or a set or range of values)."""
@@ -278,7 +279,7 @@ class Recorder:
         shown = [Site.of(site) for site in sites]
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
-            allocations, self.truncated, grid, block, **self._stepped(program),
+            allocations, self.truncated, grid, block, **self._stepped(program), filter=self.filter,
         )  # fmt: skip
 
     def _stepped(self, program) -> dict:

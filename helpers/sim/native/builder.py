@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-LANES = 32
+from helpers.sim.code.hardware_units import WARP
 
 
 class Writer:
@@ -56,7 +56,7 @@ class Writer:
         return self.new(f"call {result} @{name}({listed})")
 
 
-def vector(type_: str, count: int = LANES) -> str:
+def vector(type_: str, count: int = WARP) -> str:
     """The type of `count` lanes."""
     return f"<{count} x {type_}>"
 

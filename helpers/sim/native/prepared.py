@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect, Op, Program
 
 from . import access as _memory  # noqa: F401 - importing registers the handlers
@@ -20,7 +21,6 @@ from .lower import Charge, Lowered, Options, Record, lower
 from .runtime import runtime_ir
 from .uniformity import ops_met
 
-WARP = 32
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
 
 

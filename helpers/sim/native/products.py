@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import CostRule
 from helpers.sim.isa.mma import _units as units
 from helpers.sim.isa.mma import _wmma_shape as wmma_shape
-from helpers.sim.layouts.register_fragments import BITS, WARP, Fragment, Shape, fragment, wmma_fragment
+from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, wmma_fragment
 
 from .access import _far, _own, _recorded, _watched
 from .declined import Unsupported

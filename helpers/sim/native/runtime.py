@@ -244,7 +244,7 @@ def _count(sides: int) -> Function:
     """Add what an access costs to its site's totals.
 
     A pattern seen before, at the same place within `keep` bytes, costs what it did then; another one is looked up by
-    the launcher, in account.py. A copy has two sides, global and shared.
+    the launcher, in rules.py. A copy has two sides, global and shared.
     """
     other = {"other": INTS, "there": "i64"} if sides == 2 else {}
     f = Function(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
 
 from . import engine
@@ -26,7 +27,6 @@ from .machine_calls import MachineCalls
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
 from .prepared import Prepared
 
-WARP = 32
 TURN_SECONDS = 0.05  # how long one call into native code should last
 WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
 

@@ -42,6 +42,7 @@ def test_lanes_outside_the_mask_keep_their_registers(most, told, engine, monkeyp
         ("if (t < 16) y[t] = __shfl_sync(0xffff, v, 15);", False),
         ("if (t < 16) y[t] = __shfl_xor_sync(0xffff, v, 8);", False),
         ("if (t < 16) y[t] = __shfl_xor_sync(0xffff, v, 16);", True),
+        ("if (t < 13) { float w = __shfl_xor_sync(0x1fff, v, 1); y[t] = t < 12 ? w : v; }", False),  # the last has no partner
         ("if (t >= 16) y[t] = __shfl_up_sync(0xffff0000, v, 4);", False),  # as the lower lanes of a scan, which let it go
         ("if (t >= 16) y[t] = __shfl_up_sync(0xffff0000, v, 16);", True),
         ("if (t >= 16) return; y[t] = __shfl_down_sync(0xffff, v, 16);", True),

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from helpers.sim.code import ptx
-from helpers.sim.code.lines import line_of_ptx
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from helpers.sim.code import ptx, sass
+from helpers.sim.code.lines import cell_lines, line_of_ptx
+from helpers.sim.counting import machine_code
+from helpers.toolchain.compile import compile_source
+from helpers.views.listing import sass_of
+from tests import ROOT
+from tests.sim.bug_corpus import corpus
 
 PTX = """.version 8.0
 .target sm_90
@@ -47,3 +57,30 @@ def test_a_cell_of_another_name_is_found_by_it():
     ptx = PTX.replace("/cell.cu", "other.cu")
     assert set(line_of_ptx(ptx).values()) == {None}
     assert line_of_ptx(ptx, "/other.cu")[11] == 7
+
+
+def test_what_precedes_the_first_loc_of_a_function_has_its_line():
+    text = PTX + PTX[PTX.index(".visible") :].replace("k()", "l()").replace(".loc 1 7 3", ".loc 1 20 3")
+    lines = line_of_ptx(text)
+    second = next(number for number, row in enumerate(text.split("\n"), 1) if "l()" in row)
+    assert {lines[number] for number in range(second, second + 5)} == {20} and lines[second - 1] == 8
+
+
+KERNELS = {path.stem: path.read_text for path in sorted((ROOT / "kernels").glob("*.cu"))}
+CORRECT = {f"{case.file[:-3]}-{case.name}": case.compiled for case in corpus(ROOT / "tests/sim/correct")}
+
+
+@pytest.mark.parametrize("name", [*KERNELS, *CORRECT])
+def test_counters_and_listing_agree_on_the_line_of_every_instruction(name):
+    compiled = CORRECT[name]() if name in CORRECT else compile_source(KERNELS[name]())
+    instructions = sass.parse(compiled.sass)[compiled.symbol].instructions
+    lines = cell_lines(compiled)
+    each = Counter(lines[i.ptx_line] for i in instructions)
+    assert None not in each
+    once = machine_code.InstructionCounts(len(instructions), {}, (1,) * len(instructions), {}, {}, instructions=instructions)
+    _, by_line = machine_code.counters(once, compiled)
+    assert {line: values["smsp__inst_executed.sum"] for line, values in by_line.items()} == each
+    run = SimpleNamespace(kernel=SimpleNamespace(compiled=compiled))
+    assert {line: len(sass_of(run, line).split("\n")) for line in each} == each
+    code = list(ptx.parsed(compiled).instructions)
+    assert code and all(i.line == lines[i.ptx_line] for i in code)

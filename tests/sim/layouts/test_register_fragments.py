@@ -64,10 +64,11 @@ def test_instructions_are_found_in_ptx():
     mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.s8.u8.s32 {%r1}, {%r1}, {%r1}, {%r1}, %r1, 0;
     mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32 {%f1}, {%r1}, {%r1}, {%f1};
     """
-    *_, sparse, volta = shapes(ptx)
+    opcodes = ptx.split()
+    *_, sparse, volta = shapes(opcodes)
     assert (sparse.name, sparse.sparse, sparse.turned) == ("sp.m16n8k64.row.col.satfinite.s32.s8.u8.s32", True, "")
     assert volta.turned == "ab" and volta.volta and not sparse.volta
-    assert [(s.name, s.m, s.n, s.k, s.a_type, s.c_type, s.warps) for s in shapes(ptx)[:2]] == [
+    assert [(s.name, s.m, s.n, s.k, s.a_type, s.c_type, s.warps) for s in shapes(opcodes)[:2]] == [
         ("m16n8k16.row.col.f32.bf16.bf16.f32", 16, 8, 16, "bf16", "f32", 1), ("m64n64k16.f32.f16.f16", 64, 64, 16, "f16", "f32", 4),
     ]  # fmt: skip
 

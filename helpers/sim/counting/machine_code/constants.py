@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 
 import numpy as np
 
-from helpers.sim.code import addresses
+from helpers.sim.code import addresses, elf
+from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from .values import CannotTell
@@ -34,12 +34,13 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
         words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
         words[0x188] = math.prod(cluster)
     data = bytearray()
-    declared = ptx_parameters(ptx, symbol)
+    entry = declarations(ptx).functions.get(symbol)
+    declared = entry.parameters if entry else []
     if len(declared) != len(args):
         raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
-    for k, ((kind, size, alignment), value) in enumerate(zip(declared, args, strict=True)):
-        data.extend(b"\0" * (-len(data) % alignment))
-        data.extend(_encode(kind, size, value, k))
+    for k, (parameter, value) in enumerate(zip(declared, args, strict=True)):
+        data.extend(b"\0" * (-len(data) % parameter.align))
+        data.extend(_encode(parameter.type, parameter.nbytes, value, k))
     data.extend(b"\0" * (-len(data) % 4))
     words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
     return {(0, offset): word for offset, word in words.items()}
@@ -47,42 +48,14 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
 
 def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
     """Constants that ptxas placed in bank 2 and the program in bank 3, less the words that the loader fills in."""
-    if cubin[:4] != b"\x7fELF":
-        return {}
-    (table,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + k * size) for k in range(count)]
-
-    def name(header):
-        start = headers[names_index][4] + header[0]
-        return cubin[start : cubin.index(b"\0", start)].decode()
-
-    banks = {f".nv.constant2.{symbol}": 2, ".nv.constant3": 3}
-    words, filled_in = {}, set()
-    for header in headers:
-        if name(header) in banks:
-            data, bank = cubin[header[4] : header[4] + header[5]], banks[name(header)]
-            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)}
-        elif header[1] in (4, 9) and header[7] < count and name(headers[header[7]]) in banks:  # RELA, REL
-            bank = banks[name(headers[header[7]])]
-            step = 24 if header[1] == 4 else 16
-            for at in range(header[4], header[4] + header[5], step):
-                (offset,) = struct.unpack_from("<Q", cubin, at)
-                filled_in |= {(bank, offset & ~3), (bank, (offset & ~3) + 4)}
-    return {place: word for place, word in words.items() if place not in filled_in}
-
-
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?[\w$]+(?:\[(\d+)\])?")
-
-
-def ptx_parameters(ptx: str, symbol: str) -> list[tuple[str, int, int]]:
-    """(type, bytes, alignment) of each parameter of an entry."""
-    match = re.search(rf"\.entry\s+{re.escape(symbol)}\s*\(([^)]*)\)", ptx)
-    out = []
-    for alignment, kind, count in _PARAMETER.findall(match[1]) if match else ():
-        size = int(re.sub(r"\D", "", kind)) // 8
-        out.append((kind, size * int(count or 1), int(alignment or size)))
-    return out
+    words = {}
+    for name, bank in ((f".nv.constant2.{symbol}", 2), (".nv.constant3", 3)):
+        section = elf.sections(cubin).get(name)
+        if section is not None:
+            filled_in = {offset & ~3 for place in section.relocated for offset in (place, place + 4)}
+            data = section.data
+            words |= {(bank, i): int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4) if i not in filled_in}
+    return words
 
 
 def _encode(kind, size, value, position) -> bytes:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.sim.code.sass import MEMORY_OPCODES, Instruction, sass_width
+from helpers.sim.code.sass import SassInstruction
+from helpers.sim.code.sass_opcodes import matrices
 from helpers.sim.code.sites import AccessKind, CostRule, rule_of
-from helpers.sim.counting import rules
+from helpers.sim.counting import names, rules
 
 from .constants import LOCAL_WINDOW, SHARED_WINDOW
-from .decoding import Decoded
 from .values import LOW
 
 GLOBAL_OP = {"ld": "ld", "cp.async": "ld", "st": "st", "atom": "atom", "red": "red"}
@@ -36,38 +36,38 @@ class SiteAccess:
     ideal_wavefronts: int = 0
 
 
-def charged_counters(site: SiteAccess, instruction: Instruction) -> dict[str, int]:
+def charged_counters(site: SiteAccess, instruction: SassInstruction) -> dict[str, int]:
     """The memory counters that one site adds to."""
     charged = {}
     if site.space == "local":
-        charged[f"l1tex__t_requests_pipe_lsu_mem_local_op_{site.op}.sum"] = site.requests
-        charged[f"l1tex__t_sectors_pipe_lsu_mem_local_op_{site.op}.sum"] = site.sectors
+        charged[names.requests("local", site.op)] = site.requests
+        charged[names.sectors("local", site.op)] = site.sectors
     elif site.space != "shared":
         op = GLOBAL_OP[site.op]
-        charged[f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"] = site.requests
-        charged[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"] = site.sectors
-        charged["memory_l2_theoretical_sectors_global"] = site.distinct_sectors
-        charged["memory_l2_theoretical_sectors_global_ideal"] = site.ideal_sectors
+        charged[names.requests("global", op)] = site.requests
+        charged[names.sectors("global", op)] = site.sectors
+        charged[names.L2_SECTORS] = site.distinct_sectors
+        charged[names.L2_SECTORS_IDEAL] = site.ideal_sectors
         if site.op == "cp.async" and "BYPASS" not in instruction.opcode:
-            charged["l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum"] = site.sectors
+            charged[names.COPIED_SECTORS] = site.sectors
     else:
         op = _SHARED_OP[site.op]
-        charged[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] = site.wavefronts
-        charged[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"] = site.wavefronts - site.ideal_wavefronts
+        charged[names.shared_wavefronts(op)] = site.wavefronts
+        charged[names.shared_conflicts(op)] = site.wavefronts - site.ideal_wavefronts
     if site.space == "shared" or site.op == "cp.async":
-        charged["memory_l1_wavefronts_shared"] = site.wavefronts
-        charged["memory_l1_wavefronts_shared_ideal"] = site.ideal_wavefronts
+        charged[names.SHARED_WAVEFRONTS_OF_ALL] = site.wavefronts
+        charged[names.SHARED_WAVEFRONTS_OF_ALL_IDEAL] = site.ideal_wavefronts
     return charged
 
 
-def costs(launch, d: Decoded, places, mask) -> dict[str, dict[str, int]] | str:
+def costs(launch, i: SassInstruction, places, mask) -> dict[str, dict[str, int]] | str:
     """What one execution adds to the SiteAccess of each memory it reaches, or why that cannot be told."""
-    space = MEMORY_OPCODES[d.instruction.name][0]
+    space = i.row.space
     active = mask
     if active is None and launch.lanes != launch.threads:
         active = np.arange(launch.lanes).reshape(1, 1, 1, -1) < launch.threads
     if space != "generic":
-        return {space: cost(launch, d, space, places, active)}
+        return {space: cost(launch, i, space, places, active)}
     windows = {"shared": places[0] >> 32 == SHARED_WINDOW, "local": places[0] >> 32 == LOCAL_WINDOW}
     if launch.clustered and windows["shared"].any():
         return "it may reach another block's shared memory"
@@ -76,19 +76,17 @@ def costs(launch, d: Decoded, places, mask) -> dict[str, dict[str, int]] | str:
     if sum(launch.per_warp(inside, np.any).astype(int) for inside in reached.values()).max() > 1:
         return "a warp reaches several memories at once"
     near = [places[0] & LOW]
-    return {space: cost(launch, d, space, places if space == "global" else near, inside) for space, inside in reached.items()}
+    return {space: cost(launch, i, space, places if space == "global" else near, inside) for space, inside in reached.items()}
 
 
-def cost(launch, d: Decoded, space: str, places, active) -> dict[str, int]:
+def cost(launch, i: SassInstruction, space: str, places, active) -> dict[str, int]:
     """What one execution adds to the SiteAccess of `space`."""
-    opcode, kind = d.instruction.opcode, AccessKind(MEMORY_OPCODES[d.instruction.name][1])
+    kind = AccessKind(i.row.op)
     active, size = launch.flat(active), (launch.count_blocks, launch.lanes)
     # A copy names its target in shared memory first and its global source last.
     first, last = (launch.flat(place) for place in (places[0], places[-1]))
-    rule = rule_of(kind, space, "BYPASS" in d.modifiers)
-    width = sass_width(opcode)
-    if rule is CostRule.MATRIX:
-        width = int(opcode[-1]) if opcode[-2:] in (".2", ".4") else 1
+    rule = rule_of(kind, space, "BYPASS" in i.modifiers)
+    width = matrices(i.modifiers) if rule is CostRule.MATRIX else i.width
     if kind is not AccessKind.COPY:
         return rules.total(rule, first, active, width, *size)._asdict()
     got = rules.total(rule, last, active, width, *size, first)

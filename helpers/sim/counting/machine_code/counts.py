@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.sim.code.lines import line_of_ptx
-from helpers.sim.code.sass import MEMORY_OPCODES, Instruction, parse
-from helpers.sim.counting import rules
+from helpers.sim.code.lines import cell_lines
+from helpers.sim.code.sass import SassInstruction, parse
+from helpers.sim.counting import names, rules
 
 from .constants import cubin_constants, launch_constants
 from .costs import GLOBAL_OP, SiteAccess, charged_counters
 from .execute import SliceRun
-from .slicing import THREAD_COUNTED, Slice
+from .slicing import Slice
 from .values import CannotTell
 
 
@@ -25,10 +25,10 @@ from .values import CannotTell
 class InstructionCounts:
     """Executed warp-level instructions of a launch.
 
-    total: smsp__inst_executed.sum. by_opcode: the same per opcode name ('FFMA', 'LDS', 'BAR', …). per_instruction: the
+    total: all of them. by_opcode: the same per opcode name ('FFMA', 'LDS', 'BAR', …). per_instruction: the
     same per SASS instruction, in the order of the entry's code section. by_ptx_line: per 1-based PTX line.
-    threads: thread-level executions of arithmetic opcodes with the guard true ('FFMA' is
-    smsp__sass_thread_inst_executed_op_ffma_pred_on.sum); an opcode is absent where a guard could not be known.
+    threads: thread-level executions of arithmetic opcodes with the guard true; an opcode is absent where a guard could not be
+    known.
     threads_of: the same per SASS instruction index.
     accesses: per SASS instruction index, one for each memory it reached; None if not asked for. `unknown_accesses`: index ->
     why its addresses are not known.
@@ -42,12 +42,12 @@ class InstructionCounts:
     accesses: dict[int, tuple[SiteAccess, ...]] | None = None
     unknown_accesses: dict[int, str] = field(default_factory=dict)
     threads_of: dict[int, int] = field(default_factory=dict)
-    instructions: tuple[Instruction, ...] = field(default=(), repr=False)
+    instructions: tuple[SassInstruction, ...] = field(default=(), repr=False)
 
     @property
     def complete(self) -> bool:
         """Whether every counter of `counters` is known: all addresses, their spaces, and all guards of arithmetic."""
-        counted = {i.name for i, n in zip(self.instructions, self.per_instruction, strict=True) if n and i.name in THREAD_COUNTED}
+        counted = {i.name for i, n in zip(self.instructions, self.per_instruction, strict=True) if n and i.row.per_thread}
         return self.accesses is not None and not self.unknown_accesses and counted <= set(self.threads)
 
 
@@ -90,22 +90,7 @@ def _slice(text: str, symbol: str, accesses: bool) -> Slice | None:
     return None if function is None else Slice(function, accesses)
 
 
-_EXECUTED = {
-    "LDS": "smsp__inst_executed_op_shared_ld.sum",
-    "STS": "smsp__inst_executed_op_shared_st.sum",
-    "ATOMS": "smsp__inst_executed_op_shared_atom.sum",
-    "LDSM": "smsp__inst_executed_op_ldsm.sum",
-    "LDGSTS": "smsp__inst_executed_op_ldgsts.sum",
-}  # an instruction whose guard is false counts here, too
-# Tensor cores: beside smsp__inst_executed_pipe_tensor.sum, which of its parts an opcode counts in (measured on an H200).
-_TENSOR = {
-    "HMMA": ("hmma",), "IMMA": ("imma",), "BMMA": ("imma",), "DMMA": ("dmma",), "HGMMA": ("gmma", "hmma"), "QGMMA": ("gmma", "hmma"),
-    "IGMMA": ("gmma", "imma"), "BGMMA": ("gmma", "imma"),
-}  # fmt: skip
 _WARPGROUP = re.compile(r"^[A-Z]GMMA(\.SP)?\.64x(\d+)x")
-_THREADS = {
-    name.upper(): f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul", "dfma", "dadd", "dmul")
-}
 
 
 def _collected(run: SliceRun, per_instruction: tuple[int, ...]) -> InstructionCounts:
@@ -115,21 +100,21 @@ def _collected(run: SliceRun, per_instruction: tuple[int, ...]) -> InstructionCo
     threads_of: dict[int, int] = {}
     for block in run.program.blocks:
         lanes = run.lane_counts.get(block.start, 0)
-        for d in run.program.decoded[block.start : block.end]:
-            name, index = d.instruction.name, d.instruction.index
+        for i in run.program.instructions[block.start : block.end]:
+            name, index = i.name, i.index
             n = per_instruction[index]
             if not n:
                 continue
             by_opcode[name] += n
-            if d.instruction.ptx_line is not None:
-                by_line[d.instruction.ptx_line] += n
-            if name in THREAD_COUNTED:
-                mine = lanes if d.guard is None else run.thread_counts.get(index, 0)
+            if i.ptx_line is not None:
+                by_line[i.ptx_line] += n
+            if i.row.per_thread:
+                mine = lanes if i.predicate is None else run.thread_counts.get(index, 0)
                 before = threads.get(name, 0)
                 threads[name] = None if mine is None or before is None else before + mine
                 threads_of[index] = mine
     known = {name: count for name, count in threads.items() if count is not None}
-    threads_of = {k: v for k, v in threads_of.items() if run.program.decoded[k].instruction.name in known}
+    threads_of = {k: v for k, v in threads_of.items() if run.program.instructions[k].name in known}
     sites = None
     if run.accesses:
         sites = defaultdict(tuple)
@@ -138,7 +123,7 @@ def _collected(run: SliceRun, per_instruction: tuple[int, ...]) -> InstructionCo
                 sites[index] += (site,)
     return InstructionCounts(
         sum(per_instruction), dict(by_opcode), per_instruction, dict(by_line), known, sites and dict(sites), dict(run.unknown_sites),
-        threads_of, tuple(d.instruction for d in run.program.decoded),
+        threads_of, run.program.instructions,
     )  # fmt: skip
 
 
@@ -146,36 +131,35 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
     """(totals, by line of the reader's cell) of a launch; memory counters only if it was counted with accesses=True.
 
     compiled: needs `.ptx`, for the lines; None leaves them out. A counter to which an access contributes whose addresses
-    are not known is left out, of the totals and of every line. `sass__inst_executed_per_opcode.FFMA` and the like are
-    the instances of Nsight Compute's metric of that name.
+    are not known is left out, of the totals and of every line. Those of single opcodes are
+    the instances of one metric of Nsight Compute.
     """
     by_index: dict[int, dict[str, int]] = {}
     unknown: set[str] = set()
     for index, (instruction, executed) in enumerate(zip(counts.instructions, counts.per_instruction, strict=True)):
         if not executed:
             continue
-        mine = by_index[index] = {"smsp__inst_executed.sum": executed, f"sass__inst_executed_per_opcode.{instruction.name}": executed}
-        if instruction.name in _EXECUTED:
-            mine[_EXECUTED[instruction.name]] = executed
-        if instruction.name in _TENSOR:
-            for part in ("", *(f"_op_{kind}" for kind in _TENSOR[instruction.name])):
-                mine[f"smsp__inst_executed_pipe_tensor{part}.sum"] = executed
+        row = instruction.row
+        mine = by_index[index] = {names.INSTRUCTIONS: executed, names.opcode(instruction.name): executed}
+        if row.executed_as:  # an instruction whose guard is false counts here, too
+            mine[names.executed(row.executed_as)] = executed
+        if row.tensor:
+            mine |= {names.tensor(part): executed for part in ("", *row.tensor)}
         if counts.accesses is not None and (shape := _WARPGROUP.match(instruction.opcode)):
             read = rules.warpgroups(executed // 4, int(shape[2]), bool(shape[1]), "gdesc" in instruction.operands[1])
-            mine["memory_l1_wavefronts_shared"], mine["memory_l1_wavefronts_shared_ideal"] = read.wavefronts, read.ideal_wavefronts
-        if instruction.name in _THREADS and index in counts.threads_of:
-            mine[_THREADS[instruction.name]] = counts.threads_of[index]
-        if counts.accesses is None or instruction.name not in MEMORY_OPCODES:
+            mine[names.SHARED_WAVEFRONTS_OF_ALL], mine[names.SHARED_WAVEFRONTS_OF_ALL_IDEAL] = read.wavefronts, read.ideal_wavefronts
+        if row.thread_op and index in counts.threads_of:
+            mine[names.threads(row.thread_op)] = counts.threads_of[index]
+        if counts.accesses is None or not row.space:
             continue
-        space, op = MEMORY_OPCODES[instruction.name]
         if index in counts.unknown_accesses:
-            for possible in ("global", "shared", "local") if space == "generic" else (space,):
-                unknown.update(charged_counters(SiteAccess(possible, op), instruction))
+            for possible in ("global", "shared", "local") if row.space == "generic" else (row.space,):
+                unknown.update(charged_counters(SiteAccess(possible, row.op), instruction))
         for site in counts.accesses.get(index, ()):
             mine.update(charged_counters(site, instruction))
     lines = None
     if compiled is not None:
-        lines = _cell_lines(compiled)
+        lines = cell_lines(compiled)
     totals: dict[str, int] = defaultdict(int)
     by_line: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for index, mine in by_index.items():
@@ -188,19 +172,8 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
                 by_line[line][name] += value
         for site in (counts.accesses or {}).get(index, ()):
             if line is not None and site.space != "shared" and site.ideal_sectors:
-                by_line[line][f"{site.space}_{GLOBAL_OP[site.op]}_sectors_ideal"] += site.ideal_sectors
+                by_line[line][names.ideal_sectors(site.space, GLOBAL_OP[site.op])] += site.ideal_sectors
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
-
-
-def _cell_lines(compiled) -> dict[int, int | None]:
-    """PTX line -> cell line; what stands before the first `.loc` of the entry belongs to that line, not to other code."""
-    lines = line_of_ptx(compiled.ptx)
-    text = compiled.ptx.split("\n")
-    entry = next((k for k, line in enumerate(text, 1) if re.search(rf"\.entry\s+{re.escape(compiled.symbol)}\b", line)), 1)
-    first = next((k for k in range(entry, len(text) + 1) if text[k - 1].lstrip().startswith(".loc")), None)
-    if first is not None:
-        lines.update(dict.fromkeys(range(entry, first), lines[first]))
-    return lines
 
 
 def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):

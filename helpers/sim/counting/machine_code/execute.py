@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.sim.code.sass import MEMORY_OPCODES
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sass import SassInstruction
+from helpers.sim.code.sass_operands import SassAddress, SassConstant, SassImmediate, SassJump, SassPredicate, SassRegister
 
 from .constants import SHARED_WINDOW
 from .costs import SiteAccess, costs
-from .decoding import ENDS, Address, Constant, Decoded, Immediate, Jump, Predicate, Register, operand_of
 from .semantics import HANDLERS
-from .slicing import THREAD_COUNTED
-from .values import ALL_ONES, EMPTY, LOW, TRUE, WARP, ZERO, CannotTell, modified, same_mask, scale_of, signed
+from .values import ALL_ONES, EMPTY, LOW, TRUE, ZERO, CannotTell, modified, same_mask, signed
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class SliceRun:
         self.alive = exists  # None: every lane
         self.parts = [_Part(0, exists)]
         self.waiting: list[tuple[int, str, np.ndarray, np.ndarray]] = []  # (next pc, barrier, arrived, expected)
-        self.executed = np.zeros(len(program.decoded) + 1, np.int64)
+        self.executed = np.zeros(len(program.instructions) + 1, np.int64)
         self.thread_counts: dict[int, int | None] = {}  # guarded arithmetic, by index; None: a guard was not known
         self.lane_counts: dict[int, int] = defaultdict(int)
         self.sites: dict[tuple[int, str], SiteAccess] = {}  # by instruction and space
@@ -125,32 +125,32 @@ class SliceRun:
 
     def read(self, operand):
         """The 32-bit pattern of a source operand with its sign, or None if unknown."""
-        if isinstance(operand, Register):
+        if isinstance(operand, SassRegister):
             value = ZERO if operand.zero else self.lookup(operand.name())
             return modified(value, operand.sign)
-        if isinstance(operand, Immediate):
+        if isinstance(operand, SassImmediate):
             if isinstance(operand.value, float):
                 return np.full((1, 1, 1, 1), int(np.float32(operand.value).view(np.uint32)), np.int64)
             return np.full((1, 1, 1, 1), operand.value & LOW, np.int64)
-        if isinstance(operand, Constant):
+        if isinstance(operand, SassConstant):
             word = self.constants.get((operand.bank, operand.offset))
             return modified(None if word is None else np.full((1, 1, 1, 1), word, np.int64), operand.sign)
         return None
 
     def read_pair(self, operand):
         """A 64-bit source as (low, high)."""
-        if isinstance(operand, Register):
+        if isinstance(operand, SassRegister):
             if operand.zero:
                 return ZERO, ZERO
             return self.lookup(operand.name()), self.lookup(operand.name(1))
-        if isinstance(operand, Constant):
-            return self.read(operand), self.read(Constant(operand.bank, operand.offset + 4))
-        if isinstance(operand, Immediate):
+        if isinstance(operand, SassConstant):
+            return self.read(operand), self.read(SassConstant(operand.bank, operand.offset + 4))
+        if isinstance(operand, SassImmediate):
             value = int(operand.value)
             return (np.full((1, 1, 1, 1), value & LOW, np.int64), np.full((1, 1, 1, 1), value >> 32 & LOW, np.int64))
         return None, None
 
-    def condition(self, pred: Predicate | None):
+    def condition(self, pred: SassPredicate | None):
         """A predicate as a bool array, or None if unknown."""
         value = TRUE if pred is None or pred.name == "T" else self.lookup(pred.name)
         if value is None:
@@ -187,9 +187,9 @@ class SliceRun:
             known = self.known[name]
             self.known[name] = known if known is None or known is mask else known | mask
 
-    def stack_word(self, d) -> int | None:
+    def stack_word(self, i) -> int | None:
         """The address that an LDL or STL names, if it is known and the same for all threads."""
-        place = self.address(next(s for s in d.sources if isinstance(s, Address)))
+        place = self.address(next(s for s in i.sources if isinstance(s, SassAddress)))
         return place.item() if place is not None and place.size == 1 and not place.item() & 3 else None
 
     def forget_stack(self, mask):
@@ -238,31 +238,30 @@ class SliceRun:
         self.executed[block.end] -= warps
         self.lane_counts[block.start] += self.lanes_in(part.mask)
         for index in block.needed:
-            d = self.program.decoded[index]
-            name = d.instruction.name
-            if name in ENDS and index == block.end - 1:
-                self.leave(d, part)
+            i = self.program.instructions[index]
+            if i.row.ends_block and index == block.end - 1:
+                self.leave(i, part)
                 return
-            self.step(d, part.mask)
-        last = self.program.decoded[block.end - 1]
-        if last.instruction.name in ENDS:
+            self.step(i, part.mask)
+        last = self.program.instructions[block.end - 1]
+        if last.row.ends_block:
             self.leave(last, part)
-        elif block.end >= len(self.program.decoded):
+        elif block.end >= len(self.program.instructions):
             raise CannotTell("the code runs past its end")
         else:
             self.parts.append(_Part(block.end, part.mask))
 
-    def step(self, d: Decoded, mask):
-        name = d.instruction.name
+    def step(self, i: SassInstruction, mask):
+        name = i.name
         self.mask = mask
-        guard = self.condition(d.guard)
-        if d.guard is not None and guard is not None:
+        guard = self.condition(i.predicate)
+        if i.predicate is not None and guard is not None:
             if not guard.any():
                 guard = False
             elif guard.all():
                 guard = TRUE
-        if name in THREAD_COUNTED and d.guard is not None:
-            index = d.instruction.index
+        if i.row.per_thread and i.predicate is not None:
+            index = i.index
             known = self.thread_counts.get(index, 0)
             if guard is None or known is None:
                 self.thread_counts[index] = None
@@ -271,46 +270,45 @@ class SliceRun:
         if guard is False:
             return
         if guard is None:
-            for written in d.writes:
+            for written in i.writes:
                 self.write(written, None, mask)
             if name == "STL":
                 self.forget_stack(mask)
-            if self.accesses and name in MEMORY_OPCODES:
-                self.unknown_sites[d.instruction.index] = "whether it runs depends on data"
+            if self.accesses and i.row.space:
+                self.unknown_sites[i.index] = "whether it runs depends on data"
             return
         if guard is not TRUE:
             mask = self.mask = self.narrow(mask, guard)
-        if self.accesses and name in MEMORY_OPCODES:
-            self.observe(d, mask)
+        if self.accesses and i.row.space:
+            self.observe(i, mask)
         if name == "BSSY":
-            self.join(d.instruction.operands[0], mask)
+            self.join(i.operands[0], mask)
             return
         if name == "BREAK":
-            groups = self.groups.get(d.instruction.operands[-1], ZERO)
-            self.groups[d.instruction.operands[-1]] = np.where(TRUE if mask is None else mask, 0, groups)
+            groups = self.groups.get(i.operands[-1], ZERO)
+            self.groups[i.operands[-1]] = np.where(TRUE if mask is None else mask, 0, groups)
             return
         handler = HANDLERS.get(name)
         if handler is not None:
-            handler(self, d, mask)
+            handler(self, i, mask)
         elif name == "BMOV":
-            self.move_barrier(d, mask)
+            self.move_barrier(i, mask)
         else:
-            for written in d.writes:
+            for written in i.writes:
                 self.write(written, None, mask)
 
     # -- control flow
 
-    def leave(self, d: Decoded, part: _Part):
-        i = d.instruction
+    def leave(self, i: SassInstruction, part: _Part):
         mask, after = part.mask, i.index + 1
         self.mask = mask
-        guard = self.condition(d.guard)
-        for operand in d.sources:  # BRA P1, target: both must hold
-            if isinstance(operand, Predicate) and guard is not None:
-                extra = self.condition(operand)
+        guard = self.condition(i.predicate)
+        for source in i.sources:  # BRA P1, target: both must hold
+            if isinstance(source, SassPredicate) and guard is not None:
+                extra = self.condition(source)
                 guard = None if extra is None else guard & extra
-        if "DIV" in d.modifiers and i.name == "BRA":
-            guard = self.diverged(d, mask)
+        if "DIV" in i.modifiers and i.name == "BRA":
+            guard = self.diverged(i, mask)
         if guard is None:
             raise CannotTell(f"a branch depends on data: {i}")
         taken, rest = self.split(mask, guard)
@@ -327,21 +325,21 @@ class SliceRun:
             self.alive = ~gone if self.alive is None else self.alive & ~gone
             self.wake()
         elif i.name in ("BSYNC", "WARPSYNC"):
-            self.arrive(d, taken, after)
+            self.arrive(i, taken, after)
         elif i.name == "RET":
-            self.give_back(d, taken)
-        elif isinstance(d.sources[-1] if d.sources else None, Jump):
-            self.jump(d, taken)
+            self.give_back(i, taken)
+        elif isinstance(i.sources[-1] if i.sources else None, SassJump):
+            self.jump(i, taken)
         elif i.name == "ENDCOLLECTIVE":
             self.part_again(taken, after)
         else:
             raise CannotTell(f"an indirect or unusual branch: {i}")
 
-    def diverged(self, d: Decoded, mask):
+    def diverged(self, i: SassInstruction, mask):
         """BRA.DIV: some lane that the operand names (all, if it names none) is not here with the others of its warp."""
         if mask is None:
             return ~TRUE
-        named = next((s for s in d.sources if isinstance(s, (Register, Immediate, Constant))), None)
+        named = next((s for s in i.sources if isinstance(s, (SassRegister, SassImmediate, SassConstant))), None)
         bits = ALL_ONES if named is None else self.read(named)
         if bits is None:
             return None
@@ -368,24 +366,23 @@ class SliceRun:
         self.joined[barrier] = mask
         self.groups[barrier] = group if mask is None else np.where(mask, group, self.groups.get(barrier, ZERO))
 
-    def move_barrier(self, d: Decoded, mask):
+    def move_barrier(self, i: SassInstruction, mask):
         """BMOV: save a convergence barrier in a register (.CLEAR: and forget it), or restore it."""
-        target, source = (operand_of(text) for text in d.instruction.operands[:2])
+        target, source = i.values[:2]
         if isinstance(source, str):
-            if isinstance(target, Register) and not target.zero:
+            if isinstance(target, SassRegister) and not target.zero:
                 self.write(target.name(), self.groups.get(source, ZERO), mask)
-            if "CLEAR" in d.modifiers:
+            if "CLEAR" in i.modifiers:
                 self.groups[source] = np.where(TRUE if mask is None else mask, 0, self.groups.get(source, ZERO))
                 self.joined.pop(source, None)
             return
         value = self.read(source)
         if value is None or not isinstance(target, str):
-            raise CannotTell(f"a convergence barrier is set to something unknown: {d.instruction}")
+            raise CannotTell(f"a convergence barrier is set to something unknown: {i}")
         self.groups[target] = np.where(TRUE if mask is None else mask, value, self.groups.get(target, ZERO))
         self.joined.pop(target, None)
 
-    def arrive(self, d: Decoded, mask, after):
-        i = d.instruction
+    def arrive(self, i: SassInstruction, mask, after):
         if i.name == "BSYNC":
             barrier = i.operands[-1]
             if mask is None or (barrier in self.joined and mask is self.joined[barrier]):
@@ -396,10 +393,10 @@ class SliceRun:
             expected = np.broadcast_to(groups == mine, np.broadcast_shapes(groups.shape, mine.shape))
         else:
             barrier = ""
-            if "COLLECTIVE" in d.modifiers and mask is not None:
+            if "COLLECTIVE" in i.modifiers and mask is not None:
                 number = next(self.numbers)
                 self.origin = np.where(mask, number, ZERO if self.origin is None else self.origin)
-            named = ALL_ONES if not d.sources else self.read(d.sources[0])
+            named = ALL_ONES if not i.sources else self.read(i.sources[0])
             if named is None:
                 raise CannotTell(f"a convergence of threads that are not known: {i}")
             if mask is None:
@@ -428,14 +425,14 @@ class SliceRun:
                 kept.append((after, barrier, stuck, expected))
         self.waiting = kept
 
-    def jump(self, d, mask):
+    def jump(self, i, mask):
         """BRX: through a table of addresses."""
-        target = d.sources[-1]
+        target = i.sources[-1]
         low = self.read(target.register)
         if low is None:
-            raise CannotTell(f"a jump to an address that depends on data: {d.instruction}")
-        following = d.instruction.address + (self.program.decoded[1].instruction.address - self.program.decoded[0].instruction.address)
-        self.go_to(d, signed(low) + target.offset + following, mask, again=True)
+            raise CannotTell(f"a jump to an address that depends on data: {i}")
+        following = i.address + (self.program.instructions[1].address - self.program.instructions[0].address)
+        self.go_to(i, signed(low) + target.offset + following, mask, again=True)
 
     def part_again(self, mask, after):
         """ENDCOLLECTIVE: threads that came to the collective apart go on apart."""
@@ -447,14 +444,14 @@ class SliceRun:
             some, _ = self.split(mask, origin == number)
             self.parts.append(_Part(after, some))
 
-    def give_back(self, d, mask):
-        register = next((s for s in d.sources if isinstance(s, Register)), None)
+    def give_back(self, i, mask):
+        register = next((s for s in i.sources if isinstance(s, SassRegister)), None)
         value = self.read(register) if register is not None else None
         if value is None:
-            raise CannotTell(f"a return to an address that is not known: {d.instruction}")
-        self.go_to(d, value, mask)
+            raise CannotTell(f"a return to an address that is not known: {i}")
+        self.go_to(i, value, mask)
 
-    def go_to(self, d, value, mask, again: bool = False):
+    def go_to(self, i, value, mask, again: bool = False):
         """Threads go to the addresses in `value`, apart where these differ. again: each part executes the instruction once."""
         lanes = value if mask is None or value.size == 1 else np.broadcast_to(value, np.broadcast_shapes(mask.shape, value.shape))
         if mask is not None and value.size > 1:
@@ -463,31 +460,31 @@ class SliceRun:
         for address in np.unique(lanes):  # warps that came from different calls go different ways
             target = self.program.addresses.get(int(address))
             if target is None or target not in self.program.block_of:
-                raise CannotTell(f"a jump to an address outside the code: {d.instruction}")
+                raise CannotTell(f"a jump to an address outside the code: {i}")
             some, _ = self.split(mask, value == address)
             self.parts.append(_Part(target, some))
             executed += self.warps_in(some)
         if again:
-            self.executed[d.instruction.index] += executed - self.warps_in(mask)
-            self.executed[d.instruction.index + 1] -= executed - self.warps_in(mask)
+            self.executed[i.index] += executed - self.warps_in(mask)
+            self.executed[i.index + 1] -= executed - self.warps_in(mask)
 
     # -- memory accesses
 
-    def observe(self, d: Decoded, mask):
+    def observe(self, i: SassInstruction, mask):
         """Account one execution of a memory instruction."""
-        index = d.instruction.index
+        index = i.index
         if index in self.unknown_sites:
             return
         # Nothing has been written to its registers since the last time: nothing has to be computed.
-        inputs = [mask, *(self.values.get(name) for name in d.addressing), *(self.known.get(name) for name in d.addressing)]
+        inputs = [mask, *(self.values.get(name) for name in i.addressing), *(self.known.get(name) for name in i.addressing)]
         last = self.repeats.get(index)
         if last is not None and all(a is b for a, b in zip(last[0], inputs, strict=True)):
-            self.add(index, d, last[1])
+            self.add(index, i, last[1])
             return
-        places = [self.address(s) for s in d.sources if isinstance(s, Address)]
-        if d.instruction.name == "LDGSTS" and isinstance(d.sources[-1], Predicate):
+        places = [self.address(s) for s in i.sources if isinstance(s, SassAddress)]
+        if i.name == "LDGSTS" and isinstance(i.sources[-1], SassPredicate):
             # Where the last operand is false, zeros are written and nothing is read.
-            reads = self.condition(d.sources[-1])
+            reads = self.condition(i.sources[-1])
             if reads is None:
                 self.unknown_sites[index] = "whether it reads depends on data"
                 return
@@ -511,22 +508,22 @@ class SliceRun:
         phase = tuple(base & 127 for base in bases)
         cost = known[3].get(phase)
         if cost is None:
-            cost = known[3][phase] = costs(self, d, places, mask)
+            cost = known[3][phase] = costs(self, i, places, mask)
         if isinstance(cost, str):
             self.unknown_sites[index] = cost
             return
         self.repeats[index] = inputs, cost
-        self.add(index, d, cost)
+        self.add(index, i, cost)
 
-    def add(self, index, d: Decoded, cost: dict[str, dict[str, int]]):
+    def add(self, index, i: SassInstruction, cost: dict[str, dict[str, int]]):
         for space, values in cost.items():
             site = self.sites.get((index, space))
             if site is None:
-                site = self.sites[index, space] = SiteAccess(space, MEMORY_OPCODES[d.instruction.name][1])
+                site = self.sites[index, space] = SiteAccess(space, i.row.op)
             for name, value in values.items():
                 setattr(site, name, getattr(site, name) + value)
 
-    def address(self, place: Address):
+    def address(self, place: SassAddress):
         total = place.offset
         for part in place.parts:
             low = self.lookup(part.name())
@@ -539,7 +536,7 @@ class SliceRun:
                 low = low | high << 32
             else:
                 low = signed(low)
-            total = total + low * scale_of(part.suffix) * (-1 if part.sign == "-" else 1)
+            total = total + low * part.scale * (-1 if part.sign == "-" else 1)
         return total if place.parts else np.full((1, 1, 1, 1), total, np.int64)
 
     def flat(self, array):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from helpers.sim.code.sass import MEMORY_OPCODES, Function, sass_width
+from helpers.sim.code import cfg
+from helpers.sim.code.sass import SassFunction, SassInstruction
+from helpers.sim.code.sass_operands import SassAddress, SassJump, registers_of
 
-from .decoding import ENDS, Address, Decoded, Jump, decode, read_names, result_count
 from .semantics import HANDLERS
-
-THREAD_COUNTED = (
-    "FFMA", "FADD", "FMUL", "DFMA", "DADD", "DMUL", "HFMA2", "HADD2", "HMUL2", "IMAD", "FFMA2",
-)  # fmt: skip
 
 
 @dataclass
@@ -28,37 +24,35 @@ class Block:
 class Slice:
     """A code section cut into basic blocks, with the slice marked."""
 
-    def __init__(self, function: Function, accesses: bool):
+    def __init__(self, function: SassFunction, accesses: bool):
         self.function = function
-        self.decoded = [decode(i) for i in function.instructions]
+        self.instructions = function.instructions
         self.accesses = accesses
-        starts = {0, *function.labels.values()}
+        starts = set(function.labels.values())
         for i in function.instructions:
-            if i.name in ENDS or i.name == "BSSY":
+            if i.row.ends_block or i.name == "BSSY":
                 starts.add(i.index + 1)
             if i.target is not None:
                 starts.add(i.target)
         self.addresses = {i.address: i.index for i in function.instructions}
         # Return addresses are plain numbers in a register: a call's successor starts a block.
-        bounds = [*sorted(s for s in starts if s < len(self.decoded)), len(self.decoded)]
-        self.blocks = [Block(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+        self.blocks = [Block(run.start, run.stop) for run in cfg.cut(len(self.instructions), starts)]
         self.block_of = {b.start: b for b in self.blocks}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
-        self.fixed_stack = sum("R1" in d.writes for d in self.decoded) <= 2
+        self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2
         # A store through a generic address may change what a spilled value was.
-        generic_writes = {name for name, kind in MEMORY_OPCODES.items() if kind in (("generic", "st"), ("generic", "atom"))}
-        self.private_stack = not any(d.instruction.name in generic_writes for d in self.decoded)
+        self.private_stack = not any(i.row.space == "generic" and i.row.op != "ld" for i in self.instructions)
         self._mark()
 
     def _successors(self, block: Block) -> list[int]:
-        last = self.decoded[block.end - 1].instruction
+        last = self.instructions[block.end - 1]
         out = []
         if last.target is not None:
             out.append(last.target)
-        unconditional = not last.guard and last.name in ("BRA", "EXIT", "JMP", "RET", "BRX", "KILL") and len(last.operands) < 2
+        unconditional = not last.guard and last.row.leaves and len(last.operands) < 2
         if last.name == "RET":
-            out += [d.instruction.index + 1 for d in self.decoded if d.instruction.name == "CALL"]
-        jump = next((s for s in self.decoded[last.index].sources if isinstance(s, Jump)), None)
+            out += [i.index + 1 for i in self.instructions if i.name == "CALL"]
+        jump = next((s for s in last.sources if isinstance(s, SassJump)), None)
         if jump is not None:
             out += [self.function.labels[label] for label in jump.labels]
         elif last.name in ("BRX", "BRXU", "JMX", "JMXU"):
@@ -67,25 +61,24 @@ class Slice:
             out.append(block.end)
         return [s for s in out if s in self.block_of]
 
-    def _slots(self, d: Decoded) -> tuple[str, ...]:
+    def _slots(self, i: SassInstruction) -> tuple[str, ...]:
         """Words of the stack that LDL and STL name, as liveness tells them apart: by offset while R1 stays where it is."""
-        if d.instruction.name not in ("LDL", "STL"):
+        if i.name not in ("LDL", "STL"):
             return ()
-        place = next(s for s in d.sources if isinstance(s, Address))
+        place = next(s for s in i.sources if isinstance(s, SassAddress))
         if [part.name() for part in place.parts] != ["R1"] or not self.fixed_stack:
             return ("stack",)
-        words = max(1, sass_width(d.instruction.opcode) // 4)
+        words = max(1, i.width // 4)
         return tuple(f"stack+{place.offset + 4 * k}" for k in range(words))
 
-    def _roots(self, d: Decoded) -> frozenset[str] | None:
+    def _roots(self, i: SassInstruction) -> frozenset[str] | None:
         """Names an instruction needs for our purpose; None if it is of no interest by itself."""
-        name = d.instruction.name
-        if name in ENDS or name in ("BSSY", "BREAK", "BMOV"):
-            return d.reads
-        if name in THREAD_COUNTED and d.guard is not None:
-            return frozenset(read_names(d.guard))
-        if self.accesses and name in MEMORY_OPCODES:
-            return frozenset([*d.addressing, *read_names(d.guard)])
+        if i.row.ends_block or i.row.convergence:
+            return i.reads
+        if i.row.per_thread and i.predicate is not None:
+            return frozenset(registers_of(i.predicate))
+        if self.accesses and i.row.space:
+            return frozenset([*i.addressing, *registers_of(i.predicate)])
         return None
 
     def _mark(self):
@@ -98,19 +91,19 @@ class Slice:
                 out |= bits.setdefault(name, 1 << len(bits))
             return out
 
-        slots = [self._slots(d) for d in self.decoded]
+        slots = [self._slots(i) for i in self.instructions]
         somewhere = {"stack"} if ("stack",) in slots else set()
         every = {slot for named in slots for slot in named}
         facts = []
-        for d, mine in zip(self.decoded, slots, strict=True):
-            name, roots = d.instruction.name, self._roots(d)
-            kills = d.guard is None and len(d.writes) <= result_count(name, d.instruction.opcode) + 2
-            names = d.writes
+        for i, mine in zip(self.instructions, slots, strict=True):
+            roots = self._roots(i)
+            kills = i.predicate is None and i.row.packs_predicates != "writes"
+            names = i.writes
             # What nothing here evaluates is unknown whatever it reads.
-            needs = d.reads if name in HANDLERS or name == "BMOV" else read_names(d.guard)
+            needs = i.reads if i.name in HANDLERS or i.name == "BMOV" else registers_of(i.predicate)
             if mine:
                 reached = every if mine == ("stack",) else {*mine, *somewhere}
-                if name == "LDL":
+                if i.name == "LDL":
                     needs = {*needs, *reached}
                 else:
                     names, kills = reached, kills and not somewhere

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import re
-
 import numpy as np
 
-WARP = 32
 LOW = 0xFFFFFFFF
 SIGN = 0x80000000
 
@@ -44,13 +40,6 @@ def pattern_of(value, dtype):
 
 def float_of(pattern):
     return pattern.astype(np.uint32).view(np.float32)
-
-
-@functools.cache
-def scale_of(suffix: str) -> int:
-    """What a register in an address is multiplied by: 8 of 'R4.X8'."""
-    found = re.search(r"\.X(\d+)", suffix)
-    return int(found[1]) if found else 1
 
 
 def same_mask(one, other):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from helpers.sim import simulate
-from helpers.sim.code import sass
+from helpers.sim.code import merged_accesses, sass
+from helpers.sim.code.ptx import parse as parse_ptx
+from helpers.sim.code.sass_opcodes import opcode_row, sass_width
 from helpers.sim.counting import machine_code
-from helpers.sim.counting.machine_code.decoding import result_count
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
 
@@ -47,12 +48,12 @@ def test_operands_are_split_outside_of_brackets():
      ("LDSM.16.M88.4", 16), ("ATOMG.E.ADD.64.STRONG.GPU", 8)],
 )  # fmt: skip
 def test_widths_of_opcodes(opcode, width):
-    assert sass.sass_width(opcode) == width
+    assert sass_width(opcode) == width
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_the_tiled_kernel_has_its_shared_loads_merged(arch):
-    sites = sass.access_sites(calibration("tile2d", arch)).values()
+    sites = merged_accesses.access_sites(calibration("tile2d", arch)).values()
     loads = [s for s in sites if s.opcode.startswith("LDS")]
     assert sorted(s.width for s in loads) == [0] * 96 + [16] * 32
     assert {s.leader for s in loads if s.width == 0} == {s.leader for s in loads if s.width == 16}
@@ -65,7 +66,9 @@ def test_an_access_that_nobody_needs_is_charged_nothing():
         [".visible .entry k(", "\t.param .u64 k_param_0", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r1+4];", "}"]
     )
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS R1, [R0+0x4] ;\n'
-    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert (sites[5].width, sites[5].opcode) == (0, "")
     assert (sites[6].width, sites[6].opcode, sites[6].exact) == (4, "LDS", True)
 
@@ -73,7 +76,9 @@ def test_an_access_that_nobody_needs_is_charged_nothing():
 def test_a_widened_access_without_visible_partners_is_not_exact():
     ptx = "\n".join([".visible .entry k(", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r2+64];", "}"])
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 4\n        /*0000*/                   LDS.64 R2, [R0] ;\n'
-    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert (sites[4].width, sites[4].exact) == (4, False) and sites[4].why
     assert not sites[5].exact
 
@@ -86,7 +91,9 @@ def test_partners_are_found_across_registers_that_hold_the_same_sum():
         ]
     )  # fmt: skip
     text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS.128 R4, [R0] ;\n'
-    sites = sass.match_accesses(sass.ptx_accesses(ptx, "k"), sass.memory_instructions(text, "k"))
+    sites = merged_accesses.match_accesses(
+        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
+    )
     assert [(sites[n].width, sites[n].leader) for n in (5, 6, 7)] == [(0, 6), (16, 6), (0, 6)]
     assert sites[6].offset == -4
 
@@ -185,6 +192,18 @@ def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_a
     assert counts.by_opcode == {"S2R": 2, "ISETP": 2, "MOV": 2, "BRA": 2, "NOP": 1, "WARPSYNC": 3, "VOTE": 2, "ENDCOLLECTIVE": 2, "EXIT": 3}
 
 
+def test_a_ballot_holds_the_lanes_that_say_yes():
+    """VOTE names the register and the predicate that it sets before what it asks."""
+    source = """__global__ void k(int* c) {
+        unsigned few = __ballot_sync(~0u, threadIdx.x < 5);
+        if (few >> (threadIdx.x & 31) & 1) c[threadIdx.x] = few;
+    }"""
+    counts, why = machine_code.instruction_counts(compile_source(source), (1,), (64,), [np.zeros(64, np.int32)], accesses=True)
+    totals, _ = machine_code.counters(counts)
+    assert why == "" and counts.by_opcode["VOTE"] == 2
+    assert totals["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == totals["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 1
+
+
 def test_spilled_values_stay_known_unless_somebody_may_have_written_there():
     code = ("LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x8, RZ", "S2R R0, SR_TID.X", "STL.64 [R1], R0", "{}", "MOV R0, RZ", "LDL R2, [R1]",
             "ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")  # fmt: skip
@@ -231,7 +250,7 @@ def test_copies_past_the_cache_are_counted_by_the_machine_code():
 ])  # fmt: skip
 def test_how_many_registers_an_instruction_writes(opcode, registers):
     """One too many would make a register unknown that is not."""
-    assert result_count(opcode.split(".")[0], opcode) == registers
+    assert opcode_row(opcode).registers(tuple(opcode.split(".")[1:])) == registers
 
 
 def test_wrong_arguments_are_named():

@@ -7,7 +7,7 @@ const NOTE = "<small style='opacity:.7'>As it was last seen. Run the cell to use
 
 const escape = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
 
-/** A control as text, the same as helpers/front/still.py writes: its label and its value. */
+/** A control as text, the same as helpers/still.py writes: its label and its value. */
 function field(view, value) {
   const label = view.querySelector(":scope > .widget-label")?.textContent;
   return `<span style="margin-right:1em">${label ? `${escape(label)}: ` : ""}<b>${escape(value || "–")}</b></span>`;

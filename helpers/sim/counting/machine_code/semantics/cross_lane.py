@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.counting.machine_code.values import TRUE, WARP, known
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.counting.machine_code.values import TRUE, known
 
 from .handlers import meaning_of, set_carries, set_register
 
 
 @meaning_of("R2UR")
-def _to_uniform(launch, d, mask):
+def _to_uniform(launch, i, mask):
     """R2UR: the value of the warp's first active lane."""
-    value = launch.read(d.sources[0])
+    value = launch.read(i.sources[0])
     if value is not None and value.shape[-1] > 1:
         rows = launch.by_warp(value)
         if mask is None:
@@ -23,16 +24,16 @@ def _to_uniform(launch, d, mask):
             chosen = np.take_along_axis(rows, active.argmax(axis=-1)[..., None], axis=-1)
         shape = (*chosen.shape[:3], launch.lanes)
         value = np.broadcast_to(chosen, (*chosen.shape[:4], WARP)).reshape(shape)
-    set_register(launch, d, value, mask)
+    set_register(launch, i, value, mask)
 
 
 @meaning_of("VOTE", "VOTEU")
-def _vote(launch, d, mask):
+def _vote(launch, i, mask):
     """VOTE.ANY / .ALL of a predicate over the active lanes; VOTE.ANY with a register gives the ballot."""
-    condition = launch.condition(d.sources[0]) if d.sources else None
+    condition = launch.condition(i.sources[0]) if i.sources else None
     if condition is None:
-        set_register(launch, d, None, mask)
-        set_carries(launch, d, (None,), mask)
+        set_register(launch, i, None, mask)
+        set_carries(launch, i, (None,), mask)
         return
     if mask is None:
         active = TRUE if launch.lanes == launch.threads else (np.arange(launch.lanes) < launch.threads).reshape(1, 1, 1, -1)
@@ -42,14 +43,14 @@ def _vote(launch, d, mask):
     yes = np.broadcast_to(condition & active, full)
     ballot = (launch.by_warp(yes) << np.arange(WARP, dtype=np.int64)).sum(axis=-1, keepdims=True)
     ballot = np.broadcast_to(ballot, (*ballot.shape[:4], WARP)).reshape(full)
-    if "ALL" in d.modifiers:
+    if "ALL" in i.modifiers:
         test = launch.per_warp(np.broadcast_to(condition | ~active, full), np.all)
-    elif "EQ" in d.modifiers:
+    elif "EQ" in i.modifiers:
         test = launch.per_warp(np.broadcast_to(condition | ~active, full), np.all) | ~launch.per_warp(yes, np.any)
     else:
         test = launch.per_warp(yes, np.any)
-    set_register(launch, d, _shrunk(ballot), mask)
-    set_carries(launch, d, (_shrunk(test),), mask)
+    set_register(launch, i, _shrunk(ballot), mask)
+    set_carries(launch, i, (_shrunk(test),), mask)
 
 
 def _shrunk(array):
@@ -59,39 +60,39 @@ def _shrunk(array):
 
 
 @meaning_of("ELECT")
-def _elect(launch, d, mask):
+def _elect(launch, i, mask):
     active = np.broadcast_to(
         TRUE if mask is None else mask, np.broadcast_shapes((1, 1, 1, launch.lanes), TRUE.shape if mask is None else mask.shape)
     )
     rows = launch.by_warp(active)
     first = np.broadcast_to(rows.argmax(axis=-1)[..., None], rows.shape)
     chosen = (np.arange(WARP) == first) & rows
-    set_carries(launch, d, (chosen.reshape(active.shape),), mask)
-    set_register(launch, d, None, mask)
+    set_carries(launch, i, (chosen.reshape(active.shape),), mask)
+    set_register(launch, i, None, mask)
 
 
 @meaning_of("SHFL")
-def _shuffle(launch, d, mask):
+def _shuffle(launch, i, mask):
     """SHFL of a known value. Lanes that are not active keep the sender's value out of use, as on hardware."""
-    value, amount, clamp = (launch.read(s) for s in d.sources[:3])
-    set_carries(launch, d, (None,), mask)
+    value, amount, clamp = (launch.read(s) for s in i.sources[:3])
+    set_carries(launch, i, (None,), mask)
     if not known(value, amount, clamp) or amount.size > 1 or clamp.size > 1:
-        set_register(launch, d, None, mask)
+        set_register(launch, i, None, mask)
         return
     if value.shape[-1] == 1:
-        set_register(launch, d, value, mask)
+        set_register(launch, i, value, mask)
         return
     lane, amount, clamp = np.arange(WARP), int(amount.item()), int(clamp.item())
     segment, limit = clamp >> 8 & 31, clamp & 31
     lowest = lane & segment
     highest = lowest | (limit & ~segment)
-    if "IDX" in d.modifiers:
+    if "IDX" in i.modifiers:
         source = lowest | (amount & 31 & ~segment)
         valid = source <= highest
-    elif "UP" in d.modifiers:
+    elif "UP" in i.modifiers:
         source = lane - (amount & 31)
         valid = source >= highest
-    elif "DOWN" in d.modifiers:
+    elif "DOWN" in i.modifiers:
         source = lane + (amount & 31)
         valid = source <= highest
     else:
@@ -99,4 +100,4 @@ def _shuffle(launch, d, mask):
         valid = source <= highest
     source = np.where(valid, source, lane)
     rows = launch.by_warp(value)
-    set_register(launch, d, _shrunk(np.take(rows, source, axis=-1).reshape(value.shape)), mask)
+    set_register(launch, i, _shrunk(np.take(rows, source, axis=-1).reshape(value.shape)), mask)

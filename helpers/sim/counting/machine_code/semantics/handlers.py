@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from helpers.sim.counting.machine_code.decoding import Constant, Predicate, Register
+from helpers.sim.code.sass_operands import SassConstant, SassPredicate, SassRegister
 from helpers.sim.counting.machine_code.values import LOW, float_of
 
 # Opcode -> handler(launch, decoded, mask): sets what the instruction writes, for the lanes of the mask; None makes it unknown.
@@ -23,42 +23,42 @@ def meaning_of(*opcodes: str):
     return register
 
 
-def set_predicates(launch, d, values, mask):
-    for operand, value in zip(d.results, values, strict=False):
-        if isinstance(operand, Predicate) and operand.name != "T":
+def set_predicates(launch, i, values, mask):
+    for operand, value in zip(i.results, values, strict=False):
+        if isinstance(operand, SassPredicate) and operand.name != "T":
             launch.write(operand.name, value, mask)
 
 
-def set_carries(launch, d, values, mask):
-    outputs = [r for r in d.results if isinstance(r, Predicate)]
+def set_carries(launch, i, values, mask):
+    outputs = [r for r in i.results if isinstance(r, SassPredicate)]
     for operand, value in zip(outputs, values, strict=False):
         if operand.name != "T":
             launch.write(operand.name, value, mask)
 
 
-def set_register(launch, d, value, mask, k=0):
-    for operand in d.results:
-        if isinstance(operand, Register):
+def set_register(launch, i, value, mask, k=0):
+    for operand in i.results:
+        if isinstance(operand, SassRegister):
             if not operand.zero:
                 launch.write(operand.name(k), None if value is None else value & LOW, mask)
             return
 
 
-def set_pair(launch, d, value, mask):
+def set_pair(launch, i, value, mask):
     """A 64-bit result in two registers; the value may be any int64."""
-    set_register(launch, d, value, mask)
-    set_register(launch, d, None if value is None else value >> 32, mask, 1)
+    set_register(launch, i, value, mask)
+    set_register(launch, i, None if value is None else value >> 32, mask, 1)
 
 
-def split_sources(d):
-    values = [s for s in d.sources if not isinstance(s, Predicate)]
-    return values, [s for s in d.sources if isinstance(s, Predicate)]
+def split_sources(i):
+    values = [s for s in i.sources if not isinstance(s, SassPredicate)]
+    return values, [s for s in i.sources if isinstance(s, SassPredicate)]
 
 
 def without_sign(operand):
-    if isinstance(operand, Register):
-        return Register(operand.file, operand.number)
-    return Constant(operand.bank, operand.offset) if isinstance(operand, Constant) else operand
+    if isinstance(operand, SassRegister):
+        return SassRegister(operand.file, operand.number)
+    return SassConstant(operand.bank, operand.offset) if isinstance(operand, SassConstant) else operand
 
 
 def float_operand(operand, raw):

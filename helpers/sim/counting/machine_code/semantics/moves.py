@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.code.sass import sass_width
-from helpers.sim.counting.machine_code.decoding import Constant, Immediate, IndexedConstant, Register
+from helpers.sim.code.sass_operands import SassConstant, SassImmediate, SassIndexedConstant, SassRegister
 from helpers.sim.counting.machine_code.values import LOW, known, signed
 
 from .handlers import meaning_of, set_register, split_sources
 
 
 @meaning_of("MOV", "UMOV")
-def _move(launch, d, mask):
-    if "64" in d.modifiers:
-        low, high = launch.read_pair(d.sources[0])
-        set_register(launch, d, low, mask)
-        set_register(launch, d, high, mask, 1)
+def _move(launch, i, mask):
+    if "64" in i.modifiers:
+        low, high = launch.read_pair(i.sources[0])
+        set_register(launch, i, low, mask)
+        set_register(launch, i, high, mask, 1)
         return
-    set_register(launch, d, launch.read(d.sources[0]), mask)
+    set_register(launch, i, launch.read(i.sources[0]), mask)
 
 
 @meaning_of("LDC", "ULDC", "LDCU")
-def _load_constant(launch, d, mask):
-    source = d.sources[-1]
-    count = 4 if "128" in d.modifiers else 2 if "64" in d.modifiers else 1
+def _load_constant(launch, i, mask):
+    source = i.sources[-1]
+    count = 4 if "128" in i.modifiers else 2 if "64" in i.modifiers else 1
     for k in range(count):
         value = None
-        if isinstance(source, Constant):
-            value = launch.read(Constant(source.bank, source.offset + 4 * k))
-        elif isinstance(source, IndexedConstant):
+        if isinstance(source, SassConstant):
+            value = launch.read(SassConstant(source.bank, source.offset + 4 * k))
+        elif isinstance(source, SassIndexedConstant):
             value = _indexed_constant(launch, source, 4 * k)
-        if value is not None and d.modifiers & {"U8", "U16", "S8", "S16"}:
-            value = None if isinstance(source, IndexedConstant) or source.offset % 4 else _narrowed(value, d.modifiers)
-        set_register(launch, d, value, mask, k)
+        if value is not None and i.has("U8", "U16", "S8", "S16"):
+            value = None if isinstance(source, SassIndexedConstant) or source.offset % 4 else _narrowed(value, i.modifiers)
+        set_register(launch, i, value, mask, k)
 
 
 def _indexed_constant(launch, source, more):
@@ -58,60 +57,60 @@ def _narrowed(value, modifiers):
 
 
 @meaning_of("S2R", "S2UR", "CS2R")
-def _special(launch, d, mask):
-    name = d.instruction.operands[-1]
+def _special(launch, i, mask):
+    name = i.operands[-1]
     value = launch.special.get(name)
-    set_register(launch, d, value, mask)
-    if d.instruction.name == "CS2R" and "32" not in d.modifiers:
-        set_register(launch, d, value, mask, 1)
+    set_register(launch, i, value, mask)
+    if i.name == "CS2R" and "32" not in i.modifiers:
+        set_register(launch, i, value, mask, 1)
 
 
 @meaning_of("SEL", "USEL")
-def _select(launch, d, mask):
-    values, predicates = split_sources(d)
+def _select(launch, i, mask):
+    values, predicates = split_sources(i)
     which = launch.condition(predicates[0])
     a, b = launch.read(values[0]), launch.read(values[1])
     if which is not None and which.size == 1:
         value = a if which.item() else b
     else:
         value = np.where(which, a & LOW, b & LOW) if known(which, a, b) else None
-    set_register(launch, d, value, mask)
+    set_register(launch, i, value, mask)
 
 
 @meaning_of("STL")
-def _store_local(launch, d, mask):
+def _store_local(launch, i, mask):
     """STL: spilled values stay known. A word is kept under its address; where that differs by thread, nothing stays known."""
-    place, data = launch.stack_word(d), d.sources[-1]
-    words = sass_width(d.instruction.opcode) // 4
-    if place is None or not words or d.modifiers & {"U8", "S8", "U16", "S16"}:
+    place, data = launch.stack_word(i), i.sources[-1]
+    words = i.width // 4
+    if place is None or not words or i.has("U8", "S8", "U16", "S16"):
         launch.forget_stack(mask)
         return
     for k in range(words):
-        register = data if data.zero else Register(data.file, data.number + k)
+        register = data if data.zero else SassRegister(data.file, data.number + k)
         value = launch.read(register)
         launch.write(f"stack+{place + 4 * k}", value, mask)
 
 
 @meaning_of("LDL")
-def _load_local(launch, d, mask):
-    place = launch.stack_word(d)
-    partial = d.modifiers & {"U8", "S8", "U16", "S16"}
-    for k in range(max(1, sass_width(d.instruction.opcode) // 4)):
+def _load_local(launch, i, mask):
+    place = launch.stack_word(i)
+    partial = i.has("U8", "S8", "U16", "S16")
+    for k in range(max(1, i.width // 4)):
         known = place is not None and not partial and launch.program.private_stack
         value = launch.lookup(f"stack+{place + 4 * k}") if known else None
-        set_register(launch, d, value, mask, k)
+        set_register(launch, i, value, mask, k)
 
 
 @meaning_of("HFMA2")
-def _half_constant(launch, d, mask):
+def _half_constant(launch, i, mask):
     """HFMA2 of zeros and an immediate pair, which ptxas uses to make a constant."""
-    values = list(d.sources)
+    values = list(i.sources)
     if (
         len(values) == 4
-        and all(isinstance(v, Register) and v.zero for v in values[:2])
-        and all(isinstance(v, Immediate) for v in values[2:])
+        and all(isinstance(v, SassRegister) and v.zero for v in values[:2])
+        and all(isinstance(v, SassImmediate) for v in values[2:])
     ):
         high, low = (int(np.float16(v.value).view(np.uint16)) for v in values[2:])
-        set_register(launch, d, np.full((1, 1, 1, 1), high << 16 | low, np.int64), mask)
+        set_register(launch, i, np.full((1, 1, 1, 1), high << 16 | low, np.int64), mask)
         return
-    set_register(launch, d, None, mask)
+    set_register(launch, i, None, mask)

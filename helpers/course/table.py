@@ -1,0 +1,78 @@
+"""One table for everything that is shown as one: aligned text in a terminal, HTML in a notebook, light or dark."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# Colours are JupyterLab's, which follow its theme; what stands behind the comma is for pages without them.
+STYLE = """<style>
+.ladder-table table{border-collapse:collapse;font-size:1em;line-height:1.4;color:var(--jp-content-font-color1,inherit)}
+.ladder-table caption{text-align:left;padding:.3em .7em;color:var(--jp-content-font-color2,inherit)}
+.ladder-table th,.ladder-table td{padding:.15em .7em;border:0;text-align:right;vertical-align:top;font-variant-numeric:tabular-nums}
+.ladder-table th{border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
+.ladder-table .left{text-align:left;max-width:34em;white-space:normal}
+</style>"""
+
+
+class Cell(NamedTuple):
+    """A cell that is more than plain text in HTML."""
+
+    text: str
+    html: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """rows: cells of text, or `Cell`s. header: titles of the columns, () for none. left: the columns of words, by position;
+    the others are numbers and stand right. below: sentences under the table."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    caption: str = ""
+    left: Collection[int] = ()
+    below: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        rows = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in self.rows]
+        rows = [list(self.header), *rows] if self.header else rows
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for row in rows:
+            cells = [f"{text:{'<' if i in self.left else '>'}{width}}" for i, (text, width) in enumerate(zip(row, widths, strict=True))]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(filter(None, (self.caption, *lines, *self.below)))
+
+    def _repr_html_(self) -> str:
+        head = self._row("th scope='col'", self.header) if self.header else ""
+        body = "".join(self._row("td", row) for row in self.rows)
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        below = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.below if sentence)
+        table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f"{STYLE}<div class='ladder-table'>{table}{below}</div>"
+
+    def _row(self, tag: str, cells: Sequence[str | Cell]) -> str:
+        """One row; tag: 'td' or 'th' with its attributes."""
+        made = []
+        for i, cell in enumerate(cells):
+            side = " class='left'" if i in self.left else ""
+            text = cell.html if isinstance(cell, Cell) else html.escape(cell)
+            made.append(f"<{tag}{side}>{text}</{tag.split()[0]}>")
+        return f"<tr>{''.join(made)}</tr>"
+
+
+class Tabular:
+    """What is shown as its `table()`."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()

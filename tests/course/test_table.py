@@ -1,0 +1,31 @@
+"""The one table: numbers stand right, words left, in text and in HTML."""
+
+from helpers.course.table import Cell, Table, Tabular
+
+TABLE = Table(
+    ("step", "TFLOPS"), [("naive", "0.9"), (Cell("*best*", "<b>best</b>"), "12.25")], "on <this> device", left=(0,), below=("Done.",)
+)
+
+
+def test_text_is_aligned():
+    assert str(TABLE).split("\n") == ["on <this> device", "step    TFLOPS", "naive      0.9", "*best*   12.25", "Done."]
+
+
+def test_html_has_the_same_cells_and_escapes_text():
+    page = TABLE._repr_html_()
+    assert "<caption>on &lt;this&gt; device</caption>" in page and "<div>Done.</div>" in page
+    assert "<td class='left'><b>best</b></td><td>12.25</td>" in page and "*best*" not in page
+    assert page.count("<tr>") == 3 and page.count("scope='col'") == 2
+
+
+def test_a_table_without_titles():
+    assert str(Table((), [("a", "1"), ("bb", "22")])) == " a   1\nbb  22"
+    assert "<th " not in Table((), [("a", "1")])._repr_html_()
+
+
+def test_what_is_tabular_is_shown_as_its_table():
+    class Thing(Tabular):
+        def table(self):
+            return TABLE
+
+    assert str(Thing()) == repr(Thing()) == str(TABLE) and Thing()._repr_html_() == TABLE._repr_html_()
