@@ -113,7 +113,7 @@ def test_what_computes_lane_by_lane_is_pure(example):
 # what finds the PTX that ptxas made it of.
 NAMES_ALLOWED = (
     "isa/", "native/operations.py", "native/access.py", "native/exchange.py", "native/products.py", "code/inline.py",
-    "code/sass.py", "code/merged_accesses.py", "counting/machine_code/",
+    "code/sass", "code/merged_accesses.py", "counting/machine_code/",
 )  # fmt: skip
 AMBIGUOUS = {"ld", "st", "atom", "red"}  # parts of metrics' names, too
 OPCODES = {name.split(".")[0] for name in isa.REGISTRY} - {"call", "set"}
