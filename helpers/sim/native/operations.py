@@ -5,13 +5,12 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Register, Vector
 
 from .declined import Unsupported
-from .lower import BITS, COPIES, FLOAT_ARITHMETIC, HANDLERS, Value
+from .dispatch import operation
+from .lower import BITS, Value
 
 _COMPARE = {
     "eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "one"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"),
@@ -20,24 +19,6 @@ _COMPARE = {
     "ltu": ("", "", "ult"), "leu": ("", "", "ule"), "gtu": ("", "", "ugt"), "geu": ("", "", "uge"),
     "num": ("", "", "ord"), "nan": ("", "", "uno"),
 }  # fmt: skip
-
-
-def operation(*names, copies: bool = False, floats: Callable[[Instruction], bool] | None = None):
-    """Register a handler for instructions of these names.
-
-    copies: it gives its source unchanged. floats: does an instruction of it give float32 NaNs as this processor makes them?
-    """
-
-    def register(function):
-        for name in names:
-            HANDLERS[name] = function
-            if floats is not None:
-                FLOAT_ARITHMETIC[name] = floats
-            if copies:
-                COPIES.add(name)
-        return function
-
-    return register
 
 
 def _is_float32(instruction: Instruction) -> bool:
