@@ -759,7 +759,7 @@ class _Lowering(Writer):
             return
         if not isinstance(operand, Register):
             raise Unsupported("a result of this form")
-        if value.type == "float" and operand.name in self.eager:
+        if value.type == "float" and operand.name in self.eager and _nan_source(self.op) == _DIRTY:
             value = self.canonical(value)
         self.set(operand.name, value)
 
@@ -781,7 +781,11 @@ def _nan_source(op: Op) -> object:
         return _DIRTY if FLOAT_ARITHMETIC[instruction.name](instruction) else _CLEAN
     if len(instruction.operands) == 2 and instruction.name in COPIES:
         operand = instruction.operands[1]
-        return operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
+        if isinstance(operand, Immediate):
+            kind = instruction.modifiers[-1]
+            raw = TYPE_BYTES.get(kind) == 4 and immediate_bits(operand, kind) & 0x7FFFFFFF > 0x7F800000
+            return _CLEAN if raw else _NEUTRAL
+        return operand.name if isinstance(operand, Register) else _CLEAN
     return _CLEAN
 
 
