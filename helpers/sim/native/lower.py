@@ -27,7 +27,7 @@ from helpers.sim.counting.rules import TWO_SIDED
 from .builder import Writer
 from .declined import Unsupported
 from .dispatch import HANDLERS
-from .nans import nan_states
+from .nans import nan_states, writes_others
 from .offsets import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 from .uniformity import Analysis, analyse, stepped_over
 
@@ -760,7 +760,7 @@ class _Lowering(Writer):
             return
         if not isinstance(operand, Register):
             raise Unsupported("a result of this form")
-        if value.type == "float" and operand.name in self.eager:
+        if value.type == "float" and operand.name in self.eager and writes_others(self.op):
             value = self.canonical(value)
         self.set(operand.name, value)
 

@@ -7,7 +7,7 @@ seen (a store, an integer use), not after every FMA.
 from __future__ import annotations
 
 from helpers.sim.code.program import Op, Program
-from helpers.sim.code.ptx import Immediate, Register
+from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Register, immediate_bits
 
 from .dispatch import COPIES, FLOAT_ARITHMETIC
 
@@ -21,8 +21,17 @@ def _source(op: Op) -> object:
         return _DIRTY if FLOAT_ARITHMETIC[instruction.name](instruction) else _CLEAN
     if len(instruction.operands) == 2 and instruction.name in COPIES:
         operand = instruction.operands[1]
-        return operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
+        if isinstance(operand, Immediate):
+            kind = instruction.modifiers[-1]
+            raw = TYPE_BYTES.get(kind) == 4 and immediate_bits(operand, kind) & 0x7FFFFFFF > 0x7F800000
+            return _CLEAN if raw else _NEUTRAL
+        return operand.name if isinstance(operand, Register) else _CLEAN
     return _CLEAN
+
+
+def writes_others(op: Op) -> bool:
+    """Does the code of this instruction write NaNs as the CPU makes them?"""
+    return _source(op) == _DIRTY
 
 
 def nan_states(program: Program) -> tuple[set[str], set[str]]:
