@@ -13,9 +13,9 @@ from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Regist
 from helpers.sim.counting.rules import TWO_SIDED
 
 from .declined import Unsupported
+from .dispatch import operation
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
-from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
             "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param",

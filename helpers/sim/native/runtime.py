@@ -6,7 +6,7 @@ What an access costs is decided in `counting/rules.py` alone: compiled code reme
 from __future__ import annotations
 
 from .builder import Function, Var, vector
-from .device_owners import owners_ir
+from .device_owners import own
 from .offsets import (  # fmt: skip
     CONTEXT,
     ENTRIES,
@@ -43,11 +43,11 @@ def runtime_ir() -> str:
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store, _load_local, _store_local)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
     functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
-    functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), _run_blocks()]
+    functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), own(), _run_blocks()]
     defined = {f"@{f.function}(" for f in functions}
     declared = {line for f in functions for line in f.intrinsics if not any(name in line for name in defined)}
     attributes = [f"attributes #0 = {{ {_ATTRIBUTES} }}", f"attributes #2 = {{ alwaysinline {_ATTRIBUTES} }}", ""]
-    return "\n".join([*sorted(declared), *(f.text() for f in functions), owners_ir(), *attributes])
+    return "\n".join([*sorted(declared), *(f.text() for f in functions), *attributes])
 
 
 # --- moving data -------------------------------------------------------------------------------------------------------
