@@ -77,7 +77,7 @@ for attempt in range(2):
     ("from helpers.toolchain.installation import compiler_version; compiler_version()", "cupy._core"),
     ("from helpers import gpu; gpu.available()", "cupy._core.core"),
     ("from helpers import reference; reference('naive').show(size=16)", "matplotlib.artist"),
-    ("from unittest.mock import Mock; helpers.load_ipython_extension(Mock())", "numpy.linalg"),
+    ("from unittest.mock import MagicMock as M; helpers.load_ipython_extension(M())", "numpy.linalg"),
 ])  # fmt: skip
 def test_an_interrupted_first_import_works_the_second_time(statement, module, tmp_path):
     answer = subprocess.run(

@@ -81,10 +81,6 @@ class Demand:
     dtype: str = "float32"  # of the operands
     matrix_flops: float = 0.0  # operations on tensor cores
 
-    @property
-    def warps_per_block(self) -> int:
-        return math.ceil(self.threads / WARP)
-
 
 @dataclass(frozen=True)
 class Prediction:

@@ -54,8 +54,9 @@ class Attempt:
         return tuple(said)
 
 
-def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) -> Attempt:
-    """Compile `source` without its host code: what looks like it, and then what the compiler refuses and no kernel misses."""
+def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), forgiving: bool = True) -> Attempt:
+    """Compile `source` without its host code: what looks like it and, if `forgiving`, what the compiler refuses and no
+    kernel misses."""
     found = parts(source)
     out = first_guess(source, found)
     needed: frozenset = frozenset()
@@ -70,6 +71,8 @@ def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) 
             raise CompileError(f"{error.message}{' ' if missing else ''}{not_here(missing)}") from None
         errors = [item for item in parse_log(answer.log) if item.severity == "error"] if answer.refused else []
         last = Attempt(source, request, answer, tuple(part for part in found if part in out), missing, errors)
+        if not forgiving:
+            break
         before = out, needed
         out, needed = revised(source, found, out, needed, [Mistake(_offset(source, item), item.message) for item in errors])
         if (out, needed) == before:
@@ -78,7 +81,7 @@ def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) 
     constexpr = [part for part in found if part.constexpr and part not in out]
     real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in constexpr))]
     if errors and not real:
-        return attempt(source, (*flags, "-default-device"), expressions)
+        return attempt(source, (*flags, "-default-device"), expressions, forgiving)
     return replace(last, errors=real)
 
 

@@ -74,8 +74,9 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
     """What the compiler says of `source`, and the integer constants it evaluated: mangled name -> values, {} on errors.
 
     Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
+    As there is none that could miss a declaration, none is left out because the compiler refuses it.
     """
-    made = attempt(source, _flags(_checked_arch(installation.nvrtc(), arch), ()))
+    made = attempt(source, _flags(_checked_arch(installation.nvrtc(), arch), ()), forgiving=False)
     return (made.errors, {}) if made.answer.refused else ([], signatures.constants(made.answer.ptx))
 
 

@@ -11,6 +11,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
+from .ptx import split_operands
 from .sass_opcodes import SassOpcode, opcode_row, sass_width
 from .sass_operands import SassAddress, SassOperand, SassPredicate, SassRegister, operand, registers_of
 
@@ -193,17 +194,4 @@ def _finish(name, lines, labels):
 
 def _split_operands(text):
     """Split at commas outside of brackets: 'R1, desc[UR6][R2.64+0x4]' -> two operands; a label is one of its own."""
-    if "[" not in text and "`" not in text and "{" not in text and "(" not in text:
-        return tuple([part.strip() for part in text.split(",")]) if text else ()
-    text = re.sub(r"(?<=[^\s,])\s+`\(", ", `(", text)
-    out, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        if c in "[({":
-            depth += 1
-        elif c in "])}":
-            depth -= 1
-        elif c == "," and depth == 0:
-            out.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    return tuple([*out, last] if last else out)
+    return tuple(split_operands(re.sub(r"(?<=[^\s,])\s+`\(", ", `(", text) if "`" in text else text))

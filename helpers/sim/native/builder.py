@@ -246,12 +246,6 @@ class Function(Writer):
         self.intrinsics.add("declare i32 @llvm.cttz.i32(i32, i1)")
         return self.value("i32", f"call i32 @llvm.cttz.i32(i32 {mask.name}, i1 false)") & 31
 
-    def last_lane(self, mask: Var) -> Var:
-        """The highest lane of a mask."""
-        self.intrinsics.add("declare i32 @llvm.ctlz.i32(i32, i1)")
-        zeros = self.value("i32", f"call i32 @llvm.ctlz.i32(i32 {mask.name}, i1 false)")
-        return (self.constant("i32", 31) - zeros) & 31
-
     # memory
 
     def load(self, type_: str, pointer: Var, align: int = 0, volatile: bool = False) -> Var:
