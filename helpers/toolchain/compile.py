@@ -82,6 +82,10 @@ def _readable(source: str) -> str:
         raise CompileError("There is no CUDA source to compile: the cell is empty.")
     source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
     for number, line in enumerate(strip_comments(source).split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            raise CompileError(
+                f"line {number}: ``` is Markdown's mark around code and no part of it. Delete it, and text outside of it.", number
+            )
         for character, meant in _TYPOGRAPHIC.items():
             if character in line:
                 raise CompileError(

@@ -14,12 +14,13 @@ from matplotlib.collections import PolyCollection
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import rules
+from helpers.sim.counting.rules import BANKS
+from helpers.sim.counting.rules import WORD_BYTES as WORD
 from helpers.sim.counting.traced import cost_of, other_sides
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
-BANKS, WORD = 32, 4
 WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)
 _UNSETTLED = "by the rule for stores, not settled for .cg copies"
 _NONE = "This kernel makes no access to shared memory in the part that was recorded, so no banks are busy."

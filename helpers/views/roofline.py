@@ -23,13 +23,13 @@ from matplotlib.ticker import NullLocator
 from helpers.element_types import element_type, result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.sim.code.hardware_units import SECTOR_BYTES as SECTOR
 from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
 
 DEFAULT_GPU = "H200 SXM"
 L1_BYTES_PER_CLOCK = 128  # per SM; CUDA C++ Best Practices: the L1 data path is 128 bytes wide
-SECTOR = 32
 _SECTORS = tuple(names.sectors("global", op) for op in ("ld", "st"))
 _TRIED = 2 * 512**3  # operations of the smallest product that the model's error was measured on
 

@@ -16,7 +16,7 @@ from matplotlib.collections import PolyCollection
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .banks import WRITES
+from .banks import BANKS, WORD, WRITES
 from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
 from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
@@ -26,7 +26,6 @@ _NONE = (
 )
 _REGISTER = re.compile(r"%[A-Za-z_]\w*(?:\.[xyzw])?")
 _AROUND = 4  # lines of source and PTX shown before and after
-BANKS, WORD = 32, 4
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from helpers.errors import CourseError
+from helpers.sim.code.hardware_units import SECTOR_BYTES as SECTOR
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.counting import names
 
@@ -21,7 +22,7 @@ from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, Nothing
 from .places import once_per_trace
 from .roofline import compulsory_bytes
 
-SECTOR, WAVEFRONT, OPERANDS = 32, 128, 8  # bytes of a sector, of a wavefront (32 banks), of the two factors of an FMA
+WAVEFRONT, OPERANDS = 128, 8  # bytes of a wavefront (32 banks), of the two factors of an FMA
 
 
 @dataclass(frozen=True)
