@@ -135,7 +135,7 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     folders: where real headers are.
     """
     headers, missing = dict(HEADERS), []
-    headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if used.search(device))
+    headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, _EMPTY)
     for name in dict.fromkeys(_INCLUDE.findall(source)):
