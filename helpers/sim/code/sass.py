@@ -45,7 +45,11 @@ class SassInstruction:
 
     def has(self, *modifiers: str) -> bool:
         """Whether the opcode has one of these modifiers."""
-        return any(modifier in self.modifiers for modifier in modifiers)
+        return not self._modifiers.isdisjoint(modifiers)
+
+    @functools.cached_property
+    def _modifiers(self) -> frozenset[str]:
+        return frozenset(self.modifiers)
 
     @property
     def width(self) -> int:
@@ -82,7 +86,7 @@ class SassInstruction:
                 count = predicates(count, len(values))
         return min(count, len(values) - 1) if row.last_is_source else count
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[SassOperand, ...]:
         return self.values[: self._results]
 

@@ -13,7 +13,7 @@ from .semantics import HANDLERS
 
 
 @dataclass
-class Block:
+class SassBlock:
     """A straight run of instructions [start, end); only `needed` ones are executed."""
 
     start: int
@@ -36,7 +36,7 @@ class Slice:
                 starts.add(i.target)
         self.addresses = {i.address: i.index for i in function.instructions}
         # Return addresses are plain numbers in a register: a call's successor starts a block.
-        self.blocks = [Block(run.start, run.stop) for run in cfg.cut(len(self.instructions), starts)]
+        self.blocks = [SassBlock(run.start, run.stop) for run in cfg.cut(len(self.instructions), starts)]
         self.block_of = {b.start: b for b in self.blocks}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2
@@ -44,7 +44,7 @@ class Slice:
         self.private_stack = not any(i.row.space == "generic" and i.row.op != "ld" for i in self.instructions)
         self._mark()
 
-    def _successors(self, block: Block) -> list[int]:
+    def _successors(self, block: SassBlock) -> list[int]:
         last = self.instructions[block.end - 1]
         out = []
         if last.target is not None:
