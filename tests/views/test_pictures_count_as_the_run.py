@@ -12,14 +12,7 @@ from helpers.run import gemm
 from helpers.run.kernel import Kernel
 from helpers.sim import TraceFilter
 from helpers.sim.code.sites import AccessKind, CostRule
-from helpers.sim.counting import rules
-from helpers.sim.counting.counters import (  # fmt: skip
-    ALL_SHARED,
-    ALL_SHARED_IDEAL,
-    GLOBAL,
-    SHARED_CONFLICTS,
-    SHARED_WAVEFRONTS,
-)
+from helpers.sim.counting import names, rules
 from helpers.sim.counting.traced import other_sides
 from helpers.views import banks, coalescing
 from helpers.views.banks import access_at as shared_access_at
@@ -58,31 +51,31 @@ def drawn(run) -> dict[int, dict[str, int]]:
             op = "red"
         for when, count in moments(trace, place):
             seen = global_access_at(trace, place, when)
-            line[GLOBAL.format(what="requests", op=op)] += count * bool(seen.active)
-            line[GLOBAL.format(what="sectors", op=op)] += count * seen.charged
-            line[f"global_{op}_sectors_ideal"] += count * seen.ideal
+            line[names.requests("global", op)] += count * bool(seen.active)
+            line[names.sectors("global", op)] += count * seen.charged
+            line[names.ideal_sectors("global", op)] += count * seen.ideal
     for place in places(trace, space="shared"):
         line, op = found[place.line], COUNTED_AS.get(place.op, place.op)
         if trace.sites[place.index].rule is CostRule.NONE:  # copies past the cache are drawn, and not charged
             continue
         for when, count in moments(trace, place):
             seen = shared_access_at(trace, place, when)
-            line[ALL_SHARED] += count * seen.wavefronts
-            line[ALL_SHARED_IDEAL] += count * seen.ideal
+            line[names.SHARED_WAVEFRONTS_OF_ALL] += count * seen.wavefronts
+            line[names.SHARED_WAVEFRONTS_OF_ALL_IDEAL] += count * seen.ideal
             if place.op is AccessKind.COPY:
                 continue
-            line[SHARED_WAVEFRONTS.format(op=op)] += count * seen.wavefronts
-            line[SHARED_CONFLICTS.format(op=op)] += count * seen.conflicts
+            line[names.shared_wavefronts(op)] += count * seen.wavefronts
+            line[names.shared_conflicts(op)] += count * seen.conflicts
     return {line: {name: value for name, value in values.items() if value} for line, values in found.items()}
 
 
 def counted(run) -> dict[int, dict[str, int]]:
     """The counters that these pictures are about, per line: not instructions, which count with all lanes off, too."""
-    verbs = ("ld", "st", "atom", "red")
-    names = {GLOBAL.format(what=what, op=op) for what in ("requests", "sectors") for op in verbs}
-    names |= {name.format(op=op) for name in ("global_{op}_sectors_ideal", SHARED_WAVEFRONTS, SHARED_CONFLICTS) for op in verbs}
-    names |= {ALL_SHARED, ALL_SHARED_IDEAL}
-    return {line: {name: value for name, value in values.items() if value and name in names} for line, values in run.by_line.items()}
+    compared = {names.SHARED_WAVEFRONTS_OF_ALL, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL}
+    for op in ("ld", "st", "atom", "red"):
+        compared |= {name("global", op) for name in (names.requests, names.sectors, names.ideal_sectors)}
+        compared |= {names.shared_wavefronts(op), names.shared_conflicts(op)}
+    return {line: {name: value for name, value in values.items() if value and name in compared} for line, values in run.by_line.items()}
 
 
 def differences(run) -> list[str]:
