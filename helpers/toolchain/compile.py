@@ -29,6 +29,9 @@ from .host_code import strip_comments
 _WITH_MORE = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # that have an architecture-specific target besides
 _BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
 _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
+_MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
+_TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _CACHE_FORMAT = 7  # raise it when what is stored changes
 
 
@@ -81,20 +84,29 @@ def _readable(source: str) -> str:
     if not isinstance(source, str) or not source.strip():
         raise CompileError("There is no CUDA source to compile: the cell is empty.")
     source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
-    for number, line in enumerate(strip_comments(source).split("\n"), 1):
-        for character, meant in _TYPOGRAPHIC.items():
-            if character in line:
-                raise CompileError(
-                    f"line {number}: {character} is a character of typography, as word processors and web pages make it. "
-                    f"C++ knows only {meant}: type it anew.",
-                    number,
-                )
-    for number, line in enumerate(source.split("\n"), 1):
-        if "\0" in line:
-            raise CompileError(f"line {number}: there is a null byte, behind which the compiler would not look. Delete it.", number)
-        if any("\ud800" <= character <= "\udfff" for character in line):
-            raise CompileError(f"line {number}: there is half of a character (a lone surrogate), which is no text. Delete it.", number)
+    code = strip_comments(source)
+    for text, pattern, explain in ((code, _MARKDOWN, _markdown), (code, _TYPOGRAPHY, _typography), (source, _NO_TEXT, _no_text)):
+        if found := pattern.search(text):
+            line = text.count("\n", 0, found.start()) + 1
+            raise CompileError(f"line {line}: {explain(found[0])}", line)
     return source
+
+
+def _markdown(_: str) -> str:
+    return "``` is Markdown's mark around code and no part of it. Delete it, and text outside of it."
+
+
+def _typography(character: str) -> str:
+    return (
+        f"{character} is a character of typography, as word processors and web pages make it. "
+        f"C++ knows only {_TYPOGRAPHIC[character]}: type it anew."
+    )
+
+
+def _no_text(character: str) -> str:
+    if character == "\0":
+        return "there is a null byte, behind which the compiler would not look. Delete it."
+    return "there is half of a character (a lone surrogate), which is no text. Delete it."
 
 
 def _checked_options(options) -> tuple[str, ...]:

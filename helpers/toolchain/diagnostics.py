@@ -88,6 +88,8 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
 _ADVICE = (
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
+    (r"attribute \"__global__\" does not apply here",
+     "The compiler takes the kernel for a variable: a type among its parameters is not known here."),
     (r"calling a __host__ function", "Write __device__ in front of the function that the kernel calls."),
     (r"identifier \"(?P<what>threadidx|blockidx|blockdim|griddim|threadIDx)\" is undefined",
      "CUDA spells it with a capital: threadIdx, blockIdx, blockDim, gridDim."),
@@ -104,9 +106,21 @@ _ADVICE = (
      "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
     (r"identifier \"curand\w*\" is undefined",
      "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
+    (r"'tcgen05\.\S*' not supported on",
+     "Blackwell's tensor memory needs its own target: arch='sm_100a' (in the magic: --arch sm_100a)."),
     (r"uses too much shared data",
      "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
 )  # fmt: skip
+
+
+def not_here(missing: Sequence[str]) -> str:
+    """What to do about headers that are nowhere; '' without any."""
+    if not missing:
+        return ""
+    return (
+        f"Not here, and left out: {', '.join(missing)}. If the kernel uses something of that, paste it above the kernel, "
+        "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
+    )
 
 
 def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
@@ -130,10 +144,7 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
     if missing:
-        texts.append(
-            f"Not here, and left out: {', '.join(missing)}. If the kernel uses something of that, paste it above the kernel, "
-            "or say where it is: options=('-I/folder',) (in the magic: -o=-I/folder)."
-        )
+        texts.append(not_here(missing))
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)

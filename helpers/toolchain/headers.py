@@ -116,6 +116,18 @@ _LIBRARY = re.compile(r"(thrust|cub)/")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M)
 
 
+# What the host's headers bring along: files use these without the header that declares them.
+_BROUGHT = {
+    "type_traits": re.compile(
+        r"\bstd\s*::\s*(enable_if|is_|conditional|remove_|add_|decay|common_type|integral_constant|true_type|false_type|make_|underlying_type)"
+    ),
+    "limits": re.compile(r"\bstd\s*::\s*numeric_limits\b"),
+    "utility": re.compile(r"\bstd\s*::\s*(swap|move|forward|pair|index_sequence|integer_sequence)\b"),
+    "array": re.compile(r"\bstd\s*::\s*array\b"),
+    "tuple": re.compile(r"\bstd\s*::\s*tuple\b"),
+}
+
+
 def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The headers to compile `source` with (name -> text), and the names of those it includes that are nowhere.
 
@@ -123,6 +135,7 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     folders: where real headers are.
     """
     headers, missing = dict(HEADERS), []
+    headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, _EMPTY)
     for name in dict.fromkeys(_INCLUDE.findall(source)):

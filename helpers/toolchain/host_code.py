@@ -8,6 +8,7 @@ host's, unless device code misses it. What is left out is blanked, so every line
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ _KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_a
 _TYPE = re.compile(r"\s*(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b")
 _HOST_TOO = re.compile(r"\s*(using\s+[\w:]+::\w+\s*$|template\s+[^<\s])")  # `using ns::run;` and `template void run<8>(int);`
 _HOST_TYPE = re.compile(r"\bstd\s*::|\bcu(da|blas|rand|solver|sparse|fft|dnn)[A-Z]\w*_t\b|\bFILE\b")
-_ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__declspec|__attribute__|__launch_bounds__)\s*\((?:[^()]|\([^()]*\))*\)")
+_ATTRIBUTE = re.compile(r"\b(?:alignas|__\w+__|__declspec)\s*\((?:[^()]|\([^()]*\))*\)")
 _ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
 _INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -190,6 +191,7 @@ def _constructs(text: str, name: str) -> bool:
 # ------------------------------------------------------------------------------------------------- the structure of a file
 
 
+@functools.lru_cache(maxsize=4)
 def structure(source: str) -> tuple[str, dict[str, str]]:
     """`source` for reading its braces: comments, strings and preprocessor lines blanked, one branch of an #if that splits
     a block; and the macros that stand for `__device__` and its like, with what they are."""
@@ -209,10 +211,8 @@ def _one_branch(text: str) -> str:
     """Blank what `#if 0` hides, and the later branches of an #if whose first one leaves a brace open."""
     lines = text.split("\n")
     stack: list[tuple[int, int, bool]] = []  # where the #if is, where its first branch ends, is it `#if 0`
-    for number, line in enumerate(lines):
-        match = re.match(r"\s*#\s*(if|ifdef|ifndef|else|elif|endif)\b\s*(.*)", line)
-        if not match:
-            continue
+    for match in re.finditer(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b[ \t]*(.*)", text, re.M):
+        number = text.count("\n", 0, match.start())
         if match[1].startswith("if"):
             stack.append((number, 0, match[1] == "if" and match[2].strip() == "0"))
         elif stack:

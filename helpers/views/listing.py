@@ -186,7 +186,8 @@ def table(run, line: int | None = None, whole: bool = True) -> ListingTable:
 def ptx_of(run, line: int) -> str:
     """The PTX of one source line, in order. Raises NothingToSee if the compiler needed none."""
     compiled = run.kernel.compiled
-    body = parsed(compiled).functions[compiled.symbol].body
+    function = parsed(compiled).functions.get(compiled.symbol)
+    body = (function and function.body) or ()
     starts = sorted({instruction.ptx_line for instruction in body if instruction.line == line})
     if not starts:
         raise NothingToSee(f"The compiler made no instruction of its own for line {line}.")

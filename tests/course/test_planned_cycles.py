@@ -2,8 +2,8 @@
 
 import pytest
 
-from helpers.course.planned_cycles import _section, loop_cycles
-from helpers.sim.code import sass
+from helpers.course.planned_cycles import loop_cycles
+from helpers.sim.code import elf, sass
 from helpers.toolchain.compile import compile_source
 from tests.course.tiny_kernel import SOURCE
 
@@ -15,7 +15,7 @@ def test_the_score_of_the_code_is_the_sum_of_its_stall_counts():
     # Setting every stall field to 15 in the machine code must make it 15 cycles for each instruction.
     patched = bytearray(compiled.cubin)
     function = sass.parse(compiled.sass)[compiled.symbol]
-    start = compiled.cubin.index(_section(compiled.cubin, f".text.{compiled.symbol}"))
+    start = compiled.cubin.index(elf.sections(compiled.cubin)[f".text.{compiled.symbol}"].data)
     for one in function.instructions:
         at = start + one.address + 8
         upper = int.from_bytes(patched[at : at + 8], "little") | 15 << 41

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cuda
 
 from helpers.errors import CourseError
 from helpers.run import gpu
 from helpers.run.gpu import failures
 from tests.sim import isa_cases as cases
+from tests.sim import test_cuda
 
 PER_MODULE = 100
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.course import steps
-from helpers.errors import LaunchError
+from helpers.errors import LaunchError, RunError
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.run import gemm, gpu, kernel, timing
@@ -202,7 +202,7 @@ def test_times_repeat_and_order_the_first_steps():
 def test_a_wrong_kernel_is_not_timed():
     source = steps.get(2).kernel_path.read_text()
     wrong = kernel.compile(source.replace("k < K", "k < K - 1"), arch=gpu.arch())
-    with pytest.raises(gpu.RunError, match="wrong results"):
+    with pytest.raises(RunError, match="wrong results"):
         timing.time_gemm(wrong, Problem(64, 64, 64))
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_matrix as machine
 
 from helpers.run import gpu, kernel
 from tests.gpu import calibration
 from tests.sim import matrix_cases as cases
+from tests.sim.isa import test_mma as machine
 
 
 def _number(arch: str) -> int:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_mbarrier as mbarriers
-import test_tensor_maps as maps
 
 import helpers
 from helpers.run import gpu
+from tests.run import test_tensor_maps as maps
 from tests.sim import tensor_cases as cases
 from tests.sim import tma_gemm
+from tests.sim.isa import test_mbarrier as mbarriers
 
 
 @pytest.fixture(scope="module", autouse=True)

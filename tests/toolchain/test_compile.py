@@ -148,6 +148,7 @@ KERNEL = "__global__ void k(float* a) { a[0] = 1; }"
         (f"{KERNEL}\n// \ud800", "line 2: there is half of a character"),
         ("__global__ void k() {\n  printf(“x”);\n}", 'line 2: “ is a character of typography.*knows only "'),
         ("__global__ void k(int* a) { a[0] = 2 – 1; }", "line 1: – is .* knows only -"),
+        (f"```cuda\n{KERNEL}\n```", "line 1: ``` is Markdown's mark"),
         (3, "no CUDA source"),
     ],
 )

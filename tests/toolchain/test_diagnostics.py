@@ -67,6 +67,7 @@ def test_what_is_wrong_with_the_entry_says_so():
         ("p[0] = __shfl_down(p[0], 1);", "_sync form"),
         ("f<<<1, 1>>>();", "launch the other one from the notebook"),
         ("curandState state;", "nvidia-curand"),
+        ("} __global__ void g(Unknown* a, float* b) {", "a type among its parameters is not known"),
     ],
 )
 def test_what_cuda_took_away_or_is_not_here_is_explained(body, advice):

@@ -139,7 +139,10 @@ def test_mistakes_in_device_code_are_not_hidden(around, body, sentence):
         helpers.compile(f"{around}\n{KERNEL.format(body=body)}")
 
 
-@pytest.mark.parametrize("value", "INFINITY NAN M_PI INT_MAX std::ceil(a[1]) std::sqrt(a[1]) std::max(a[1],a[2]) std::abs(a[1])".split())
+@pytest.mark.parametrize(
+    "value",
+    "INFINITY NAN M_PI INT_MAX std::ceil(a[1]) std::sqrt(a[1]) std::max(a[1],a[2]) std::abs(a[1]) std::is_same<int,int>::value std::numeric_limits<int>::max() std::enable_if_t<true,int>(1)".split(),
+)
 def test_what_nvcc_gives_every_file(value):
     helpers.compile(KERNEL.format(body=f"a[0] = {value};"))
 

@@ -56,6 +56,11 @@ def test_a_macro_for_global_is_a_kernel_and_a_device_function_is_none():
     assert [(item.name, item.line) for item in kernels(source)] == [("k", 4)]
 
 
+def test_attributes_are_no_names():
+    source = "__global__ static void __cluster_dims__(2, 1, 1) __launch_bounds__((128)) k(int a) {}\n__device__ __noinline__ void f() {}"
+    assert [item.name for item in kernels(source)] == ["k"]
+
+
 def test_a_wrong_guess_is_a_sentence():
     source = TEMPLATE + "void run(float* a) { k<sizes[2]><<<1, 1>>>(a); }"
     with pytest.raises(helpers.CompileError, match="line 1: the kernel is a template"):

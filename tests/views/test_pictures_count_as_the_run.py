@@ -71,11 +71,11 @@ def drawn(run) -> dict[int, dict[str, int]]:
 
 def counted(run) -> dict[int, dict[str, int]]:
     """The counters that these pictures are about, per line: not instructions, which count with all lanes off, too."""
-    compared = {names.SHARED_WAVEFRONTS_OF_ALL, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL}
+    wanted = {names.SHARED_WAVEFRONTS_OF_ALL, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL}
     for op in ("ld", "st", "atom", "red"):
-        compared |= {name("global", op) for name in (names.requests, names.sectors, names.ideal_sectors)}
-        compared |= {names.shared_wavefronts(op), names.shared_conflicts(op)}
-    return {line: {name: value for name, value in values.items() if value and name in compared} for line, values in run.by_line.items()}
+        wanted |= {kind("global", op) for kind in (names.requests, names.sectors, names.ideal_sectors)}
+        wanted |= {names.shared_wavefronts(op), names.shared_conflicts(op)}
+    return {line: {name: value for name, value in values.items() if value and name in wanted} for line, values in run.by_line.items()}
 
 
 def differences(run) -> list[str]:

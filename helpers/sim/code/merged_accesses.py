@@ -7,25 +7,29 @@ others with nothing, gives the counts of the hardware.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from .ptx import TYPE_BYTES, Address, Immediate, Instruction, Module, Pair, Register, Symbol, Vector, parsed
+from .program import Effect, Op, Program, Results
+from .ptx import Immediate, Register, Symbol
 from .sass import SassInstruction, parse
+from .sites import AccessKind
 
 
 @dataclass(frozen=True)
 class PtxAccess:
-    """One memory instruction of the PTX. `base` + `offset`: its address, as far as the code tells. block: where it stands."""
+    """One memory instruction of the PTX. `base` + `offset`: its address, as far as the code tells. block: where it stands.
+    fragment: it is several accesses, whose widths are already those of the machine code (wmma)."""
 
     line: int
-    op: str
+    op: AccessKind
     space: str
     width: int
-    block: tuple[str, int]
+    block: tuple[int, int]
     base: int
     offset: int
-    opcode: str
+    fragment: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,50 +51,33 @@ class AccessWidth:
     why: str = ""
 
 
-_SPACES = ("global", "shared", "local", "const", "param")
-_PURE = {
-    "add",
-    "sub",
-    "mul",
-    "mad",
-    "shl",
-    "shr",
-    "and",
-    "or",
-    "xor",
-    "cvt",
-    "cvta",
-    "mov",
-    "bfe",
-    "bfi",
-    "selp",
-    "min",
-    "max",
-    "not",
-    "neg",
-}
-_ENDS_BLOCK = {"bra", "ret", "exit", "call", "bar", "barrier"}
+_MATCHED = (
+    AccessKind.LOAD, AccessKind.STORE, AccessKind.ATOMIC, AccessKind.REDUCTION, AccessKind.COPY,
+    AccessKind.MATRIX_LOAD, AccessKind.MATRIX_STORE,
+)  # fmt: skip
 
 
-def ptx_accesses(module: Module, symbol: str | None = None) -> list[PtxAccess]:
-    """Memory instructions of an entry (and of every .func, which it may call), with symbolic addresses.
+def ptx_accesses(program: Program) -> list[PtxAccess]:
+    """Memory accesses of a program with symbolic addresses; of device functions that are copied into their calls, the first copy's.
 
     Two accesses whose `base` is equal differ in address by the difference of their offsets (value numbering: registers
     that hold the same sum have the same base).
     """
-    found: list[PtxAccess] = []
-    for function in module.functions.values():
-        if not function.body or (function.entry and symbol not in (None, function.name)):
-            continue
-        numbers, labels, block = _ValueNumbers(function.body), Counter(function.labels.values()), 0
-        for position, instruction in enumerate(function.body):
-            block += labels[position]
-            access = _access(instruction, (function.name, block), numbers)
-            if access is not None:
-                found.append(access)
-            numbers.read(instruction)
-            block += instruction.name in _ENDS_BLOCK
-    return found
+    found: dict[tuple[int, str], PtxAccess] = {}
+    numbers, barriers = _ValueNumbers(program), 0
+    for block in program.blocks:
+        for op in program.ops[block.ops.start : block.ops.stop]:
+            # A copy is matched by its source, which it names second.
+            site = next((s for s in op.sites if s.op in _MATCHED and (s.op is not AccessKind.COPY or s.space == "global")), None)
+            if site is not None and site.address is not None and site.space not in ("param", "const"):
+                space = "generic" if site.generic else "shared" if site.space == "cluster" else site.space
+                base, offset = numbers.of(site.address.base)
+                place = block.index, barriers
+                access = PtxAccess(op.ptx_line, site.op, space, site.width, place, base, offset + site.address.offset, site.part)
+                found.setdefault((op.ptx_line, op.text), access)
+            numbers.read(op)
+            barriers += op.effect is Effect.BARRIER
+    return list(found.values())
 
 
 class _ValueNumbers:
@@ -100,10 +87,11 @@ class _ValueNumbers:
     is a new, unknown value after each of them.
     """
 
-    def __init__(self, body: list[Instruction]):
+    def __init__(self, program: Program):
+        self.names = program.names
         self.current: dict[str, tuple[int, int]] = {}
         self.interned: dict[object, int] = {0: 0}  # base 0: a plain number
-        self.writes = Counter(register for instruction in body for register in _written(instruction))
+        self.writes = Counter(register for op in program.ops for register in op.writes)
 
     def _base(self, key) -> int:
         return self.interned.setdefault(key, len(self.interned))
@@ -117,26 +105,23 @@ class _ValueNumbers:
             return self.current.get(operand.name) or (self._base(operand.name), 0)
         return self._base(operand), 0
 
-    def read(self, instruction: Instruction) -> None:
+    def read(self, op: Op) -> None:
         """Take in one instruction."""
-        registers = _written(instruction)
-        single = isinstance(instruction.operands[0], Register) if registers else False
-        if single and self.writes[registers[0]] == 1 and instruction.guard is None:
-            self.current[registers[0]] = self._evaluate(instruction, registers[0])
-            return
-        for register in registers:
-            self.current[register] = (self._base((register, len(self.interned))), 0)
+        known = len(op.writes) == 1 and self.writes[op.writes[0]] == 1 and op.guard is None
+        for register in op.writes:
+            if (name := self.names.get(register)) is not None:
+                self.current[name] = self._evaluate(op, name) if known else (self._base((name, len(self.interned))), 0)
 
-    def _evaluate(self, instruction: Instruction, register: str) -> tuple[int, int]:
-        operation, sources = instruction.name, instruction.operands[1:]
-        if operation not in _PURE or any(isinstance(source, Address) for source in sources):
+    def _evaluate(self, op: Op, register: str) -> tuple[int, int]:
+        instruction = op.instruction
+        if op.effect is not Effect.PURE or op.results is not Results.LIKE_SOURCES:
             return self._base(register), 0
-        values = [self.of(source) for source in sources]
-        if operation == "mov":
+        values = [self.of(source) for source in instruction.operands[1:]]
+        if instruction.name == "mov":
             return values[0]
-        if operation == "cvta":
-            return self._base((operation, values[0][0])), values[0][1]
-        if operation == "add" and len(values) == 2 and "cc" not in instruction.modifiers:
+        if instruction.name == "cvta":
+            return self._base((instruction.name, values[0][0])), values[0][1]
+        if instruction.name == "add" and "cc" not in instruction.modifiers:
             (a, x), (b, y) = values
             if a == 0 or b == 0:
                 return a or b, x + y
@@ -144,56 +129,13 @@ class _ValueNumbers:
         return self._base((instruction.opcode, *values)), 0
 
 
-def _written(instruction: Instruction) -> list[str]:
-    """Registers that an instruction writes: its first operand, vectors and pairs of predicates included."""
-    if len(instruction.operands) < 2:
-        return []
-    first = instruction.operands[0]
-    items = first.items if isinstance(first, Vector) else (first.first, first.second) if isinstance(first, Pair) else (first,)
-    return [item.name for item in items if isinstance(item, Register)]
-
-
-def _access(instruction: Instruction, block: tuple[str, int], numbers: _ValueNumbers) -> PtxAccess | None:
-    parts = instruction.opcode.split(".")
-    op = {"ldu": "ld"}.get(parts[0], parts[0])
-    if parts[:2] == ["cp", "async"]:
-        if {"commit_group", "wait_group", "wait_all", "mbarrier", "bulk", "reduce"} & set(parts):
-            return None
-        op = "cp.async"
-    elif op not in ("ld", "st", "atom", "red", "ldmatrix", "stmatrix") and parts[:2] not in (["wmma", "load"], ["wmma", "store"]):
-        return None
-    space = next((s for s in _SPACES if any(part == s or part.startswith(f"{s}::") for part in parts)), "generic")
-    addresses = [operand for operand in instruction.operands if isinstance(operand, Address)]
-    if space in ("param", "const") or not addresses:
-        return None
-    if op == "cp.async":
-        space = "global"
-    address = addresses[1] if op == "cp.async" and len(addresses) > 1 else addresses[0]
-    base, offset = numbers.of(address.base)
-    return PtxAccess(
-        instruction.ptx_line, op, space, _ptx_width(parts, instruction.operands), block, base, offset + address.offset, instruction.opcode
-    )
-
-
-def _ptx_width(parts: list[str], operands: tuple) -> int:
-    """Bytes per lane."""
-    if parts[0] == "cp":
-        return next((operand.value for operand in operands if isinstance(operand, Immediate) and operand.value in (4, 8, 16)), 16)
-    if parts[0] in ("ldmatrix", "stmatrix"):
-        return 16
-    count = next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
-    return TYPE_BYTES.get(parts[-1], 4) * count
-
-
 # --- matching the two ----------------------------------------------------------------------------------------------
 
 
-def access_sites(compiled) -> dict[int, AccessWidth]:
-    """For each PTX line with a memory instruction, how ptxas performs it. Keys are 1-based PTX lines.
-
-    compiled: needs `.ptx`, `.sass`, `.symbol`.
-    """
-    return match_accesses(ptx_accesses(parsed(compiled), compiled.symbol), memory_instructions(compiled.sass, compiled.symbol))
+@functools.lru_cache(maxsize=64)
+def access_sites(program: Program, sass: str, symbol: str) -> dict[int, AccessWidth]:
+    """For each PTX line with a memory instruction of the program, how ptxas performs it. Keys are 1-based PTX lines."""
+    return match_accesses(ptx_accesses(program), memory_instructions(sass, symbol))
 
 
 def memory_instructions(sass: str, symbol: str) -> list[SassInstruction]:
@@ -226,7 +168,7 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction
             sites[line] = _at_ptx_width(access, mine, "several memory instructions share this PTX line")
         elif not mine:
             orphans.append(access)
-        elif access.op.startswith("wmma"):
+        elif access.fragment:
             # One PTX line, several accesses: the instruction itself knows their widths, which are those of the machine code.
             sites[line] = AccessWidth(mine[0].width, mine[0].opcode, line)
         else:
@@ -236,7 +178,7 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction
                 continue
             (width,) = widths
             sites[line] = AccessWidth(width, mine[0].opcode, line)
-            if width > access.width and not access.op.startswith(("atom", "red")):
+            if width > access.width and not access.op.atomic:
                 leaders.append((access, width))
 
     unfilled = []
@@ -274,9 +216,7 @@ def _at_ptx_width(access, mine, why):
 
 def _same_kind(access: PtxAccess, instruction: SassInstruction) -> bool:
     space, op = instruction.row.space, instruction.row.op
-    if access.op.startswith("wmma"):
-        return True
-    if access.op in ("atom", "red"):
+    if access.fragment or access.op.atomic:
         return True  # float atomics become loops of a load and a compare-and-swap
     same_op = op == access.op
     return same_op and (space == access.space or "generic" in (space, access.space))

@@ -84,7 +84,7 @@ def _arith(op, f32, f64, wide, count):
     if t == "f32":
         return op.lanewise(with_flags(op, f32), t, (t,) * count)
     if t == "f64":
-        return op.lanewise(f64, t, (t,) * count)
+        return op.lanewise(lambda *s: numerics.payload64(f64(*s), *s), t, (t,) * count)
     if t == "f32x2":
         return op.lanewise(_pair32(with_flags(op, f32)), t, (t,) * count)
     meaning = _sixteen(op, wide)
@@ -396,7 +396,7 @@ _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f16x2": 0x80008000, "bf16x2": 0x8000800
 
 
 def _on_bits(op, change):
-    """A function of the bit pattern; float32 takes .ftz."""
+    """A function of the bit pattern; float32 takes .ftz. A NaN becomes the GPU's own, or in float64 is made quiet."""
     t = op.type
     raw, dtype = np.dtype(f"u{DTYPES[t].itemsize}"), DTYPES[t]
     sign = raw.type(_SIGN[t])
@@ -404,16 +404,24 @@ def _on_bits(op, change):
 
     def meaning(a):
         bits = flush(a).view(raw) if ftz else a.view(raw)
-        return change(bits, sign).view(dtype)
+        r = change(bits, sign).view(dtype)
+        return numerics.payload64(r, a) if t == "f64" else canonical(r) if t == "f32" else r
 
-    return op.lanewise(meaning, t, (t,))
+    def half(a):
+        bits = a.view(U16)
+        nan = (bits & U16.type(0x7FFF)) > U16.type(0x7F80 if t.startswith("bf16") else 0x7C00)
+        return np.where(nan, numerics.NAN16, change(bits, U16.type(0x8000))).view(a.dtype)
+
+    if t.endswith("x2"):
+        return op.lanewise(packed(half, U16), t, (t,))
+    return op.lanewise(half if raw == U16 else meaning, t, (t,))
 
 
 @instruction("abs", FLOATS)
 @example("abs.f32", reference=lambda a: abs(a))
 @example("abs.f16", reference=lambda a: abs(a))
 def abs_(op):
-    """d = |a|: clears the sign bit."""
+    """d = |a|: clears the sign bit; what is done to a NaN, see `_on_bits`."""
     return _on_bits(op, lambda bits, sign: bits & ~sign)
 
 
@@ -421,7 +429,7 @@ def abs_(op):
 @example("neg.f32", reference=lambda a: -a)
 @example("neg.f64", reference=lambda a: -a)
 def neg(op):
-    """d = -a: flips the sign bit."""
+    """d = -a: flips the sign bit; what is done to a NaN, see `_on_bits`."""
     return _on_bits(op, lambda bits, sign: bits ^ sign)
 
 
@@ -481,7 +489,7 @@ def _extreme(op, smaller):
     if t == "f32":
         return op.lanewise(with_flags(op, lambda *s: canonical(np.array(meaning(*s)))), t, (t,) * count)
     if t == "f64":
-        return op.lanewise(meaning, t, (t,) * count)
+        return op.lanewise(lambda *s: numerics.payload64(meaning(*s), *s), t, (t,) * count)
     if t.startswith("f16"):
         prepare = numerics.flush16 if op.has("ftz") else (lambda x: x)
         half = lambda *s: canonical16(np.array(meaning(*map(prepare, s))))  # noqa: E731 - as above

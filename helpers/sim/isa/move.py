@@ -412,7 +412,7 @@ def _float_to_float(op, d: str, s: str, mode: str):
             x = np.where(np.isnan(x), x, np.where(x > 0, x, 0.0))
         r = _from_double(d, x, mode)
         if d == "f32":
-            r = canonical(np.array(r))
+            r = np.array(r) if s == "f64" else canonical(np.array(r))  # a float64's NaN keeps the upper bits of its payload
             return flush(r) if ftz else r
         return r
 

@@ -18,6 +18,7 @@ F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 U16, U32, U64, I64 = np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
 NAN32 = np.uint32(0x7FFFFFFF)
 NAN16 = np.uint16(0x7FFF)
+QUIET64 = np.uint64(1 << 51)
 _TINY = 2.0**-126
 _MIDDLE = np.iinfo(np.int64).min
 _SHIFT = np.int64(35)
@@ -32,6 +33,17 @@ def canonical(r: np.ndarray) -> np.ndarray:
     if low != low:
         r.view(U32)[np.isnan(r)] = NAN32
     return r
+
+
+def payload64(r: np.ndarray, *sources: np.ndarray) -> np.ndarray:
+    """A GPU's float64 NaN is the last of its sources that is one, made quiet; another NaN stays as it is."""
+    low = _least(r, axis=None)
+    if low == low:
+        return r
+    bits, nan = r.view(U64), np.isnan(r)
+    for source in sources:
+        bits = np.where(nan & np.isnan(source), source.view(U64) | QUIET64, bits)
+    return bits.view(F64)
 
 
 def canonical16(r: np.ndarray) -> np.ndarray:

@@ -58,13 +58,14 @@ def _attempt(launch, blocks, progress, required):
     """Run the launch natively. A BackgroundRun if code has to be made first, which will take a while. Raises Declined."""
     if not engine.available():
         raise Declined("llvmlite is not installed")
-    from . import prepared as native  # here, so that a missing llvmlite costs nothing but speed
+    from . import prepared as making  # here, so that a missing llvmlite costs nothing but speed
+    from .workers import OutOfTime
 
     _check_wishes(launch, len(blocks))
     program, clock = launch.program, launch.clock
     if not len(blocks):
         return None
-    options = native.options_for(
+    options = making.options_for(
         program,
         launch.block,
         None if launch.counting is None else _charges(program),
@@ -72,20 +73,20 @@ def _attempt(launch, blocks, progress, required):
         launch.checks.device,
         _fixed_branches(launch),
     )
-    prepared = native.remembered(program, options)
-    seconds = native.seconds_to_make(program, options)
+    prepared = making.remembered(program, options)
+    seconds = making.seconds_to_make(program, options)
     if prepared is None and not required and seconds > SHORT:
         from .background import BackgroundRun
 
-        return BackgroundRun(launch, functools.partial(_run, native, options, blocks, None), PATIENCE * seconds)
+        return BackgroundRun(launch, functools.partial(_run, options, blocks, None), PATIENCE * seconds)
     try:
-        _run(native, options, blocks, progress, launch, None)
+        _run(options, blocks, progress, launch, None)
     except Declined:
         # What the attempt has written must not be seen.
         arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
         launch.memory = DeviceMemory(program, arrays)
         raise
-    except native.OutOfTime as late:
+    except OutOfTime as late:
         endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line)
         raise
     return None
@@ -121,11 +122,14 @@ def _fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
     return found if found in variants.chosen else ()
 
 
-def _run(native, options, blocks, progress, launch, cancelled) -> None:
+def _run(options, blocks, progress, launch, cancelled) -> None:
     """Compile if need be, run, count. Raises Declined or OutOfTime."""
-    prepared = native.prepare(launch.program, options)
+    from .prepared import prepare
+    from .workers import run
+
+    prepared = prepare(launch.program, options)
     clock = launch.clock
-    totals = native.run(
+    totals = run(
         prepared,
         launch.memory,
         _parameters(launch),

@@ -13,9 +13,9 @@ from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Negated, Regist
 from helpers.sim.counting.rules import TWO_SIDED
 
 from .declined import Unsupported
+from .dispatch import operation
 from .lower import BITS, FULL, Value
 from .offsets import GENERIC, RECORD
-from .operations import operation
 
 _IGNORED = {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
             "L1::evict_normal", "L2::64B", "L2::128B", "L2::256B", "weak", "volatile", "global", "const", "shared", "local", "param",
@@ -169,7 +169,7 @@ def _parameter(low, instruction, address, kind, count):
     if not isinstance(address.base, Immediate) or low.op.effect is Effect.STORE:
         raise Unsupported("a parameter reached by an address")
     offset = address.base.value + address.offset
-    if offset + count * TYPE_BYTES[kind] > low.param_bytes:
+    if not 0 <= offset <= low.param_bytes - count * TYPE_BYTES[kind]:
         raise Unsupported("an argument of a device function")
     targets = instruction.operands[0].items if isinstance(instruction.operands[0], Vector) else (instruction.operands[0],)
     for k, target in enumerate(targets):
@@ -237,12 +237,10 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     if fits != "true":
         aligned = low.new(f"and i1 {aligned}, {fits}")
     start = low.new(f"add i64 {low.new(f'add i64 {base}, {least}')}, {first}")
-    stop = low.new(f"add i64 {low.new(f'add i64 {base}, {most}')}, {end}")
+    span = str(end - first) if pattern is None else low.new(f"add i64 {low.new(f'sub i64 {most}, {least}')}, {end - first}")
     fail, good = low._fail(low.position), low.label()
     if space == "shared":
-        above = low.new(f"icmp sge i64 {start}, 0")
-        below = low.new(f"icmp sle i64 {stop}, {low.shared_size}")
-        fine = low.new(f"and i1 {low.new(f'and i1 {above}, {below}')}, {aligned}")
+        fine = low.new(f"and i1 {_inside(low, start, span, low.shared_size)}, {aligned}")
         low.emit(f"br i1 {fine}, label %{good}, label %{fail}, !prof !1")
         low.start(good)
         pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")
@@ -250,13 +248,11 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     record = low.record(False)
     lower = low.new(f"load i64, ptr {record}")
     upper = low._field(record, RECORD["high"], "i64")
-    above = low.new(f"icmp sge i64 {start}, {lower}")
-    below = low.new(f"icmp sle i64 {stop}, {upper}")
-    inside = low.new(f"and i1 {above}, {below}")
+    inside = _inside(low, low.new(f"sub i64 {start}, {lower}"), span, low.new(f"sub i64 {upper}, {lower}"))
     check, search = low.label(), low.label()
     low.emit(f"br i1 {inside}, label %{check}, label %{search}, !prof !1")
     low.start(search)
-    found = low.call("i32", "find_arena", ("ptr", "%ctx"), ("ptr", record), ("i64", start), ("i64", stop))
+    found = low.call("i32", "find_arena", ("ptr", "%ctx"), ("ptr", record), ("i64", start), ("i64", span))
     low.emit(f"br i1 {low.new(f'icmp ne i32 {found}, 0')}, label %{check}, label %{fail}, !prof !1")
     low.start(check)
     low.emit(f"br i1 {aligned}, label %{good}, label %{fail}, !prof !1")
@@ -264,6 +260,13 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     delta = low._field(record, RECORD["delta"], "i64")
     pointer = low.new(f"inttoptr i64 {low.new(f'add i64 {base}, {delta}')} to ptr")
     return ReadyAddress(base, pointer, pattern, least, most, low_bits, offset)
+
+
+def _inside(low, distance: str, span: str, size: str) -> str:
+    """i1: `span` bytes fit at this distance from the beginning of `size` bytes. Addresses wrap; these comparisons do not."""
+    fits = low.new(f"icmp ule i64 {span}, {size}")
+    before = low.new(f"icmp ule i64 {distance}, {low.new(f'sub i64 {size}, {span}')}")
+    return low.new(f"and i1 {fits}, {before}")
 
 
 def _pattern(low, value: Value):

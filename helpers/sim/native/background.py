@@ -17,7 +17,7 @@ from helpers.sim.machine.chunk import Clock
 from helpers.sim.machine.memory import DeviceMemory
 
 from .declined import Declined
-from .prepared import OutOfTime
+from .workers import OutOfTime
 
 
 class Overtaken(Exception):

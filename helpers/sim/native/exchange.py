@@ -8,9 +8,9 @@ from __future__ import annotations
 from helpers.sim.code.ptx import Immediate, Pair
 
 from .declined import Unsupported
+from .dispatch import operation
 from .lower import IOTA, Value
 from .offsets import WARP_STATE
-from .operations import operation
 
 _INTS, _BITS = "<32 x i32>", "<32 x i1>"
 

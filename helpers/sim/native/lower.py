@@ -10,23 +10,24 @@ first, as in the NumPy machine), until all meet again. The caller of a warp gets
 something happened (a bad address, a barrier in divergent code) that the NumPy machine must explain.
 
 NaN. A GPU's float32 arithmetic gives 0x7fffffff; the CPU's gives other payloads. A value is made canonical where its
-bits can be seen (a store, an integer use), not after every FMA; `_nan_states` finds out which registers need it.
+bits can be seen (a store, an integer use), not after every FMA; `nan_states` finds out which registers need it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from helpers.sim.code import cfg
-from helpers.sim.code.program import Op, Program
-from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Negated, Register, Symbol, immediate_bits
+from helpers.sim.code.program import Program
+from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Negated, Register, Symbol, immediate_bits
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
 
 from .builder import Writer
 from .declined import Unsupported
+from .dispatch import HANDLERS
+from .nans import nan_states, writes_others
 from .offsets import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 from .uniformity import Analysis, analyse, stepped_over
 
@@ -162,7 +163,7 @@ class _Lowering(Writer):
         self.tight = cfg.cycles([[] if block.end == "barrier" else block.successors for block in self.a.blocks])  # loops without barriers
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
-        self.dirty, self.eager = _nan_states(program)
+        self.dirty, self.eager = nan_states(program)
 
     # ----------------------------------------------------------------------------------------------------- values
 
@@ -759,7 +760,7 @@ class _Lowering(Writer):
             return
         if not isinstance(operand, Register):
             raise Unsupported("a result of this form")
-        if value.type == "float" and operand.name in self.eager:
+        if value.type == "float" and operand.name in self.eager and writes_others(self.op):
             value = self.canonical(value)
         self.set(operand.name, value)
 
@@ -769,46 +770,3 @@ ATTRIBUTES = (
     '!0 = !{!"branch_weights", i32 1, i32 1000000}\n'
     '!1 = !{!"branch_weights", i32 1000000, i32 1}'
 )
-
-
-_NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)
-
-
-def _nan_source(op: Op) -> object:
-    """What NaNs an instruction writes: canonical ones (_CLEAN), others (_DIRTY), none (_NEUTRAL), or those of a register."""
-    instruction = op.instruction
-    if instruction.name in FLOAT_ARITHMETIC:
-        return _DIRTY if FLOAT_ARITHMETIC[instruction.name](instruction) else _CLEAN
-    if len(instruction.operands) == 2 and instruction.name in COPIES:
-        operand = instruction.operands[1]
-        return operand.name if isinstance(operand, Register) else _NEUTRAL if isinstance(operand, Immediate) else _CLEAN
-    return _CLEAN
-
-
-def _nan_states(program: Program) -> tuple[set[str], set[str]]:
-    """(registers whose NaNs are not canonical, registers made canonical when written)."""
-    defs: dict[str, list] = {}
-    for op in program.ops:
-        for name in (program.names[register] for register in op.writes):
-            defs.setdefault(name, []).append(_nan_source(op))
-            if op.guard is not None:
-                defs[name].append(_NEUTRAL)
-    state = dict.fromkeys(defs, _NEUTRAL)
-    for _ in range(len(defs) + 1):
-        changed = False
-        for name, sources in defs.items():
-            seen = {state.get(s, _CLEAN) if isinstance(s, str) else s for s in sources}
-            seen = {_CLEAN if s == _EAGER else s for s in seen}
-            new = _EAGER if {_CLEAN, _DIRTY} <= seen else _DIRTY if _DIRTY in seen else _CLEAN if _CLEAN in seen else _NEUTRAL
-            if new > state[name]:
-                state[name], changed = new, True
-        if not changed:
-            break
-    dirty = {n for n, s in state.items() if s == _DIRTY}
-    return dirty, {n for n, s in state.items() if s == _EAGER}
-
-
-# Filled in by `operations` (arithmetic), `access` (memory), `exchange` and `products`, by the first part of an opcode:
-HANDLERS: dict[str, Callable[[_Lowering, Instruction], None]] = {}
-FLOAT_ARITHMETIC: dict[str, Callable[[Instruction], bool]] = {}  # whether the code gives NaNs as the CPU makes them
-COPIES: set[str] = set()  # gives what it reads, NaN or not

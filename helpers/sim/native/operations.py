@@ -5,13 +5,12 @@ What is not here raises Unsupported when it is met, and the kernel runs in the N
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from helpers.sim.code.addresses import SHARED_WINDOW
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Instruction, Register, Vector
 
 from .declined import Unsupported
-from .lower import BITS, COPIES, FLOAT_ARITHMETIC, HANDLERS, Value
+from .dispatch import operation
+from .lower import BITS, Value
 
 _COMPARE = {
     "eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "one"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"),
@@ -22,30 +21,8 @@ _COMPARE = {
 }  # fmt: skip
 
 
-def operation(*names, copies: bool = False, floats: Callable[[Instruction], bool] | None = None):
-    """Register a handler for instructions of these names.
-
-    copies: it gives its source unchanged. floats: does an instruction of it give float32 NaNs as this processor makes them?
-    """
-
-    def register(function):
-        for name in names:
-            HANDLERS[name] = function
-            if floats is not None:
-                FLOAT_ARITHMETIC[name] = floats
-            if copies:
-                COPIES.add(name)
-        return function
-
-    return register
-
-
 def _is_float32(instruction: Instruction) -> bool:
     return "f32" in instruction.modifiers
-
-
-def _narrows_double(instruction: Instruction) -> bool:
-    return instruction.modifiers[-2:] == ("f32", "f64")
 
 
 def allow(instruction: Instruction, *patterns: str) -> None:
@@ -139,6 +116,31 @@ def _float_sources(low, instruction, kind, first=1):
     return values
 
 
+def _unless_nan_beside(low, value: Value, neutral: str, other: Value) -> Value:
+    """`neutral` where `other` is a NaN: of float64 operands that are NaNs the last one is the result, whatever the processor does."""
+
+    def text(t, x, y):
+        nan = low.new(f"fcmp uno {t('double')} {y}, {y}")
+        return f"select {t('i1')} {nan}, {t('double')} {_number(t('double'), neutral)}, {t('double')} {x}"
+
+    return low.apply("double", [value, other], text)
+
+
+def _number(type_: str, number: str) -> str:
+    return f"splat (double {number})" if type_.startswith("<") else number
+
+
+def _quieted(low, value: Value, result: Value) -> Value:
+    """A float64 `result`, but where `value` is a NaN, that one, quiet."""
+
+    def text(t, x, r):
+        nan = low.new(f"fcmp uno {t('double')} {x}, {x}")
+        quiet = low.new(f"fadd {t('double')} {x}, {_number(t('double'), '0.0')}")
+        return f"select {t('i1')} {nan}, {t('double')} {quiet}, {t('double')} {r}"
+
+    return low.apply("double", [value, result], text)
+
+
 @operation("add", "sub", floats=_is_float32)
 def _add(low, i):
     allow(i, INTEGERS, FLOATS, "rn ftz")
@@ -148,6 +150,8 @@ def _add(low, i):
         low.put(i.operands[0], add_integers(low, a, b, i.name))
         return
     a, b = _float_sources(low, i, kind)
+    if kind == "f64":
+        a = _unless_nan_beside(low, a, "0.0", b)
     result = low.apply(a.type, [a, b], lambda t, x, y: f"f{i.name} {t(a.type)} {x}, {y}")
     low.put(i.operands[0], _float_result(low, i, result))
 
@@ -180,6 +184,8 @@ def _mul(low, i):
     if _is_float(kind):
         allow(i, FLOATS, "rn ftz")
         a, b = _float_sources(low, i, kind)
+        if kind == "f64":
+            a = _unless_nan_beside(low, a, "1.0", b)
         result = low.apply(a.type, [a, b], lambda t, x, y: f"fmul {t(a.type)} {x}, {y}")
         low.put(i.operands[0], _float_result(low, i, result))
         return
@@ -194,6 +200,9 @@ def _mad(low, i):
     if _is_float(kind):
         allow(i, FLOATS, "rn ftz")
         values = _float_sources(low, i, kind)
+        if kind == "f64":
+            a, b, c = values
+            values = [_unless_nan_beside(low, _unless_nan_beside(low, a, "1.0", b), "1.0", c), _unless_nan_beside(low, b, "1.0", c), c]
         low.put(i.operands[0], _float_result(low, i, low.intrinsic("fma", values[0].type, values)))
         return
     allow(i, INTEGERS, "lo hi wide")
@@ -254,16 +263,17 @@ def _sqrt(low, i):
     low.put(i.operands[0], low.intrinsic("sqrt", a.type, [a]))
 
 
-@operation("neg", "abs")
+@operation("neg", "abs", floats=_is_float32)
 def _sign(low, i):
     kind = _kind(i)
     if _is_float(kind):
         allow(i, FLOATS)
-        value = low.observed(i.operands[1], kind)
+        value = low.operand(i.operands[1], kind)
         if i.name == "neg":
-            low.put(i.operands[0], low.unary(value, lambda t, x: f"fneg {t(value.type)} {x}", value.type))
+            result = low.unary(value, lambda t, x: f"fneg {t(value.type)} {x}", value.type)
         else:
-            low.put(i.operands[0], low.intrinsic("fabs", value.type, [value]))
+            result = low.intrinsic("fabs", value.type, [value])
+        low.put(i.operands[0], result if kind == "f32" else _quieted(low, value, result))
         return
     allow(i, INTEGERS)
     (a,) = _sources(low, i, kind)
@@ -273,13 +283,28 @@ def _sign(low, i):
         low.put(i.operands[0], add_integers(low, Value(a.type, s="0"), a, "sub"))
 
 
+def _quieted_both(low, a: Value, b: Value, result: Value) -> Value:
+    """A float64 `result`, but where both are NaNs, the second, quiet."""
+
+    def text(t, x, y, r):
+        one, other = (low.new(f"fcmp uno {t('double')} {v}, {v}") for v in (x, y))
+        nans = low.new(f"and {t('i1')} {one}, {other}")
+        quiet = low.new(f"fadd {t('double')} {y}, {_number(t('double'), '0.0')}")
+        return f"select {t('i1')} {nans}, {t('double')} {quiet}, {t('double')} {r}"
+
+    return low.apply("double", [a, b, result], text)
+
+
 @operation("min", "max", floats=_is_float32)
 def _extreme(low, i):
     kind = _kind(i)
     if _is_float(kind):
         allow(i, FLOATS, "ftz")
         a, b = _float_sources(low, i, kind)
-        low.put(i.operands[0], low.intrinsic(f"{i.name}imumnum", a.type, [a, b]))
+        result = low.intrinsic(f"{i.name}imumnum", a.type, [a, b])
+        if kind == "f64":  # a NaN only if both are
+            result = _quieted_both(low, a, b, result)
+        low.put(i.operands[0], result)
         return
     allow(i, INTEGERS)
     a, b = _sources(low, i, kind)
@@ -487,7 +512,7 @@ def _cvta(low, i):
 _RANGE = {"u8": 8, "s8": 8, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 
 
-@operation("cvt", floats=_narrows_double)
+@operation("cvt")
 def _cvt(low, i):
     target, source = i.opcode.split(".")[-2:]
     if source in _RANGE and target in _RANGE:
@@ -561,7 +586,7 @@ def _cvt(low, i):
         return
     if (target, source) == ("f64", "f32"):
         allow(i, FLOATS)
-        value = low.operand(i.operands[1], source)
+        value = low.observed(i.operands[1], source)
         low.put(i.operands[0], low.unary(value, lambda t, x: f"fpext {t('float')} {x} to {t('double')}", "double"))
         return
     if (target, source) == ("f32", "f64"):

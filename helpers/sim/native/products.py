@@ -19,10 +19,10 @@ from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragme
 
 from .access import _far, _own, _recorded, _watched
 from .declined import Unsupported
+from .dispatch import operation
 from .exchange import _demand, _together
 from .lower import Charge, Value
 from .offsets import GENERIC, PRODUCT
-from .operations import operation
 
 _INTS = "<32 x i32>"
 # How elements are kept in registers; the position in this tuple is what `runtime._unpack` and `_pack` know them by.

@@ -6,7 +6,7 @@ What an access costs is decided in `counting/rules.py` alone: compiled code reme
 from __future__ import annotations
 
 from .builder import Function, Var, vector
-from .device_owners import owners_ir
+from .device_owners import own
 from .offsets import (  # fmt: skip
     CONTEXT,
     ENTRIES,
@@ -43,11 +43,11 @@ def runtime_ir() -> str:
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store, _load_local, _store_local)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
     functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
-    functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), _run_blocks()]
+    functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), own(), _run_blocks()]
     defined = {f"@{f.function}(" for f in functions}
     declared = {line for f in functions for line in f.intrinsics if not any(name in line for name in defined)}
     attributes = [f"attributes #0 = {{ {_ATTRIBUTES} }}", f"attributes #2 = {{ alwaysinline {_ATTRIBUTES} }}", ""]
-    return "\n".join([*sorted(declared), *(f.text() for f in functions), owners_ir(), *attributes])
+    return "\n".join([*sorted(declared), *(f.text() for f in functions), *attributes])
 
 
 # --- moving data -------------------------------------------------------------------------------------------------------
@@ -84,22 +84,21 @@ class _Place:
         self.fits = f.bits(self.pattern.to(LONGS, signed=True).is_("ne", distance)).is_("eq", 0)
         self.base = origin + scalar
 
-    def host(self, record: Var, nbytes: Var) -> Var:
-        """Check an access of `nbytes` (i64, a power of two) per lane; the host's pointer for `base`.
+    def host(self, record: Var, nbytes: Var, unit: Var | None = None) -> Var:
+        """Check an access of `nbytes` (i64) per lane, at a multiple of `unit` (a power of two; None: of nbytes).
 
-        What cannot be done asks the launcher to stop: the function returns.
+        Gives the host's pointer for `base`. What cannot be done asks the launcher to stop: the function returns.
         """
         f, pattern, base = self.f, self.pattern, self.base
         least, most, mixed = (f.reduce(how, pattern).to("i64", signed=True) for how in ("smin", "smax", "or"))
-        aligned = ((base | mixed) & (nbytes - 1)).is_("eq", 0)
+        aligned = ((base | mixed) & ((nbytes if unit is None else unit) - 1)).is_("eq", 0)
         with f.when(~(aligned & self.fits)):
             _refuse(f, record)
-        start, stop = base + least, base + most + nbytes
-        inside = start.is_("sge", record.field(RECORD["low"], "i64")) & stop.is_("sle", record.field(RECORD["high"], "i64"))
-        with f.when(~inside):
+        start, span = base + least, most - least + nbytes
+        with f.when(~_inside(record, start, span)):
             with f.when(record.field(RECORD["shared"], "i32").is_("ne", 0)):
                 _refuse(f, record)
-            with f.when(f.function_call("i32", "find_arena", f.ctx, record, start, stop).is_("eq", 0)):
+            with f.when(f.function_call("i32", "find_arena", f.ctx, record, start, span).is_("eq", 0)):
                 _refuse(f, record)
         return (base + record.field(RECORD["delta"], "i64")).to("ptr")
 
@@ -122,6 +121,14 @@ class _Place:
             bad = f.function_call("i32", what, f.ctx, address, self.active, granules, log, f.first, *more)
             with f.when(bad.is_("ne", 0)):
                 _refuse(f, record)
+
+
+def _inside(record: Var, start: Var, span: Var) -> Var:
+    """Are `span` bytes (0 to 2^62) from `start` on between the record's or arena's bounds? No address can wrap here:
+    what is compared, without signs, are the distance from the lower bound and the room for it."""
+    low = record.field(RECORD["low"], "i64")
+    size = record.field(RECORD["high"], "i64") - low
+    return span.is_("ule", size) & (start - low).is_("ule", size - span)
 
 
 def _refuse(f: Function, record: Var) -> None:
@@ -177,11 +184,7 @@ def _local(what: str, bits: int):
         buffer="ptr",
     )  # fmt: skip
     place = _Place(f, f.scalar, f.places, f.active)
-    place.host(f.record, f.constant("i64", bits // 8))
-    # Every element has to be inside; the first one is.
-    last = place.base + f.reduce("smax", place.pattern).to("i64", signed=True) + (f.count * (bits // 8)).to("i64")
-    with f.when(last.is_("sgt", f.ctx.field(CONTEXT["local_bytes"], "i64"))):
-        _refuse(f, f.record)
+    place.host(f.record, (f.count * (bits // 8)).to("i64"), f.constant("i64", bits // 8))
     place.tally(f.record)
     area = _state_of(f, f.first >> 5).field(WARP_STATE["local"], "ptr")
 
@@ -221,15 +224,14 @@ def _store_local(bits: int) -> Function:
 
 
 def _find_arena() -> Function:
-    """Let a record know the array that holds [start, stop): 1, or 0 if there is none."""
-    f = Function("i32", "find_arena", ctx="ptr", record="ptr", start_="i64", stop="i64")
+    """Let a record know the array that holds `span` bytes from `begin` on: 1, or 0 if there is none."""
+    f = Function("i32", "find_arena", ctx="ptr", record="ptr", begin="i64", span="i64")
     arenas = f.ctx.field(CONTEXT["arenas"], "ptr")
     with f.loop(f.ctx.field(CONTEXT["arena_count"], "i64")) as i:
         arena = arenas.at(i * 24)
-        low, high = arena.field(RECORD["low"], "i64"), arena.field(RECORD["high"], "i64")
-        with f.when(f.start_.is_("sge", low) & f.stop.is_("sle", high)):
-            for name, value in (("low", low), ("high", high), ("delta", arena.field(RECORD["delta"], "i64"))):
-                f.store(value, f.record.at(RECORD[name]))
+        with f.when(_inside(arena, f.begin, f.span)):
+            for name in ("low", "high", "delta"):
+                f.store(arena.field(RECORD[name], "i64"), f.record.at(RECORD[name]))
             f.leave(1)
     f.leave(0)
     return f

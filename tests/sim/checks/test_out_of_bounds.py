@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import helpers
+from tests import ROOT
 
 KERNEL = """__device__ __noinline__ void put(volatile float* p, int i, float v) { p[i] = v; }
 extern "C" __global__ void f(float* y, int i) {
@@ -56,3 +60,10 @@ def test_an_address_far_from_its_space_is_out_of_bounds_wherever_it_lies(shift):
         assert said(body, 1)
     except helpers.RunError as stopped:
         assert [finding.kind for finding in stopped.findings] == ["out-of-bounds"]
+
+
+def test_addresses_at_which_sums_wrap_are_out_of_bounds_in_every_form_of_access():
+    """In a process of its own: a wrong comparison reads or writes the host's memory."""
+    command = [sys.executable, "-m", "tests.sim.hostile_addresses"]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert (child.returncode, child.stdout) == (0, ""), child.stdout[-2000:] + child.stderr[-2000:]

@@ -17,7 +17,7 @@ from helpers.run.gemm import Problem
 from helpers.sim import Budget, Collect, TraceFilter, launch, simulate
 from helpers.sim.isa import EXAMPLES
 from helpers.sim.load import load
-from helpers.sim.native import engine
+from helpers.sim.native import engine, workers
 from helpers.sim.native import prepared as native
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
@@ -369,7 +369,7 @@ def test_an_interrupt_stops_at_once(monkeypatch):
 
     def interrupted(self, timeout=None):
         wait(self, timeout)
-        if timeout == native.TURN_SECONDS:
+        if timeout == workers.TURN_SECONDS:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Condition, "wait", interrupted)

@@ -1,15 +1,11 @@
-"""Reading SASS, matching it with PTX, and counting instructions from its control flow."""
+"""Counting instructions from the control flow of the machine code."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from helpers.sim import simulate
-from helpers.sim.code import merged_accesses, sass
-from helpers.sim.code.ptx import parse as parse_ptx
-from helpers.sim.code.sass_opcodes import opcode_row, sass_width
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
@@ -19,83 +15,6 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 
 def calibration(kernel, arch="sm_90"):
     return probes.compiled("calibration.cu", kernel, arch)
-
-
-def test_every_instruction_is_read_and_carries_a_line_of_the_ptx():
-    compiled = calibration("tile2d")
-    functions = sass.parse(compiled.sass)
-    assert set(functions) == {"naive", "coalesced", "tile2d", "banks"}
-    printed = [line for line in compiled.sass.splitlines() if re.match(r"\s*/\*[0-9a-f]{4}\*/", line)]
-    assert sum(len(f.instructions) for f in functions.values()) == len(printed)
-    lines = compiled.ptx.split("\n")
-    for i in functions["tile2d"].instructions:
-        if i.name in ("LDS", "STS", "LDG", "STG"):
-            assert {"LDS": "ld.shared", "STS": "st.shared", "LDG": "ld.global", "STG": "st.global"}[i.name] in lines[i.ptx_line - 1]
-        if i.name == "BRA":
-            assert i.target is not None
-
-
-def test_operands_are_split_outside_of_brackets():
-    text = '.section\t.text.k,"ax"\n        /*0260*/              @!P0 LDG.E.128 R11, desc[UR6][R8.64+-0x10] ;\n'
-    (i,) = sass.parse(text)["k"].instructions
-    assert (i.guard, i.opcode, i.name, i.operands) == ("!P0", "LDG.E.128", "LDG", ("R11", "desc[UR6][R8.64+-0x10]"))
-    assert sass.parse("") == {}
-
-
-@pytest.mark.parametrize(
-    ("opcode", "width"),
-    [("LDG.E", 4), ("LDG.E.64", 8), ("LDS.128", 16), ("LDS.U8", 1), ("STS.U16", 2), ("LDGSTS.E.BYPASS.LTC128B.128", 16), ("LDG.E.LTC128B", 4),
-     ("LDSM.16.M88.4", 16), ("ATOMG.E.ADD.64.STRONG.GPU", 8)],
-)  # fmt: skip
-def test_widths_of_opcodes(opcode, width):
-    assert sass_width(opcode) == width
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_the_tiled_kernel_has_its_shared_loads_merged(arch):
-    sites = merged_accesses.access_sites(calibration("tile2d", arch)).values()
-    loads = [s for s in sites if s.opcode.startswith("LDS")]
-    assert sorted(s.width for s in loads) == [0] * 96 + [16] * 32
-    assert {s.leader for s in loads if s.width == 0} == {s.leader for s in loads if s.width == 16}
-    assert [s.width for s in sites if s.opcode.startswith("STG")] == [4] * 64
-    assert all(s.exact for s in sites)
-
-
-def test_an_access_that_nobody_needs_is_charged_nothing():
-    ptx = "\n".join(
-        [".visible .entry k(", "\t.param .u64 k_param_0", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r1+4];", "}"]
-    )
-    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS R1, [R0+0x4] ;\n'
-    sites = merged_accesses.match_accesses(
-        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
-    )
-    assert (sites[5].width, sites[5].opcode) == (0, "")
-    assert (sites[6].width, sites[6].opcode, sites[6].exact) == (4, "LDS", True)
-
-
-def test_a_widened_access_without_visible_partners_is_not_exact():
-    ptx = "\n".join([".visible .entry k(", ")", "{", "\tld.shared.f32 \t%f1, [%r1];", "\tld.shared.f32 \t%f2, [%r2+64];", "}"])
-    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 4\n        /*0000*/                   LDS.64 R2, [R0] ;\n'
-    sites = merged_accesses.match_accesses(
-        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
-    )
-    assert (sites[4].width, sites[4].exact) == (4, False) and sites[4].why
-    assert not sites[5].exact
-
-
-def test_partners_are_found_across_registers_that_hold_the_same_sum():
-    ptx = "\n".join(
-        [
-            ".visible .entry k(", ")", "{", "\tadd.s64 \t%rd2, %rd1, 8;", "\tld.shared.f32 \t%f1, [%rd1];", "\tld.shared.f32 \t%f2, [%rd1+4];",
-            "\tld.shared.v2.f32 \t{%f3, %f4}, [%rd2];", "}",
-        ]
-    )  # fmt: skip
-    text = '.section\t.text.k,"ax"\n\t//## File ".nv_debug_ptx_txt", line 6\n        /*0000*/                   LDS.128 R4, [R0] ;\n'
-    sites = merged_accesses.match_accesses(
-        merged_accesses.ptx_accesses(parse_ptx(ptx), "k"), merged_accesses.memory_instructions(text, "k")
-    )
-    assert [(sites[n].width, sites[n].leader) for n in (5, 6, 7)] == [(0, 6), (16, 6), (0, 6)]
-    assert sites[6].offset == -4
 
 
 EXPECTED = {"naive": 19_529_728, "coalesced": 19_529_728, "tile2d": 4_892_288, "banks": 173}
@@ -242,15 +161,6 @@ def test_copies_past_the_cache_are_counted_by_the_machine_code():
     run = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.zeros(256, np.float32), np.zeros(32, np.float32)])
     assert run.counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 1
     assert run.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 16
-
-
-@pytest.mark.parametrize(("opcode", "registers"), [
-    ("IMAD.WIDE.U32", 2), ("SHF.L.U64.HI", 1), ("F2I.F64.TRUNC", 1), ("F2I.S64.F64", 2), ("I2F.F64", 2), ("F2F.F32.F64", 1),
-    ("F2F.F64.F32", 2), ("LDS.128", 4), ("CS2R.32", 1), ("CS2R", 2), ("LDC.64", 2), ("DFMA", 2), ("FFMA", 1),
-])  # fmt: skip
-def test_how_many_registers_an_instruction_writes(opcode, registers):
-    """One too many would make a register unknown that is not."""
-    assert opcode_row(opcode).registers(tuple(opcode.split(".")[1:])) == registers
 
 
 def test_wrong_arguments_are_named():

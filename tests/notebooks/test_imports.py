@@ -1,0 +1,30 @@
+"""What lessons import exists: told in a second, before a lesson is executed."""
+
+import ast
+import importlib
+import json
+
+import pytest
+
+from helpers.course.steps import STEPS
+
+
+def imports(step) -> list[tuple[str, str]]:
+    """(module, name) of each `from helpers… import …` in the lesson's cells of Python."""
+    found = []
+    for cell in json.loads(step.notebook_path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] != "code" or text.startswith("%%"):
+            continue
+        tree = ast.parse("\n".join(line for line in text.split("\n") if not line.startswith("%")))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "helpers":
+                found += [(node.module, item.name) for item in node.names]
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_what_a_lesson_imports_exists(step):
+    wanted = imports(step)
+    assert wanted
+    assert [f"{module}.{name}" for module, name in wanted if not hasattr(importlib.import_module(module), name)] == []

@@ -1,0 +1,41 @@
+"""Bits of NaNs: arithmetic gives the GPU's own, everything else keeps what it was given. Facts measured on an H200."""
+
+import numpy as np
+import pytest
+
+from helpers.sim import simulate
+from helpers.toolchain.compile import compile_source
+
+NANS = np.array([0x7FC00001, 0x7F800001, 0xFFC12345, 0xFF812345, 0x7FFFFFFF, 0x7FC00000], np.uint32)
+
+
+def run(body, engine):
+    source = f'extern "C" __global__ void k(const int* I, int* O, int n) {{ int i = threadIdx.x; float s = __int_as_float(I[i]); {body} }}'
+    out = np.zeros(32, np.int32)
+    bits = np.resize(NANS, 32).view(np.int32)
+    simulate(compile_source(source, "k"), (1, 1, 1), (32, 1, 1), [bits.copy(), out, np.int32(7)], engine=engine)
+    return bits, out
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+@pytest.mark.parametrize(
+    "expression", ["s + 1.5f", "s * s", "fmaf(s, 2.0f, s)", "-s * 1.0f", "sqrtf(s)", "s / 3.0f", "rintf(s)", "fabsf(s)"]
+)
+def test_arithmetic_gives_the_one_nan(engine, expression):
+    _, out = run(f"O[i] = __float_as_int({expression});", engine)
+    assert set(out.tolist()) == {0x7FFFFFFF}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+@pytest.mark.parametrize("body", ["O[i] = __float_as_int(s);", "O[i] = __float_as_int(i < n ? s : s);", "((float*)O)[i] = s;"])
+def test_moves_keep_the_bits(engine, body):
+    bits, out = run(body, engine)
+    assert np.array_equal(bits, out)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_integers_that_look_like_nans_are_integers(engine):
+    bits, out = run("O[i] = i < n ? -1 : __float_as_int(s);", engine)
+    assert np.array_equal(out, np.where(np.arange(32) < 7, -1, bits))
+    _, out = run("O[i] = i < n ? -1 : __float_as_int(s + 1.0f);", engine)
+    assert np.array_equal(out, np.where(np.arange(32) < 7, -1, 0x7FFFFFFF))

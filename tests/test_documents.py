@@ -1,0 +1,30 @@
+"""What the pages name is there: files, folders, and modules that are run."""
+
+import re
+
+import pytest
+
+from tests import ROOT
+from tests.test_project import tracked
+
+PAGES = ("README.md", "CONTRIBUTING.md", "helpers/sim/README.md", "helpers/sim/native/README.md", "kernels/LOG.md")
+FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_exists(page):
+    named = set(re.findall(r"`([\w./-]+\.(?:py|cu|cuh|md|toml|json|ipynb|yaml|js))`", (ROOT / page).read_text(encoding="utf-8")))
+    named = {name for name in named if not name.startswith(".cu") and "NN_" not in name}
+    assert not {name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in FILES)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_folder_that_a_page_names_exists(page):
+    named = set(re.findall(r"`((?:helpers|tests|kernels|notebooks)/[\w./-]*)/`", (ROOT / page).read_text(encoding="utf-8")))
+    assert not {name for name in named if not any(file.startswith(f"{name}/") for file in FILES)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_that_a_page_runs_exists(page):
+    named = set(re.findall(r"python -m ((?:helpers|tests)[\w.]*)", (ROOT / page).read_text(encoding="utf-8")))
+    assert not {name for name in named if f"{name.replace('.', '/')}.py" not in FILES}
