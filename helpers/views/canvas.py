@@ -231,7 +231,7 @@ def _fit(ax: Axes, note, lines: int) -> int:
     width = note.get_window_extent().width
     if width <= room:
         return 1
-    size = max(_SMALLEST, note.get_fontsize() * room / width * 0.99)
+    size = max(_SMALLEST, note.get_fontsize() * room / width * 0.97)
     width *= size / note.get_fontsize()
     note.set_fontsize(size)
     if width <= room:
@@ -353,10 +353,12 @@ def to_svg(ax: Axes) -> str:
     return buffer.getvalue()
 
 
-# In a dark theme the one rendering is turned over, lightness reversed and hues kept.
+# No higher than the window, so that a projector shows all of a picture, and of two that are compared both. In a dark theme the one
+# rendering is turned over, lightness reversed and hues kept.
 THEME = """<style>
 .ladder-picture{margin:0;line-height:0}
-.ladder-picture img{max-width:100%;height:auto;border-radius:4px}
+.ladder-picture img{width:auto;height:auto;max-height:88vh;border-radius:4px}
+.ladder-compare .ladder-picture img{max-height:42vh}
 [data-jp-theme-light="false"] .ladder-picture img{filter:invert(.93) hue-rotate(180deg) brightness(1.15)}
 </style>"""
 
@@ -367,6 +369,6 @@ def to_html(ax: Axes) -> str:
     width, height = (round(inches * 96) for inches in ax.figure.get_size_inches())
     alt = html.escape(getattr(ax, "alt", ""), quote=True)
     return (
-        f'{THEME}<figure class="ladder-picture"><img alt="{alt}" width="{width}" height="{height}" '
+        f'{THEME}<figure class="ladder-picture"><img alt="{alt}" width="{width}" height="{height}" style="max-width:min(100%,{width}px)" '
         f'src="data:image/png;base64,{data}"></figure>'
     )

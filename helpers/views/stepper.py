@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
 
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
@@ -403,9 +404,16 @@ def _memory(ax, run, now: State) -> str:
             ax.hlines(top, -0.4, BANKS, colors=BLUE, linewidths=1)
     ax.set_xlim(0, BANKS)
     ax.set_ylim(shown, 0)
-    key = f"32 banks → · blue: written ({int(written[:words].sum()):,} of {words:,} words) · outlined, orange: read now, green: written now"
-    key += " · pink: copies under way" if coming.any() else ""
-    ax.text(0, -0.02, key, transform=ax.transAxes, va="top", fontsize=12, color=QUIET)
+    written_words = int(written[:words].sum())
+    key = [
+        Patch(facecolor=SKY, label=f"written ({written_words:,} of {words:,} words)"),
+        Patch(facecolor=ORANGE, edgecolor=INK, label="read now"),
+        Patch(facecolor=GREEN, edgecolor=INK, label="written now"),
+    ]
+    key += [Patch(facecolor=PURPLE, label="copies under way")] if coming.any() else []
+    ax.annotate("32 banks →", (0, 0), (-8, -6), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
+                color=QUIET, annotation_clip=False)  # fmt: skip
+    ax.legend(handles=key, loc="upper right", bbox_to_anchor=(1.01, 0.02), ncols=len(key), handletextpad=0.5, columnspacing=1.2)
     on_the_way = f" {int(coming.sum())} more are on their way." if coming.any() else ""
     return (
         f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"
