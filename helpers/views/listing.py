@@ -117,10 +117,10 @@ _TABLE_STYLE = """<style>
 .ladder-listing-frame{container-type:inline-size;width:100%;overflow-x:auto}
 .ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:clamp(10px,1.5cqw,13px);line-height:1.4;color:var(--jp-content-font-color1,#222)}
 .ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
-.ladder-listing td,.ladder-listing th{padding:1px .4em;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
-.ladder-listing thead th{vertical-align:bottom;white-space:normal;border-bottom:1px solid var(--jp-border-color1,#999)}
+.ladder-listing td,.ladder-listing th{padding:1px .35em;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
+.ladder-listing thead th{vertical-align:bottom;white-space:normal;font-size:.85em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:20ch;
+.ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:16ch;
 font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}

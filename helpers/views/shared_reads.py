@@ -65,22 +65,9 @@ def shared_reads_of(run, level="thread", block: int = 0, warp: int = 0, thread: 
 
     read: which load of the step, from 0; None: the last. Raises NothingToSee if shared memory is not read.
     """
-    if level not in LEVELS:
-        raise NothingToSee(f"level={level!r} is none of {', '.join(LEVELS)}.")
     trace = run.trace
-    block = nearest(_reading(trace), block or 0)
-    rows, at = _steps(trace, block)
-    thread = min(max(thread or 0, 0), int(np.prod(trace.block)) - 1)
-    warp = thread // WARP if level == "thread" else nearest(trace.accesses["warp"][rows], warp or 0)
-    step = min(max(step or 0, 0), int(at.max()))
-    here = rows[at == step]
-    mine = here
-    lanes = slice(None)
-    if level != "block":
-        mine = here[trace.accesses["warp"][here] == warp]
-    if level == "thread":
-        lanes = slice(thread % WARP, thread % WARP + 1)
-        mine = mine[[bool(_pieces(trace, row)[0][lanes].max(initial=-1) >= 0) for row in mine]] if len(mine) else mine
+    block, warp, thread, step, steps, mine = _chosen(trace, level, block or 0, warp or 0, thread or 0, step or 0)
+    lanes = slice(thread % WARP, thread % WARP + 1) if level == "thread" else slice(None)
     reads = len(mine)
     read = reads - 1 if read is None or level == "block" else min(max(read, 0), max(reads - 1, 0))
     now = mine if level == "block" else mine[read : read + 1]
@@ -92,7 +79,26 @@ def shared_reads_of(run, level="thread", block: int = 0, warp: int = 0, thread: 
         by_block = _by_block(trace, block, step, array, itemsize)
         found.append(TileReads(array.name, shape, *(part.reshape(folded) for part in (*count, by_block))))
     line = trace.sites[trace.accesses["site"][now[0]]].line if level != "block" and len(now) else None
-    return SharedReads(block, warp, thread, step, int(at.max()) + 1, read, reads, len(mine[: read + 1]), line, tuple(found))
+    return SharedReads(block, warp, thread, step, steps, read, reads, len(mine[: read + 1]), line, tuple(found))
+
+
+@once_per_trace
+def _chosen(trace, level: str, block: int, warp: int, thread: int, step: int) -> tuple[int, int, int, int, int, np.ndarray]:
+    """The nearest recorded (block, warp, thread, step), how many steps there are, and the loads that `level` makes there, in order."""
+    if level not in LEVELS:
+        raise NothingToSee(f"level={level!r} is none of {', '.join(LEVELS)}.")
+    block = nearest(_reading(trace), block)
+    rows, at = _steps(trace, block)
+    step = min(max(step, 0), int(at.max()))
+    thread = min(max(thread, 0), int(np.prod(trace.block)) - 1)
+    warp = thread // WARP if level == "thread" else nearest(trace.accesses["warp"][rows], warp)
+    mine = rows[at == step]
+    if level != "block":
+        mine = mine[trace.accesses["warp"][mine] == warp]
+    if level == "thread":
+        takes_part = [bool((_pieces(trace, row)[0][thread % WARP] >= 0).any()) for row in mine]
+        mine = mine[np.array(takes_part, bool)]
+    return block, warp, thread, step, int(at.max()) + 1, mine
 
 
 @once_per_trace
@@ -123,6 +129,7 @@ def _steps(trace, block: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, steps_along_k(trace, block, trace.accesses[rows], np.ones(len(rows), bool))
 
 
+@once_per_trace
 def _arrays(trace) -> list:
     """The shared arrays that are read, by address."""
     rows = _loads(trace)
@@ -171,7 +178,8 @@ def _count(trace, array, itemsize: int, rows: np.ndarray, lanes: slice) -> np.nd
 def controls(run, level="thread", block=0, warp=0, thread=0, step=0, read=None):
     """Level, block, the warp or thread, the step, and which of its loads."""
     level = level or "thread"
-    seen = shared_reads_of(run, level, block, warp, thread, step)
+    *_, steps, mine = _chosen(run.trace, level, block or 0, warp or 0, thread or 0, step or 0)
+    last = max(len(mine) - 1, 0)
     blocks = _reading(run.trace)
     threads = int(np.prod(run.trace.block))
     found = [
@@ -182,9 +190,9 @@ def controls(run, level="thread", block=0, warp=0, thread=0, step=0, read=None):
         found.append(Span("warp", "warp", 0, (threads - 1) // WARP))
     if level == "thread":
         found.append(Span("thread", "thread", 0, threads - 1))
-    found.append(Span("step", "step along K", 0, seen.steps - 1, buttons=True))
+    found.append(Span("step", "step along K", 0, steps - 1, buttons=True))
     if level != "block":
-        found.append(Span("read", "load of the step", 0, max(seen.reads - 1, 0), max(seen.reads - 1, 0), buttons=True))
+        found.append(Span("read", "load of the step", 0, last, last, buttons=True))
     return tuple(found)
 
 
