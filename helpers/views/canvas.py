@@ -35,6 +35,8 @@ from helpers.errors import CourseError
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
 INK, QUIET, FAINT, PAPER = "#222222", "#6b6b6b", "#e6e6e6", "#ffffff"
+# The same colours where they are text on paper: dark enough to be read (a contrast of 4.5 or more).
+AS_TEXT = {BLUE: BLUE, ORANGE: "#8f6200", GREEN: "#00734f", VERMILLION: "#a84900", PURPLE: "#8a3f6b"}
 
 STYLE = Path(__file__).with_name("course.mplstyle")
 

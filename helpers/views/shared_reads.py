@@ -16,13 +16,12 @@ from matplotlib.patches import Patch
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .canvas import BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
+from .canvas import AS_TEXT, BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
 from .places import block_label, code, cut, nearest, once_per_trace, plural, shared_shape, steps_along_k, thread_label
 
 LEVELS = ("thread", "warp", "block")
 _NONE = "No thread of this kernel reads shared memory in the part that was recorded: what it needs comes from global memory or registers."
 _COLOURS = {"A": BLUE, "B": ORANGE}  # by the first letter of an array's name, as in the other pictures
-_TEXT = {BLUE: BLUE, ORANGE: "#8f6200", PURPLE: "#8a3f6b"}  # darker than the fills where it is text
 _NOW, _SO_FAR, _OTHERS, _NOTHING = 1.0, 0.55, 0.22, 0.06  # strengths
 _ROW = 32  # elements in a row of an array that is declared with one extent
 _MOST = 6  # arrays drawn
@@ -216,8 +215,8 @@ def shared_reads(run, level: str = "thread", block: int = 0, warp: int = 0, thre
         top = number * room + 26
         _tile(ax, tile, colour, top, min(room - 52, 22.0 * len(tile.now)))
         extents = "".join(f"[{extent}]" for extent in tile.shape)
-        ax.text(0, top - 6, f"{tile.name}{extents}", va="bottom", fontsize=14, weight="bold", color=_TEXT[colour])
-        ax.text(1, top - 6, notes[-1], ha="right", va="bottom", fontsize=13, color=_TEXT[colour])
+        ax.text(0, top - 6, f"{tile.name}{extents}", va="bottom", fontsize=14, weight="bold", color=AS_TEXT[colour])
+        ax.text(1, top - 6, notes[-1], ha="right", va="bottom", fontsize=13, color=AS_TEXT[colour])
     chosen = {"block": "the block", "warp": f"warp {seen.warp}", "thread": thread_label(run.trace, seen.thread)}[level]
     each = "" if level == "block" else f", load {seen.read + 1} of {seen.reads}" if seen.reads else ", which reads nothing here"
     parts = [f"{int((tile.so_far > 0).sum()):,} of {tile.name}" for tile in seen.tiles]
