@@ -42,15 +42,17 @@ def without_value(source: str) -> tuple[Declaration, ...]:
     return tuple(found)
 
 
-def used_without_value(source: str, line: int | None, array: bool = False) -> Declaration | None:
-    """The variable that line `line` uses and that the last declaration before it leaves without a value; None if that is
-    unclear. array: it is an array."""
+def used_without_value(source: str, line: int | None, array: bool = False) -> tuple[Declaration, ...]:
+    """The variables that line `line` uses and that were declared before without a value: those that nothing is ever assigned to
+    where there are any, else all. array: only arrays."""
     lines = source.split("\n")
     if line is None or not 1 <= line <= len(lines):
-        return None
+        return ()
     words = set(re.findall(r"[A-Za-z_]\w*", _COMMENTS.sub(" ", lines[line - 1])))
-    candidates = {}
-    for declared in without_value(source):
-        if declared.line <= line and declared.name in words and (declared.extents or not array):
-            candidates[declared.name] = declared
-    return next(iter(candidates.values())) if len(candidates) == 1 else None
+    found = {
+        declared.name: declared
+        for declared in without_value(source)
+        if declared.line <= line and declared.name in words and (declared.extents or not array)
+    }
+    never = [declared for name, declared in found.items() if not re.search(rf"\b{name}\s*(?:\[[^\]]*\]\s*)*=(?!=)", source)]
+    return tuple(never or found.values())

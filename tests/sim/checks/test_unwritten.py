@@ -8,6 +8,16 @@ import pytest
 import helpers
 from helpers.sim import native
 
+SEVERAL = """extern "C" __global__ void f(const float* A, const float* B, float* C, int K) {
+    float a[2], b[2], acc[2][2];
+    for (int k = 0; k < K; k++) {
+        for (int i = 0; i < 2; i++) { a[i] = A[i * K + k]; b[i] = B[i * K + k]; }
+        for (int i = 0; i < 4; i++)
+            acc[i / 2][i % 2] += a[i / 2] * b[i % 2];
+    }
+    for (int i = 0; i < 4; i++)
+        if (threadIdx.y < 4) C[(threadIdx.y * 16 + threadIdx.x) * 4 + i] = acc[i / 2][i % 2];
+}"""
 NAIVE = """extern "C" __global__ void f(const float* A, const float* B, float* C, int K) {
     int row = threadIdx.y, column = threadIdx.x;
     float sum;
@@ -35,7 +45,7 @@ PARTLY = """extern "C" __global__ void f(const float* A, const float* B, float* 
         for (int i = 0; i < 4; i++)
             acc[i] += A[4 * threadIdx.y % 16 * K + k] * B[k];
     for (int i = 0; i < 4; i++)
-        C[(threadIdx.y * 16 + threadIdx.x) % 64 * 4 + i] = acc[i];
+        if (threadIdx.y < 4) C[(threadIdx.y * 16 + threadIdx.x) * 4 + i] = acc[i];
 }"""
 BRANCH = """extern "C" __global__ void f(const float* A, const float* B, float* C, int K) {
     int at;
@@ -113,6 +123,7 @@ def engine(request, monkeypatch):
         (NAIVE, 5, 6, "`sum`", "(line 3), for example `= 0`"),
         (TILE, 9, 12, "`As`", "__shared__"),
         (PARTLY, 6, 8, "`acc`", "`acc[4] = {}`"),
+        (SEVERAL, 6, 9, "uses `acc` before", "`acc[2][2] = {}`"),
         (BRANCH, 5, None, "`at`", "`= 0`"),
         (SOME_THREADS, 5, None, "`x`", "(line 2)"),
         (THROUGH_SHARED.replace("MORE", "1"), 6, 8, "`x`", "(line 3)"),
