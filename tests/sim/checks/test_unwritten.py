@@ -106,6 +106,22 @@ extern "C" __global__ void f(const float* A, const float* B, float* C, int K) {
 }"""
 
 
+PRODUCT = """extern "C" __global__ void f(float* C, int more) {
+    __shared__ __align__(1024) unsigned short s[64 * 16];
+    for (int i = threadIdx.x; i < 64 * 16; i += 128) s[i] = 0x3c00;
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    float d[4];
+    unsigned long long at = (__cvta_generic_to_shared(s) & 0x3ffff) >> 4 | 8ull << 16 | 16ull << 32;
+    asm volatile("wgmma.fence.sync.aligned;");
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %5, 0;"
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, p, 1, 1, 0, 0; }"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(at), "r"(more));
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 4; i++) C[threadIdx.x * 4 + i] = d[i];
+}"""
+
+
 def launched(source: str, K: int = 16):
     A, B = (np.arange(16 * K, dtype=np.float32) % 5 + 1 for _ in range(2))
     return helpers.compile(source).launch(1, (16, 16), (A, B, np.zeros(256, np.float32), np.int32(K)), on="cpu", counters=False)
@@ -138,3 +154,9 @@ def test_what_nobody_wrote_is_told_at_its_lines(source, line, other, name, advic
 @pytest.mark.parametrize("source", [IF_TWICE, NEXT_TILE, LOCAL, HALVES, THROUGH_SHARED.replace("MORE", "0")])
 def test_what_is_not_used_is_not_told(source, engine):
     assert launched(source).findings == []
+
+
+@pytest.mark.parametrize("more, told", [(0, []), (1, ["`d`"])])
+def test_a_product_that_does_not_add_needs_no_accumulators(more, told):
+    run = helpers.compile(PRODUCT, arch="sm_90a").launch(1, 128, (np.zeros(512, np.float32), np.int32(more)), on="cpu", counters=False)
+    assert [finding.message.split()[3] for finding in run.findings] == told
