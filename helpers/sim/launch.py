@@ -116,6 +116,7 @@ class Launch:
     cluster: tuple[int, int, int] | None = None
     printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
+    source: str = ""  # the reader's, for names in messages
     others_wait: Callable = lambda chunk: False
     tick: Callable = lambda: None  # called now and then while a chunk runs
 
@@ -164,7 +165,7 @@ def simulate(
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
         checks=checks, clock=Clock(budget.steps, budget.seconds),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
-        arch=arch, cluster=dims,
+        arch=arch, cluster=dims, source=getattr(compiled, "source", ""),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))

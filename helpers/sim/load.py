@@ -12,6 +12,7 @@ What happens once per kernel, before any thread runs:
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from helpers.errors import RunError
 
 from . import isa
 from .code import cfg, ptx, variables
+from .code.doubts import doubts
 from .code.inline import inline
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
+from .machine.undefined import watcher
 
 
 @functools.lru_cache(maxsize=32)
@@ -124,6 +127,9 @@ class _Loader:
         facts = [cfg.uses_and_kills((op.reads, op.writes, op.guard is not None) for op in _ops_of(block, ops)) for block in blocks]
         for block, live in zip(blocks, cfg.live_in(graph, [uses for uses, _ in facts], [kills for _, kills in facts]), strict=True):
             block.live_in = live
+        given = [index for index, _ in (*self.constants, *self.specials)]
+        unclear = doubts(ops, blocks, given, flat.local_bytes)
+        _watch(blocks, ops, {position: watcher(ops[position], unclear) for position in unclear.watched})
         _mark_races(blocks, graph, ops)
         _mark_leaving(blocks, ops)
         grid_workspace = self._place_grid_workspace()
@@ -135,7 +141,7 @@ class _Loader:
             shared=placed.shared, shared_bytes=placed.shared_bytes, dynamic_shared_at=placed.dynamic_shared_at,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
             image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
-            line=self.entry.line, grid_workspace=grid_workspace,
+            line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace,
             shared_granule=min([site.width for site in self.sites if site.space in ("shared", "generic")] + [4]),
         )  # fmt: skip
 
@@ -168,6 +174,16 @@ def _fill(block: Block, ops: tuple[Op, ...], bindings, place, block_at: dict[int
             targets = {block_at[target] for target in op.targets}
             block.successors = tuple(targets | {following} if op.falls_through or op.guard is not None else targets)
             block.end = isa.end_of(bindings[op.position], place, following)
+
+
+def _watch(blocks: list[Block], ops: tuple[Op, ...], watchers: dict[int, Callable]) -> None:
+    """Put the watchers (by position) before the closures of their instructions."""
+    for block in blocks:
+        block.watchers = {position: (watchers[position],) for position in block.ops if position in watchers}
+        if block.watchers:
+            closures = [(block.watchers.get(op.position, ()), op) for op in _ops_of(block, ops)]
+            block.plain = [step for first, op in closures for step in (*first, *op.steps)]
+            block.masked = [step for first, op in closures for step in (*first, *op.masked)]
 
 
 def _mark_leaving(blocks: list[Block], ops: tuple[Op, ...]) -> None:

@@ -297,6 +297,7 @@ def wgmma_mma_async(op):
     d = _registers(op, 0, shape, "c", d_type, result=True)
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
+    op.addend = adds, c.registers
     site = op.site("shared", AccessKind.WARPGROUP, CORE)
     site.charged = 0  # the tensor cores' own way to shared memory: no wavefronts of the load-store unit
     saturate, bitwise = op.has("satfinite"), op.has("and")

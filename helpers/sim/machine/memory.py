@@ -223,14 +223,15 @@ class ThreadMemory:
     """Local memory or the parameter frame of a chunk: words of 32 bits, one array of lanes each.
 
     A word at a fixed address is kept like a register (an array that broadcasts). The first access through a computed
-    address turns all words into one dense array [words, lanes…].
+    address turns all words into one dense array [words, lanes…]. unwritten: the bits begin as those of registers that nobody has
+    written, all set.
     """
 
-    def __init__(self, m: Chunk, nbytes: int, space: str):
+    def __init__(self, m: Chunk, nbytes: int, space: str, unwritten: bool = False):
         self.space = space
         self.count = -(-nbytes // 4)
         # A refused access goes to offset 0 instead, so there is always room for the widest.
-        self.words: list[np.ndarray] | None = [m.zero] * max(self.count, WIDEST // 4)
+        self.words: list[np.ndarray] | None = [m.uniform(0xFFFFFFFF, np.uint32) if unwritten else m.zero] * max(self.count, WIDEST // 4)
         self.dense: np.ndarray | None = None
 
     def part(self, pick) -> ThreadMemory:

@@ -72,6 +72,7 @@ def _attempt(launch, blocks, progress, required):
         launch.checks.wanted and launch.shared_bytes > 0,
         launch.checks.device,
         _fixed_branches(launch),
+        launch.findings.wanted,
     )
     prepared = making.remembered(program, options)
     seconds = making.seconds_to_make(program, options)

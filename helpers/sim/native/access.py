@@ -113,13 +113,14 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
         for item, slot in zip(items, slots, strict=False):
             low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
     name = f"{'store' if store else 'load'}_{'local_' if space == 'local' else ''}i{8 * nbytes}"
-    low.call(
-        "void", name, ("ptr", "%ctx"), ("ptr", record), *places,
+    result = low.call(
+        "i32" if space == "local" else "void", name, ("ptr", "%ctx"), ("ptr", record), *places,
         ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
         ("ptr", "%buffer"),
     )  # fmt: skip
     if store:
         return
+    low.loaded = result or "0"
     lane = low.first_lane() if uniform else None
     for item, slot in zip(items, slots, strict=False):
         if uniform:

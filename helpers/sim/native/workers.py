@@ -137,7 +137,7 @@ class _Worker:
         copies = "cp.async" in prepared.program.uses
         self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
         local_bytes = -(-prepared.program.local_bytes // 4) * 4
-        self.local = _aligned(WARP * local_bytes * warps)
+        self.local = _aligned(2 * WARP * local_bytes * warps)
         self.words[CONTEXT["local_bytes"] // 8] = local_bytes
         linear = np.arange(warps * WARP, dtype=np.int32)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
@@ -147,7 +147,7 @@ class _Worker:
             state = states[warp]
             state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
             state[WARP_STATE["warp"] // 4] = warp
-            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + WARP * local_bytes * warp
+            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + 2 * WARP * local_bytes * warp
             if copies:
                 state.view(np.int64)[WARP_STATE["copies"] // 8] = self.queues.ctypes.data + QUEUE_BYTES * warp
             for axis in range(3):
