@@ -159,7 +159,8 @@ def simulate(
     if collect.findings:
         checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
     launch = Launch(
-        program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
+        program=program, grid=grid, block=block, dynamic_shared=shared,
+        shared_bytes=program.dynamic_shared_at - program.shared_start + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
         checks=checks, clock=Clock(budget.steps, budget.seconds),

@@ -132,7 +132,7 @@ class _Loader:
             name=self.entry.name, ops=ops, blocks=blocks, types=self.types,
             names={index: name for name, index in self.index.items() if isinstance(name, str)},
             constants=self.constants, specials=self.specials, sites=self.sites, parameters=flat.parameters,
-            shared=placed.shared, shared_bytes=placed.shared_bytes, dynamic_shared_at=placed.dynamic_shared_at,
+            shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
             image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
             line=self.entry.line, grid_workspace=grid_workspace,

@@ -66,7 +66,7 @@ class Chunk(Lanes):
         for word, value in launch.param_words.items():
             self.params.words[word] = self.uniform(value, np.uint32)
         self.local = ThreadMemory(self, program.local_bytes, "local")
-        self.shared = SharedMemory(self, launch.shared_bytes)
+        self.shared = SharedMemory(self, program.shared_start, launch.shared_bytes)
         self.checks = launch.checks.of(self)
         self.cluster_barrier = ClusterBarrier(self) if "cluster" in program.uses else None
         self.asynchronous = {}
