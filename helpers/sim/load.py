@@ -18,7 +18,7 @@ import numpy as np
 from helpers.errors import RunError
 
 from . import isa
-from .code import cfg, ptx, variables
+from .code import cfg, ptx, time_limit, variables
 from .code.inline import inline
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
@@ -102,10 +102,16 @@ class _Loader:
 
     # --------------------------------------------------------------------------------------------------- blocks
 
+    def bound(self, instruction: ptx.Instruction, position: int):
+        """The instruction, bound by its handler."""
+        time_limit.look()
+        return isa.bind(self, instruction, position)
+
     def program(self) -> Program:
         flat, count = self.flat, len(self.flat.code)
-        bindings = [isa.bind(self, instruction, position) for position, instruction in enumerate(flat.code)]
+        bindings = [self.bound(instruction, position) for position, instruction in enumerate(flat.code)]
         for finish in isa.FINISHERS:
+            time_limit.look()
             finish(bindings)
         ops = tuple(binding.finished(flat.labels.__getitem__) for binding in bindings)
         leaders = set(flat.labels.values())

@@ -157,7 +157,7 @@ _ROWS = (
     # Copies, fences and barriers that write no register.
     *_all(
         "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES BAR MEMBAR FENCE "
-        "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP USETMAXREG ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
+        "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
         results="none",
     ),
     # Control.
@@ -167,6 +167,7 @@ _ROWS = (
     SassOpcode("BMOV", convergence=True),
     # Predicates.
     *_all("ISETP UISETP FSETP HSETP2 PLOP3 UPLOP3 UR2UP", results="predicates", most_predicates=2),
+    SassOpcode("USETMAXREG", results="predicates", most_predicates=1),  # .TRY_ALLOC says whether there were enough
     SassOpcode("DSETP", results="predicates", most_predicates=2, sources=_two),
     SassOpcode("FCHK", results="predicates", most_predicates=1),
     SassOpcode("R2P", results="predicates", most_predicates=1, packs_predicates="writes"),

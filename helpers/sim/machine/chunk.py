@@ -38,11 +38,10 @@ class Parked:
 
 
 class Clock:
-    """Step and time budget of a launch."""
+    """Step and time budget of a launch, which began at `start` (as time.monotonic() counts)."""
 
-    def __init__(self, steps: int | None, seconds: float | None):
-        self.steps, self.seconds = steps, seconds
-        self.start = time.monotonic()
+    def __init__(self, steps: int | None, seconds: float | None, start: float):
+        self.steps, self.seconds, self.start = steps, seconds, start
         self.used = 0
 
     def elapsed(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from helpers.sim.code import cfg
+from helpers.sim.code import cfg, time_limit
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassJump, registers_of
 
@@ -96,6 +96,7 @@ class Slice:
         every = {slot for named in slots for slot in named}
         facts = []
         for i, mine in zip(self.instructions, slots, strict=True):
+            time_limit.look()
             roots = self._roots(i)
             kills = i.predicate is None and i.row.packs_predicates != "writes"
             names = i.writes
@@ -117,6 +118,7 @@ class Slice:
                 predecessors[successor].append(block)
         pending = list(self.blocks)
         while pending:
+            time_limit.look()
             block = pending.pop()
             live = 0
             for successor in successors[block.start]:
