@@ -287,7 +287,7 @@ class SliceRun:
             groups = self.groups.get(i.operands[-1], ZERO)
             self.groups[i.operands[-1]] = np.where(TRUE if mask is None else mask, 0, groups)
             return
-        handler = HANDLERS.get(name)
+        handler = None if i.index in self.program.data else HANDLERS.get(name)
         if handler is not None:
             handler(self, i, mask)
         elif name == "BMOV":

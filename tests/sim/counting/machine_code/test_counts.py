@@ -141,6 +141,34 @@ def test_counting_ends_with_the_time_of_the_launch():
     assert "the time of the launch" in outcome.uncounted and outcome.counters and time.monotonic() - start < 5
 
 
+@pytest.mark.parametrize(("scale", "rounds"), [(1.5, 180), (0.29, 35), (-1.0, 0)])
+def test_bounds_may_be_float_arithmetic_on_scalars(scale, rounds):
+    """A loop of ceil(n * scale + 0.25 * scale - 0.5) rounds; what it sums is data."""
+    source = """__global__ void k(int n, float scale, const float* x, float* y) {
+        int m = (int)ceilf(fmaf(n, scale, 0.25f * scale) - 0.5f);
+        float sum = 0;
+        #pragma unroll 1
+        for (int i = 0; i < m; i++) sum = sum * scale + x[i & 31];
+        y[threadIdx.x] = sum;
+    }"""
+    args = [120, np.float32(scale), np.zeros(32, np.float32), np.zeros(32, np.float32)]
+    counts, why = machine_code.instruction_counts(compile_source(source), (1,), (32,), args)
+    assert (why, counts.by_opcode.get("LDG", 0)) == ("", rounds)
+
+
+def test_sixteen_bit_scalars_are_compared_as_what_they_are():
+    source = """#include <cuda_fp16.h>
+    __global__ void k(int n, __half alpha, __half* y, __half beta) {
+        const int i = threadIdx.x;
+        if (i < n) y[i] = __heq(beta, __float2half(0.f)) ? alpha : __hfma(beta, y[i], alpha);
+    }"""
+    compiled = compile_source(source)
+    for beta, loads in ((0.0, 0), (-0.0, 0), (0.5, 1)):
+        halves = [np.frombuffer(np.float16(value).tobytes(), "V2")[0] for value in (2.0, beta)]
+        counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [20, halves[0], np.zeros(32, np.float16), halves[1]])
+        assert (why, counts.by_opcode.get("LDG", 0)) == ("", loads)
+
+
 def test_a_ballot_holds_the_lanes_that_say_yes():
     """VOTE names the register and the predicate that it sets before what it asks."""
     source = """__global__ void k(int* c) {
