@@ -188,7 +188,8 @@ _ROWS = (
     SassOpcode("DADD", registers=_two, sources=_two, per_thread=True, thread_op="dadd"),
     SassOpcode("DMUL", registers=_two, sources=_two, per_thread=True, thread_op="dmul"),
     SassOpcode("DMNMX", registers=_two, sources=_two),
-    *_all("HFMA2 HADD2 HMUL2 FFMA2", per_thread=True),
+    SassOpcode("HFMA2", per_thread=True, tensor=("",)),  # on the tensor cores' pipe (measured on an H200), as none of their parts
+    *_all("HADD2 HMUL2 FFMA2", per_thread=True),
     SassOpcode("F2I", registers=_to_integer),
     *_all("I2F I2FP", registers=_to_float),
     SassOpcode("F2F", registers=_between_floats),

@@ -123,6 +123,13 @@ def test_a_loop_over_the_different_values_of_a_warp_ends_and_the_warp_stays_toge
     assert why == "" and (counts.by_opcode["SYNCS"], counts.by_opcode["NOP"]) == (2 * 4, 2)
 
 
+def test_fmas_of_16_bit_pairs_run_on_the_tensor_pipe_and_sums_do_not():
+    compiled = assembled("HFMA2 R0, -RZ, RZ, 1, 1", "HADD2 R2, R0, R0", "HFMA2.MMA R4, R0, R0, R2", "EXIT")
+    counts, _ = machine_code.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
+    totals, _ = machine_code.counters(counts)
+    assert {name: value for name, value in totals.items() if "tensor" in name} == {"smsp__inst_executed_pipe_tensor.sum": 4}
+
+
 def test_whether_registers_were_given_is_not_what_the_predicate_was_before():
     compiled = assembled(
         "UISETP.NE.AND UP0, UPT, URZ, URZ, UPT", ".L_1: USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0",
