@@ -96,13 +96,14 @@ def _pointee(declaration: str) -> tuple[str | None, bool]:
 def alignments_not_given(ptx: str, source: str) -> tuple[str, ...]:
     """Sentences about shared variables that will lie at no multiple of the alignment they ask for, at their lines."""
     target = re.search(r"^\.target (\w+)", ptx, re.M)
-    start = shared_start(target[1]) if target else 0
+    arch = target[1] if target else ""
+    start = shared_start(arch)
     found = {}
     for match in re.finditer(r"\.shared\s+\.align\s+(\d+)\s+\.b\d+\s+([\w$]+)", ptx):
         if start % int(match[1]):
             found[variable_name(match[2])] = int(match[1])
     return tuple(
-        f"{_declared_at(source, name)}{name} asks for an alignment of {alignment} bytes and does not get it: on {target[1]}, as on the "
+        f"{_declared_at(source, name)}{name} asks for an alignment of {alignment} bytes and does not get it: on {arch}, as on the "
         f"hardware, the shared memory of every block begins at address {start:#x}, and what is declared is aligned from there. Where "
         "addresses rely on it (buffers switched by ^=), add offsets instead, or round up an address in a larger buffer."
         for name, alignment in found.items()

@@ -29,16 +29,6 @@ def _to_uniform(launch, i, mask):
     set_carries(launch, i, (None if value is None else mine != value,), mask)
 
 
-@meaning_of("ELECT")
-def _elect(launch, i, mask):
-    """ELECT: true for one active lane of each warp. Which one it is makes no difference to counts."""
-    active = TRUE if mask is None else mask
-    rows = launch.by_warp(active)
-    first = np.arange(WARP) == rows.argmax(axis=-1)[..., None]
-    set_carries(launch, i, ((rows & first).reshape(*rows.shape[:3], launch.lanes),), mask)
-    set_register(launch, i, None, mask)
-
-
 @meaning_of("VOTE", "VOTEU")
 def _vote(launch, i, mask):
     """VOTE.ANY / .ALL of a predicate over the active lanes; VOTE.ANY with a register gives the ballot."""

@@ -49,6 +49,8 @@ def meaning_of(*opcodes: str):
     """Register a handler for these opcodes."""
 
     def register(handler):
+        if known := HANDLERS.keys() & opcodes:
+            raise ValueError(f"{', '.join(sorted(known))} has two meanings")
         HANDLERS.update(dict.fromkeys(opcodes, handler))
         return handler
 
