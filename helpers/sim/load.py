@@ -19,7 +19,7 @@ import numpy as np
 from helpers.errors import RunError
 
 from . import isa
-from .code import cfg, ptx, variables
+from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
 from .code.program import Block, Effect, Guard, Op, Program
@@ -105,10 +105,16 @@ class _Loader:
 
     # --------------------------------------------------------------------------------------------------- blocks
 
+    def bound(self, instruction: ptx.Instruction, position: int):
+        """The instruction, bound by its handler."""
+        time_limit.look()
+        return isa.bind(self, instruction, position)
+
     def program(self) -> Program:
         flat, count = self.flat, len(self.flat.code)
-        bindings = [isa.bind(self, instruction, position) for position, instruction in enumerate(flat.code)]
+        bindings = [self.bound(instruction, position) for position, instruction in enumerate(flat.code)]
         for finish in isa.FINISHERS:
+            time_limit.look()
             finish(bindings)
         ops = tuple(binding.finished(flat.labels.__getitem__) for binding in bindings)
         leaders = set(flat.labels.values())
@@ -138,7 +144,7 @@ class _Loader:
             name=self.entry.name, ops=ops, blocks=blocks, types=self.types,
             names={index: name for name, index in self.index.items() if isinstance(name, str)},
             constants=self.constants, specials=self.specials, sites=self.sites, parameters=flat.parameters,
-            shared=placed.shared, shared_bytes=placed.shared_bytes, dynamic_shared_at=placed.dynamic_shared_at,
+            shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
             image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
             line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace,

@@ -135,6 +135,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
             history[place] = owner["order"][group], group
     found = []
     texts = {item.ptx_line: item.text for item in trace.code}
+    start = _start(trace)
     for row in rows:
         access = trace.accesses[row]
         site = trace.sites[access["site"]]
@@ -147,7 +148,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
                 continue
             at = np.searchsorted(orders, access["order"]) - 1
             if at >= 0 and trace.registers[names[name]][1] in ("f32", "b32", "u32", "s32"):
-                words = (trace.addresses[row][lanes] - site.shift) // WORD + offset
+                words = (trace.addresses[row][lanes] - site.shift - start) // WORD + offset
                 found.append((int(access["order"]), int(access["block"]), words, trace.values[group[at]][lanes]))
     return sorted(found, key=lambda item: item[0])
 
@@ -172,7 +173,7 @@ def _copies(trace, block: int) -> list[tuple[int, int | None, np.ndarray]]:
         for group in copy_groups(trace, block, int(warp)):
             for row in group.rows:
                 site = trace.sites[trace.accesses["site"][row]]
-                first = trace.addresses[row][trace.addresses[row] >= 0] // WORD
+                first = (trace.addresses[row][trace.addresses[row] >= 0] - _start(trace)) // WORD
                 words = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
                 found.append((int(trace.accesses["order"][row]), group.end, words))
     return found
@@ -329,6 +330,11 @@ class StepPage:
         return f"<div><h4>{site.space} memory</h4>{self._lanes('touches', shown)}</div>"
 
 
+def _start(trace) -> int:
+    """The address of the block's first word of shared memory."""
+    return min((array.base for array in _shared_arrays(trace)), default=0)
+
+
 def _shared_arrays(trace):
     return [array for array in trace.allocations if array.space == "shared"]
 
@@ -367,8 +373,8 @@ def _memory(ax, run, now: State) -> str:
     trace = run.trace
     ax.set_axis_off()
     arrays = _shared_arrays(trace)
-    end = max(array.base + array.nbytes for array in arrays)
-    words = -(-end // WORD)
+    start = _start(trace)
+    words = -(-max(array.base - start + array.nbytes for array in arrays) // WORD)
     rows = -(-words // BANKS)
     shown = min(rows, 128)
     touched = np.zeros(shown * BANKS, bool)
@@ -376,7 +382,7 @@ def _memory(ax, run, now: State) -> str:
     if space == "shared":
         site = trace.sites[trace.accesses["site"][now.access]]
         addresses = trace.addresses[now.access]
-        first = addresses[addresses >= 0] // WORD
+        first = (addresses[addresses >= 0] - start) // WORD
         every = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
         touched[every[every < len(touched)]] = True
     _, written = shared_memory(trace, now.block, now.order, len(touched))
@@ -397,7 +403,7 @@ def _memory(ax, run, now: State) -> str:
         ax.add_collection(PolyCollection(edges, facecolors="none", edgecolors=PAPER, linewidths=0.6))
         ax.hlines(range(shown + 1), 0, BANKS, colors=PAPER, linewidths=0.6)
     for array in arrays:
-        top = array.base / WORD / BANKS
+        top = (array.base - start) / WORD / BANKS
         if top < shown:
             ax.annotate(array.name, (0, top), (-8, 0), textcoords="offset points", ha="right", va="top", fontsize=13, weight="bold",
                         color=BLUE, annotation_clip=False)  # fmt: skip

@@ -159,9 +159,10 @@ class Program:
     specials: list[tuple[int, str]]
     sites: list[Site]
     parameters: list[tuple[ptx.Variable, int]]
-    shared: list[tuple[str, int, int]]
-    shared_bytes: int
+    shared: list[tuple[str, int, int]]  # (name, address, bytes) of its variables; 0 bytes: what the launch gives
+    shared_start: int  # address of the first
     dynamic_shared_at: int
+    ungiven: list[tuple[str, int]]  # (name, alignment) of those that do not get the alignment they ask for
     local_bytes: int
     param_bytes: int
     device: list[tuple[str, int, int, str]]

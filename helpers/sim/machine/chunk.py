@@ -39,11 +39,10 @@ class Parked:
 
 
 class Clock:
-    """Step and time budget of a launch."""
+    """Step and time budget of a launch, which began at `start` (as time.monotonic() counts)."""
 
-    def __init__(self, steps: int | None, seconds: float | None):
-        self.steps, self.seconds = steps, seconds
-        self.start = time.monotonic()
+    def __init__(self, steps: int | None, seconds: float | None, start: float):
+        self.steps, self.seconds, self.start = steps, seconds, start
         self.used = 0
 
     def elapsed(self) -> float:
@@ -69,7 +68,7 @@ class Chunk(Lanes):
         for word, value in launch.param_words.items():
             self.params.words[word] = self.uniform(value, np.uint32)
         self.local = ThreadMemory(self, program.local_bytes, "local", unwritten=True)
-        self.shared = SharedMemory(self, launch.shared_bytes)
+        self.shared = SharedMemory(self, program.shared_start, launch.shared_bytes)
         self.checks = launch.checks.of(self)
         self.undefined = Undefined(self, program.doubts) if launch.findings.wanted and program.doubts.watched else None
         self.cluster_barrier = ClusterBarrier(self) if "cluster" in program.uses else None

@@ -61,7 +61,7 @@ class Undefined:
         self.memory = {
             "local": ThreadMemory(m, program.local_bytes, "local", unwritten=True) if "local" in spaces else None,
             "param": ThreadMemory(m, program.param_bytes, "param") if "param" in spaces else None,
-            "shared": SharedMemory(m, m.launch.shared_bytes) if "shared" in spaces else None,
+            "shared": SharedMemory(m, m.program.shared_start, m.launch.shared_bytes) if "shared" in spaces else None,
         }
 
     def part(self, m, cut: Callable, rows: np.ndarray) -> Undefined:

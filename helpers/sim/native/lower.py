@@ -146,7 +146,7 @@ class _Lowering(Writer):
     def __init__(self, program: Program, options: Options):
         super().__init__()
         self.ops, self.options = program.ops, options
-        self.param_bytes = program.entry_bytes
+        self.param_bytes, self.shared_start = program.entry_bytes, program.shared_start
         self.used = {name for _, name in program.specials}
         self.register_names = program.names
         self.kinds = {name: program.types[index] for index, name in program.names.items() if name not in self.used}
@@ -455,7 +455,7 @@ class _Lowering(Writer):
                 self.emit(f"%pend_{self._region_name(region)}_{block} = alloca i32")
                 self.emit(f"store i32 0, ptr %pend_{self._region_name(region)}_{block}")
         self.shared_base = self._field("%ctx", CONTEXT["shared"], "ptr")
-        self.shared_size = self._field("%ctx", CONTEXT["shared_size"], "i64")
+        self.shared_end = self._field("%ctx", CONTEXT["shared_end"], "i64")
         self.params = self._field("%ctx", CONTEXT["params"], "ptr")
         self.record_base = self._field("%ctx", CONTEXT["records"], "ptr")
         self.block_counts = self._field("%ctx", CONTEXT["block_counts"], "ptr")

@@ -149,7 +149,7 @@ def _identity(program, options: Options) -> str:
     races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
     owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
     wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide, options.unwritten)
-    return repr((code, types, [at for _, at in program.parameters], wanted))
+    return repr((code, types, [at for _, at in program.parameters], program.shared_start, wanted))
 
 
 def _facts(lowered: Lowered) -> dict:

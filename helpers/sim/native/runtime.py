@@ -767,7 +767,7 @@ def _run_blocks() -> Function:
     ctx = f.ctx
     warps, states, stride = ctx.field(CONTEXT["warps"], "i32"), ctx.field(CONTEXT["states"], "ptr"), ctx.field(CONTEXT["stride"], "i64")
     shadow_bytes = ctx.field(CONTEXT["shadow_bytes"], "i64")
-    memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_size"], "i64"))]
+    memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_end"], "i64"))]
     memories += [(ctx.field(CONTEXT[f"shadow_{kind}"], "ptr"), shadow_bytes) for kind in ("writer", "reader")]
     local_bytes = ctx.field(CONTEXT["local_bytes"], "i64")
     epoch_at, stop_at = ctx.at(CONTEXT["epoch"]), ctx.at(CONTEXT["stop"])
