@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from helpers.sim.code.declarations import Declaration, used_without_value
+from helpers.sim.code.declarations import LocalVariable, used_without_value
 from helpers.sim.code.program import Op
 
 from .findings import at
@@ -49,7 +49,7 @@ def _first_use(m: Machine, op: Op, registers: set[int], loads: list[Op]) -> Op:
     return min(readers, key=order)
 
 
-def _advice(declared: Sequence[Declaration], array: bool) -> str:
+def _advice(declared: Sequence[LocalVariable], array: bool) -> str:
     shared = " If the threads of the block are to share it, declare it __shared__." if array else ""
     if len(declared) != 1:
         places = _listed([f"`{variable.name}` (line {variable.line})" for variable in declared], "and")

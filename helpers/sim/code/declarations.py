@@ -14,7 +14,7 @@ _NO_TYPE = frozenset({"return", "goto", "using", "namespace", "typedef", "extern
 _HAS_PLACE = re.compile(r"\b(?:__shared__|__device__|__constant__|static|extern)\b")
 
 
-class Declaration(NamedTuple):
+class LocalVariable(NamedTuple):
     """A local variable declared without a value, at this line. extents: '[8][8]' of an array, else ''."""
 
     name: str
@@ -23,7 +23,7 @@ class Declaration(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def without_value(source: str) -> tuple[Declaration, ...]:
+def without_value(source: str) -> tuple[LocalVariable, ...]:
     """The local variables of a source that are declared without a value, as well as can be told without a compiler."""
     text = _COMMENTS.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
     found = []
@@ -37,12 +37,12 @@ def without_value(source: str) -> tuple[Declaration, ...]:
             name = _NAME.match(part)
             if name is not None:
                 line = text.count("\n", 0, statement.start() + at + name.start(1)) + 1
-                found.append(Declaration(name[1], line, name[2].strip()))
+                found.append(LocalVariable(name[1], line, name[2].strip()))
             at += len(part) + 1
     return tuple(found)
 
 
-def used_without_value(source: str, line: int | None, array: bool = False) -> tuple[Declaration, ...]:
+def used_without_value(source: str, line: int | None, array: bool = False) -> tuple[LocalVariable, ...]:
     """The variables that line `line` uses and that were declared before without a value: those that nothing is ever assigned to
     where there are any, else all. array: only arrays."""
     lines = source.split("\n")
