@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,8 @@ LONG = 3.0  # seconds of a run after which it says why it was slow
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
-    uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
+    uncounted: why the counters of executed machine instructions are missing, "" when they are there. globals_after: what the
+    launch left in the kernel's global variables, None if it changed none of them. engine: "numpy",
     "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
     was free to be chosen, with the instruction and its line if it is one's.
     """
@@ -86,6 +87,7 @@ class Outcome:
     engine: str = "numpy"
     engine_reason: str = ""
     uncounted: str = ""
+    globals_after: bytes | None = None
 
     @property
     def note(self) -> str:
@@ -131,6 +133,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     engine: str | None = None,
     cluster: Sequence[int] | None = None,
+    globals_before: bytes | None = None,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -140,7 +143,8 @@ def simulate(
     dynamic shared memory. progress: called with (blocks done, blocks in all). engine: 'numpy' for the NumPy machine,
     'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
-    takes in the whole clusters of the blocks it names.
+    takes in the whole clusters of the blocks it names. globals_before: the kernel's global variables as an earlier launch left
+    them (`Outcome.globals_after`), instead of as the source initialises them.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget.
     """
@@ -149,9 +153,12 @@ def simulate(
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
+    if globals_before is not None:
+        program = replace(program, image=globals_before, image_addresses=())
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
     memory = DeviceMemory(program, arrays)
+    placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
     observed = collect.counters or collect.trace is not None
     estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
@@ -193,6 +200,7 @@ def simulate(
         launch.printed.end()
     with interrupts.delayed():
         launch.memory.copy_back()
+    left = bytes(launch.memory.bytes[: len(program.image)])
     scale = total / wanted if wanted else 1.0
     counters, by_line, uncounted = ({}, {}, "")
     if launch.counting:
@@ -218,7 +226,7 @@ def simulate(
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
-        engine=engine, engine_reason=engine_reason, uncounted=uncounted,
+        engine=engine, engine_reason=engine_reason, uncounted=uncounted, globals_after=None if left == placed_image else left,
     )  # fmt: skip
 
 
