@@ -51,7 +51,7 @@ def test_geometry(plain):
 def test_a_right_kernel_passes(plain):
     report = gemm.check(plain, on="cpu")
     assert report.passed and bool(report)
-    assert len(report.cases) == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0)]) > 12
+    assert len(report.cases) == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0)]) > 10
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
