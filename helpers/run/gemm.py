@@ -569,7 +569,7 @@ def check(
     kernel: Kernel,
     problems: Iterable[Problem] | None = None,
     on: str | None = None,
-    seconds: float = 30.0,
+    seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
     seed: int | None = None,
 ) -> CheckReport:
