@@ -21,6 +21,7 @@ import functools
 import html
 import math
 import numbers
+import random
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -33,7 +34,7 @@ from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel
 
-from . import history
+from . import history, proof
 from .measures import Expectation, expect
 from .steps import Step
 from .store import Store, own
@@ -88,12 +89,12 @@ class Exercise:
     solution: str = field(repr=False)
     starter: str = field(repr=False)
 
-    def check(self, answer: Any, store: Store | None = None) -> ExerciseReport:
+    def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
         """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised.
 
-        A solved exercise is kept in `store` (the reader's own by default).
+        A solved exercise is kept in `store` (the reader's own by default). seed: see `gemm.check`.
         """
-        report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer)
+        report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed)
         store = store or own()
         if self.language == "py":
             history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
@@ -107,19 +108,19 @@ class Exercise:
         """Has the reader ever solved it?"""
         return bool((store or own()).answers(question=f"exercise.{self.slug}"))
 
-    def _check_kernel(self, answer: Any) -> ExerciseReport:
+    def _check_kernel(self, answer: Any, seed: int | None) -> ExerciseReport:
         if not isinstance(answer, Kernel):
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
             kind = type(answer).__name__
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
-            report = gemm.check(answer, progress=progress)
+            report = gemm.check(answer, progress=progress, seed=seed)
         expectations: tuple[tuple[str, bool], ...] = ()
         if self.expect:
             try:
-                run = gemm.run(answer, gemm.problem_for(answer, *[gemm.counted_size(answer)] * 3), on="cpu", trace=True)
-                verdicts = [expectation.judge(run) for expectation in self.expect]
-                expectations = tuple((f"{v.text}: yours {v.yours:g}, expected {v.expected}.", v.ok) for v in verdicts)
+                expectations = proof.judged(
+                    answer, self.expect, report.seed, lambda v: f"{v.text}: yours {v.yours:g}, expected {v.expected}."
+                )
             except CourseError as error:
                 expectations = ((f"The counters could not be judged: {error.message}", False),)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
@@ -130,12 +131,13 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants your function, without brackets, not {type(answer).__name__}.")
         reference = self.reference()
         rows = []
-        for case in self.cases:
+        for case in (*self.cases, *(_near(case) for case in self.cases)):
             call, expected = f"{self.slug}{case if len(case) > 1 else f'({case[0]!r})'}", reference(*case)
             try:
                 yours = answer(*case)
                 good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
-                rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
+                if not good or case in self.cases:  # the others are shown where they are wrong
+                    rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
             except Exception as error:
                 rows.append((False, f"{call} raised {type(error).__name__}: {error}"))
         return ExerciseReport(self.slug, (), (), title=self.title, after=self.after, rows=tuple(rows))
@@ -204,6 +206,14 @@ def parse(filename: str, text: str) -> Exercise:
         after=" ".join(texts["after"]),
         solution=solution,
         starter=starter,
+    )
+
+
+def _near(case: tuple) -> tuple:
+    """Other arguments, a little larger, drawn anew each time: an answer that only knows the cases is none."""
+    factors = [1 + random.random() / 2 for _ in case]
+    return tuple(
+        value * factor if isinstance(value, float) else int(value * factor) + 1 for value, factor in zip(case, factors, strict=True)
     )
 
 

@@ -28,7 +28,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import history, rungs, steps, store
+from . import history, proof, rungs, steps, store
 from .table import Cell, Table, Tabular
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
@@ -46,6 +46,7 @@ class LessonKernel(Kernel):
         self.lesson_name = name or compiled.entry
         self._counted: dict[Problem, Run] = {}
         self._checked: dict[str, CheckReport] = {}
+        self._verified: set[Problem] = set()
 
     @property
     def step(self) -> steps.Step | None:
@@ -73,14 +74,16 @@ class LessonKernel(Kernel):
 
     # ------------------------------------------------------------------------------------------------ the verbs
 
-    def check(self, on: str | None = None) -> CheckReport:
-        """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?"""
+    def check(self, on: str | None = None, seed: int | None = None) -> CheckReport:
+        """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?
+
+        seed: draws the same random shapes as the check that reported it.
+        """
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
-            report = gemm.check(self, on=on, progress=progress)
+            report = gemm.check(self, on=on, progress=progress, seed=seed)
         if self.step is not None and self.step.expect and report.passed:
-            run = self.gemm(gemm.counted_size(self), on="cpu", trace=True)
-            verdicts = [expectation.judge(run) for expectation in self.step.expect]
-            report = replace(report, expectations=tuple((f"{v.text}: {v.yours:g} (expected {v.expected})", v.ok) for v in verdicts))
+            sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected})")
+            report = replace(report, expectations=sentences)
         self._checked[place(on)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
@@ -120,11 +123,18 @@ class LessonKernel(Kernel):
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
-        """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder."""
+        """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder.
+
+        A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared.
+        """
         report = self._checked.get(place(None)) or self.check()
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
+        if not profile.timed and profile.problem not in self._verified:
+            with Progress(f"verifying {self.lesson_name} at {size}³") as progress:
+                proof.verify(self, profile.problem, profile.run, progress)
+            self._verified.add(profile.problem)
         saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
             dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,

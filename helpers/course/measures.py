@@ -144,6 +144,27 @@ def barriers_per_warp(run) -> float:
     return count(run, name) / warps
 
 
+def barriers_per_fill(run) -> float:
+    """Barriers of the whole block for each time that shared memory is filled: 1 where the next tiles are stored while others read these.
+
+    What is stored or copied between two barriers is one fill. Raises CourseError without a trace, or if nothing is stored.
+    """
+    trace = run.trace
+    barriers = trace.barriers[(trace.barriers["kind"] == "sync") & (trace.barriers["block"] == trace.barriers["block"].min(initial=0))]
+    filling = np.array([site.space == "shared" and site.op in _FILLS for site in trace.sites] or [False])
+    stores = trace.accesses[filling[trace.accesses["site"]] & (trace.accesses["block"] == barriers["block"].min(initial=0))]
+    fills: set[int] = set()
+    for warp in np.unique(stores["warp"]):
+        orders = np.sort(barriers["order"][barriers["warp"] == warp])
+        fills.update(np.searchsorted(orders, stores["order"][stores["warp"] == warp]).tolist())
+    if not fills:
+        raise CourseError("The kernel stored nothing in shared memory.")
+    return float(np.count_nonzero(barriers["warp"] == barriers["warp"].min(initial=0))) / len(fills)
+
+
+_FILLS = (AccessKind.STORE, AccessKind.COPY)
+
+
 def shared_load_conflicts(run) -> int:
     """Extra trips to shared memory that loads made because several lanes wanted different words of one bank."""
     return count(run, names.shared_conflicts("ld"))
@@ -173,13 +194,14 @@ class Expectation:
     """A number that a kernel's run must meet.
 
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly` and `at_most`, each a
-    number or a function of the `Problem`.
+    number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run.
     """
 
     text: str
     measure: Callable[[object], float]
     exactly: float | Callable[[Problem], float] | None = None
     at_most: float | Callable[[Problem], float] | None = None
+    of_array: bool = False
 
     def __post_init__(self):
         if (self.exactly is None) == (self.at_most is None):
@@ -203,25 +225,29 @@ _SENTENCES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"shared stores per result", shared_stores_per_result),
     (r"wavefronts per shared load", wavefronts_per_shared_load),
     (r"barriers per warp", barriers_per_warp),
+    (r"barriers per fill of shared memory", barriers_per_fill),
     (r"bank conflicts of shared loads", shared_load_conflicts),
     (r"bank conflicts of shared stores", shared_store_conflicts),
 )
 
 
-def expect(sentence: str) -> Expectation:
-    """An expectation from a sentence: "sectors per load of A <= 4", "global loads per result == 1/16 K".
+_TRACED = (barriers_per_fill,)  # of what is not about an array
 
-    The bound is a number, a fraction, or one of them times K. Raises ValueError for a sentence it does not know.
+
+def expect(sentence: str) -> Expectation:
+    """An expectation from a sentence: "sectors per load of A <= 4", "barriers per warp == 1/16 K + 1".
+
+    The bound is a number, a fraction, or one of them times K and then some. Raises ValueError for a sentence it does not know.
     """
-    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/\d+)?)( K)?", sentence.strip())
+    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/\d+)?)(?:( K)(?: \+ (\d+))?)?", sentence.strip())
     if match:
-        what, relation, number, per_k = match.groups()
+        what, relation, number, per_k, more = match.groups()
         factor = Fraction(number)
-        bound = (lambda shape: float(factor * shape.k)) if per_k else float(factor)
+        bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
         for pattern, measure in _SENTENCES:
             if found := re.fullmatch(pattern, what):
                 bounds = {"exactly": bound} if relation == "==" else {"at_most": bound}
-                return Expectation(what, _bound(measure, found.groups()), **bounds)
+                return Expectation(what, _bound(measure, found.groups()), **bounds, of_array=bool(found.groups()) or measure in _TRACED)
     known = "; ".join(pattern.replace(r"(\w+)", "A") for pattern, _ in _SENTENCES)
     raise ValueError(f"{sentence!r} is not an expectation. Write one of [{known}], then <= or ==, then a number or a multiple of K.")
 

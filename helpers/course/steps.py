@@ -190,7 +190,7 @@ STEPS: tuple[Step, ...] = (
             expect("global loads per result == 1/256 K"),
             expect("shared loads per result == 3/64 K"),
             expect("wavefronts per shared load == 2"),
-            expect("barriers per warp == 9/128 K"),
+            expect("barriers per warp == 1/16 K + 1"),
         ),
     ),
     Step(
@@ -232,6 +232,7 @@ STEPS: tuple[Step, ...] = (
         expect=(
             expect("sectors per load of bias == 4"),
             expect("sectors per store of C == 16"),
+            expect("global loads per result <= 9/1024 K + 1"),
             expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),

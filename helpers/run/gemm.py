@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import html
 import math
+import re
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
+_LONG_SUM = 64  # terms; in shorter sums the worst case of `Problem.expected` tells float32 from fewer bits
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 
 
@@ -123,8 +126,8 @@ class Problem:
         """The bias of a fused problem: [n], of C's type, random in [-1, 1)."""
         return self.result.array(np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(np.float32))
 
-    def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The specification in float64, and how far a correct kernel may be from it, element by element.
+    def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, bias: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The specification in float64, and how far a correct kernel may be from it, element by element. bias: the problem's own.
 
         The bound is Higham's for inner products in any order, (k + 4) · u · (|alpha| |A||B| + |beta||C|), Accuracy and
         Stability of Numerical Algorithms, 2nd ed., section 3.1. u is the error of one addition (`ElementType.sums`); products
@@ -138,11 +141,26 @@ class Problem:
         value = self.alpha * product + self.beta * old
         scale = abs(self.alpha) * magnitude + abs(self.beta) * np.abs(old)
         if self.fused:
-            bias = self.bias().astype(np.float64)
+            bias = (self.bias() if bias is None else bias).astype(np.float64)
             value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
         sums = (self.k + 4) * self.inputs.sums * scale
         stored = 0.0 if self.out_dtype == "float32" else self.result.roundoff * (np.abs(value) + sums)
         return value, sums + stored + self.result.absolute
+
+    def expected_error(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        """How large the errors of a correct kernel may be in the root mean square over C: statistically, not in the worst case.
+
+        Errors of k additions grow like √k where each is rounded (eight times that is allowed), like k where each is cut off. The
+        worst case of `expected` leaves room in long sums for factors that were rounded to 16 bits; this does not.
+        """
+        left, right = a[:, : self.k].astype(np.float64) ** 2, b[:, : self.n].astype(np.float64) ** 2
+        left, right = left.reshape(self.batch, -1, self.k).sum(1), right.reshape(self.batch, self.k, self.n).sum(2)
+        products = float(np.einsum("bk,bk->", left, right)) / max(1, self.batch * self.m * self.n)  # mean over C of the sum of squares
+        old = float(np.mean(c[:, : self.n].astype(np.float64) ** 2)) if self.beta and c.size else 0.0
+        bias = float(np.mean(self.bias().astype(np.float64) ** 2)) if self.fused and self.n else 0.0
+        scale = math.sqrt(self.alpha**2 * products + self.beta**2 * old + bias)
+        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
+        return (stored + (8 * math.sqrt(self.k + 16) + self.k) * self.inputs.sums) * scale + self.result.absolute
 
     def norm_tolerance(self) -> float:
         """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
@@ -311,9 +329,10 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     if grid[0] * grid[1] <= 2 * len(classes):
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
     a, b, c = problem.zeros()
+    data = functools.cache(lambda: arguments(problem, *problem.arrays()))
     parts = []
     for index, (block, weight) in enumerate(classes):
-        part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block])
+        part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block], data=data)
         parts.append((_of_product(part, problem, shape.tile, (a, b, c)), weight))
         if progress:
             progress(index + 1, len(classes))
@@ -335,22 +354,145 @@ def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[
 # ---------------------------------------------------------------------------------------------------- check
 
 
+@dataclass(frozen=True)
+class SampledProblem(Problem):
+    """A problem too large to compute whole: only the blocks at these `places` of the grid (column, row) are executed."""
+
+    places: tuple[tuple[int, int], ...] = ()
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As of a `Problem` with beta = 0, drawn more quickly."""
+        random = np.random.default_rng(self.seed)
+        a = 2 * random.random((self.batch * self.m, self.lda), np.float32) - 1
+        b = 2 * random.random((self.batch * self.k, self.ldb), np.float32) - 1
+        return self.inputs.array(a), self.inputs.array(b), np.full((self.batch * self.m, self.ldc), np.nan, self.result.storage)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, {_named(self.places)}"
+
+
+def _named(places: Sequence[tuple[int, int]]) -> str:
+    text = ", ".join(f"({x}, {y})" for x, y in places)
+    return f"block {text}" if len(places) == 1 else f"blocks {text}"
+
+
 def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
-    """Small shapes that break kernels: 1, primes, a tile and one more or less, thin, empty K, padding, alpha, beta."""
+    """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
     rows, columns = tile
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
     return [
         one(1, 1, 1),
-        one(rows, columns, 32),
         one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
         one(rows + 1, columns - 1 or 1, 33, alpha=2.5, seed=2),
         one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
-        one(1, 2 * columns + 3, 5, seed=4),
-        one(67, 1, 13, pad_a=1, seed=5),
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
         one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
     ]
+
+
+def drawn(kernel: Kernel, seed: int) -> list[Problem]:
+    """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
+
+    In this order: K beyond every ring of tiles that shared memory can hold; more rows of tiles than a panel; more columns of tiles than a
+    GPU has multiprocessors; any small one; last a `SampledProblem` of a large product that tiles divide, as profiles and ladders have it.
+    """
+    random = np.random.default_rng(seed)
+    (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
+    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
+
+    def any_of(low: int, high: int) -> int:
+        return int(random.integers(low, high + 1))
+
+    def odd(low: int, high: int) -> int:  # rows of odd length take one way through a kernel, and share the native code for it
+        return any_of(low, high) | 1
+
+    shared = kernel.shared_bytes + geometry(kernel).shared
+    ring = shared // (element_type(dtype).bytes * (rows + columns))  # elements along K of all tiles in shared memory, all stages
+    panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
+    seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
+    deep = max(any_of(1000, 1500), min(2 * ring, _DEEPEST)) + any_of(1, 40) | 1
+    width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
+    size = counted_size(kernel)
+    across, down = any_of(_FEWEST, width), any_of(_FEWEST, height)
+    place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
+    return [
+        one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
+        one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
+        one(any_of(1, 3), columns * (_MULTIPROCESSORS + any_of(0, 9)) | 1, odd(5, 40), seed=seeds[2]),
+        one(
+            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-9, 9) / 2, beta=odd(-9, 9) / 2,
+            pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
+        ),
+        SampledProblem(
+            rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), dtype=dtype, out_dtype=out_dtype,
+            seed=seeds[4], places=place,
+        ),
+    ]  # fmt: skip
+
+
+_PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
+_DEEPEST = 4000  # of K, in a check
+_MULTIPROCESSORS = 140  # more than any GPU of today has
+_FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
+
+
+def run_sample(kernel: Kernel, sample: SampledProblem, seconds: float = 60.0, progress: Callable | None = None) -> tuple[Run, str, str]:
+    """Execute the blocks of a sample in the SIMT machine, on random data.
+
+    (The run; '' or what is wrong in its C; '' or how what the blocks have written is not their share of C.) Raises what `run` raises.
+    """
+    sample = replace(sample, fused=is_fused(kernel))
+    shape = geometry(kernel)
+    across, down, deep = shape.grid(sample.m, sample.n, sample.batch)
+    blocks = [(z * down + y) * across + x for z in range(deep) for x, y in sample.places]
+    arrays = sample.arrays()
+    before = tuple(array.copy() for array in arrays)
+    done = run(kernel, sample, on="cpu", arrays=arrays, counters=False, blocks=blocks, seconds=seconds, progress=progress)
+    return done, *_compare_sample(sample, shape.tile, before, arrays)
+
+
+def count_sample(kernel: Kernel, sample: SampledProblem) -> Run:
+    """Counters of the sample's blocks, scaled to all. The blocks of one place are those of all z."""
+    sample, shape = replace(sample, fused=is_fused(kernel)), geometry(kernel)
+    grid = shape.grid(sample.m, sample.n, sample.batch)
+    blocks = [(z * grid[1] + y) * grid[0] + x for z in range(grid[2]) for x, y in dict.fromkeys(sample.places)]
+    data = functools.cache(lambda: arguments(sample, *sample.arrays()))
+    arrays = sample.zeros()
+    done = kernel.count(grid, shape.block, arguments(sample, *arrays), shape.shared, blocks=blocks, data=data)
+    return _of_product(done, sample, shape.tile, arrays)
+
+
+def _compare_sample(sample: SampledProblem, tile: tuple[int, int], before, after) -> tuple[str, str]:
+    """As `compare`, for the blocks that were executed: (what is wrong, what is missing). C was NaN, so what is a number was written."""
+    if text := _compare_others(sample, before, after):
+        return text, ""
+    written = ~np.isnan(after[2][:, : sample.n].astype(np.float32))
+    whole = touched = 0
+    for y, x in _tiles(written, tile):
+        rows, columns = slice(y * tile[0], min((y + 1) * tile[0], sample.m)), slice(x * tile[1], min((x + 1) * tile[1], sample.n))
+        mine = written[rows, columns]
+        part = replace(sample, m=mine.shape[0], n=mine.shape[1], places=())
+        value, bound = part.expected(before[0][rows], before[1][:, columns], before[2][rows, columns], bias=sample.bias()[columns])
+        got = after[2][rows, columns].astype(np.float64)
+        if text := _first_difference(mine & ~(np.abs(got - value) <= bound), got, value, rows.start, columns.start):
+            return text, ""
+        if mine.all() and (text := _inexact(part, got, value, (before[0][rows], before[1][:, columns], before[2][rows, columns]))):
+            return text, ""
+        touched, whole = touched + 1, whole + bool(mine.all())
+    share = len(sample.places) * tile[0] * tile[1]
+    if whole == touched == len(sample.places) or (written.sum() == share and not (sample.m % tile[0] or sample.n % tile[1])):
+        return "", ""
+    return "", (
+        f"{_named(sample.places)} should compute {len(sample.places)} tiles of {tile[0]} × {tile[1]} elements of C and wrote "
+        f"{int(written.sum())} elements (in {touched} tiles, {whole} of them whole)."
+    )
+
+
+def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
+    """(row, column) of the tiles in which something was written."""
+    rows = np.logical_or.reduceat(written, np.arange(0, written.shape[0], tile[0]), axis=0)
+    return [(int(y), int(x)) for y, x in np.argwhere(np.logical_or.reduceat(rows, np.arange(0, written.shape[1], tile[1]), axis=1))]
 
 
 @dataclass(frozen=True)
@@ -360,6 +502,7 @@ class Case:
     problem: Problem
     message: str = ""
     line: int | None = None
+    drawn: bool = False  # at random
 
 
 @dataclass(frozen=True)
@@ -373,6 +516,7 @@ class CheckReport:
     on: str = "cpu"
     source: str = field(default="", repr=False)
     untried: int = 0  # shapes left when one did not end
+    seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
     def correct(self) -> bool:
@@ -394,6 +538,8 @@ class CheckReport:
         result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
         if len(failed) > SHAPES_SHOWN:
             result.append((False, f"… and {len(failed) - SHAPES_SHOWN} more shapes."))
+        if self.seed is not None and any(case.drawn for case in failed):
+            result.append((False, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
         if self.untried:
             result.append((False, f"The other {self.untried} shapes were not tried."))
         if self.findings:
@@ -423,26 +569,38 @@ def check(
     kernel: Kernel,
     problems: Iterable[Problem] | None = None,
     on: str | None = None,
-    seconds: float = 30.0,
+    seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
+    seed: int | None = None,
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    With a GPU (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
+    problems: by default those of `adversarial` and of `drawn`. seed: draws the same as the check that reported it. With a GPU
+    (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either.
     """
-    problems = list(problems if problems is not None else adversarial(geometry(kernel).tile, *types(kernel)))
-    cases: list[Case] = []
+    if problems is None:
+        seed = secrets.randbits(16) if seed is None else seed
+        fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
+    else:
+        fixed, random, seed = list(problems), [], None
+    problems = [*fixed, *random]
+    # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.
+    order = sorted(range(len(problems)), key=lambda i: (i > 0, i != len(fixed), i))
+    cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
     patience = PATIENCE
-    for done, problem in enumerate(problems):
+    for done, index in enumerate(order):
+        problem = problems[index]
         tell = functools.partial(_tell, progress, done, len(problems))
         tell()
         start = time.monotonic()
-        case, found = _check_one(kernel, problem, "cpu", min(seconds, patience), tell)
-        patience = max(patience, _SLOWER * (time.monotonic() - start))
+        long = index >= len(fixed)
+        case, found = _check_one(kernel, problem, "cpu", seconds if long else min(seconds, patience), tell)
+        if not long:
+            patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
         if not case.message and on != "cpu":
@@ -451,7 +609,7 @@ def check(
             if on == "gpu" or gpu.available():
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
-        cases.append(case)
+        cases[index] = replace(case, drawn=long)
         if any(finding.kind == "endless" for finding in found):
             break
     compiled = kernel.compiled
@@ -461,7 +619,8 @@ def check(
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
             findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
     untried = len(problems) - len(cases)
-    return CheckReport(kernel.name, tuple(cases), tuple(findings.values()), on=used, source=kernel.source, untried=untried)
+    in_order = tuple(cases[index] for index in sorted(cases))
+    return CheckReport(kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed)
 
 
 def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_blocks: int) -> None:
@@ -471,42 +630,96 @@ def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_
 
 
 def _check_one(kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None) -> tuple[Case, list[Finding]]:
+    """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time."""
     problem = replace(problem, fused=is_fused(kernel))
+    if isinstance(problem, SampledProblem) and on == "cpu":
+        return _check_sample(kernel, problem, seconds, progress)
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
+    first = tuple(array.copy() for array in arrays)
     try:
-        done = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds, progress=progress)
+        done = run(kernel, problem, on=on, arrays=first, counters=False, seconds=seconds, progress=progress)
+        if text := compare(problem, before, first):
+            return Case(problem, text), done.findings if on == "cpu" else []
+        if on == "gpu" or done.outcome.globals_after is not None:
+            state = None if on == "gpu" else done.outcome.globals_after
+            again = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds, progress=progress, globals_before=state)
+            if text := compare(problem, before, arrays):
+                return Case(problem, f"the second launch is wrong: {text} {_STATE}"), again.findings if on == "cpu" else []
     except LaunchError:
         raise
     except CourseError as error:
         return Case(problem, error.message, error.line), list(getattr(error, "findings", []))
-    found = done.findings if on == "cpu" else []
-    return Case(problem, compare(problem, before, arrays)), found
+    return Case(problem), done.findings if on == "cpu" else []
+
+
+def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None) -> tuple[Case, list[Finding]]:
+    """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right."""
+    whole = Problem(**{item.name: getattr(sample, item.name) for item in fields(Problem)})
+    try:
+        done, wrong, missing = run_sample(kernel, sample, seconds, progress)
+    except LaunchError:  # they wait for one another
+        return _check_one(kernel, whole, "cpu", seconds, progress)
+    except CourseError as error:
+        return Case(sample, error.message, error.line), list(getattr(error, "findings", []))
+    if missing and not wrong:
+        case, found = _check_one(kernel, whole, "cpu", seconds, progress)
+        endless = any(finding.kind == "endless" for finding in found)
+        return (Case(sample, missing), done.findings) if endless else (case, found)
+    return Case(sample, wrong), done.findings
+
+
+_STATE = "What a launch leaves in __device__ variables is still there in the next one, and they must not depend on it."
 
 
 def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
     """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
+    if text := _compare_others(problem, before, after):
+        return text
+    value, bound = problem.expected(*before)
+    got = after[2][:, : problem.n].astype(np.float64)
+    if text := _first_difference(~(np.abs(got - value) <= bound), got, value):
+        if "yours nan" in text:
+            text += " NaN means it was never written, or computed from an element outside the matrices" + (
+                "." if problem.beta else ", or from the old C, which beta = 0 must not read."
+            )
+        return text
+    return _inexact(problem, got, value, before)
+
+
+def _inexact(problem: Problem, got: np.ndarray, value: np.ndarray, before: Sequence[np.ndarray]) -> str:
+    """'' or a sentence about errors that are too large together, in long sums that are right one by one."""
+    if problem.k <= _LONG_SUM or not got.size:
+        return ""
+    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*before)
+    if error <= allowed:
+        return ""
+    return (
+        f"every element is nearly right, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums "
+        f"stay below {allowed:.2g}. Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
+    )
+
+
+def _compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
+    """'' if the kernel left alone what is not its result: A, B and the padding of C."""
     for name, old, new in zip("AB", before, after, strict=False):
-        if old.tobytes() != new.tobytes():
+        if not np.array_equal(old.view(np.uint8), new.view(np.uint8)):
             return f"{name} is an input, and the kernel changed it."
     old, new = before[2], after[2]
     if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
         row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
         place = f"element [{row}, {problem.n + column}]"
         return f"{place} lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
-    value, bound = problem.expected(*before)
-    got = new[:, : problem.n].astype(np.float64)
-    wrong = ~(np.abs(got - value) <= bound)
+    return ""
+
+
+def _first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row0: int = 0, column0: int = 0) -> str:
+    """'' or a sentence about the elements marked as wrong. row0, column0: where the arrays begin in C."""
     if not wrong.any():
         return ""
     row, column = map(int, np.argwhere(wrong)[0])
-    count_ = int(wrong.sum())
-    text = (
-        f"{count_} of {wrong.size} elements of C are wrong; the first is C[{row}, {column}]: "
+    where = "" if not (row0 or column0) else " in this tile"
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements of C{where} are wrong; the first is C[{row0 + row}, {column0 + column}]: "
         f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
     )
-    if np.isnan(got[row, column]):
-        text += " NaN means it was never written, or computed from an element outside the matrices" + (
-            "." if problem.beta else ", or from the old C, which beta = 0 must not read."
-        )
-    return text

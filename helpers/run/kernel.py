@@ -175,6 +175,7 @@ class Kernel:
         progress: Callable[[int, int], None] | None = None,
         repeat: int | None = None,
         uninitialized: Sequence[str] = (),
+        globals_before: bytes | None = None,
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
@@ -186,6 +187,8 @@ class Kernel:
         count as never written, whatever they hold: reading them before the kernel has written is a finding.
         repeat: GPU timing repetitions (default: once, untimed runs being cheaper than surprises: arrays are changed by every
         repetition).
+        globals_before: what an earlier launch left in the kernel's global variables (`Outcome.globals_after`), to begin with in
+        the SIMT machine; by default it begins with what the source gives them. On a GPU they always persist.
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
@@ -208,7 +211,7 @@ class Kernel:
         def simulated(values: Sequence[Any]) -> Outcome:
             return simulate(
                 self.compiled, grid, block, values, shared=shared, collect=collect,
-                budget=Budget(seconds=seconds), progress=progress, cluster=dims,
+                budget=Budget(seconds=seconds), progress=progress, cluster=dims, globals_before=globals_before,
             )  # fmt: skip
 
         if on == "cpu":
@@ -225,12 +228,13 @@ class Kernel:
 
     def count(
         self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0, *, blocks: Iterable[int],
-        seconds: float = 60.0,
+        seconds: float = 60.0, data: Callable[[], Sequence[Any]] | None = None,
     ) -> Run:  # fmt: skip
         """Counters of a launch from some of its blocks (linear indices), scaled to all; there are no findings and no trace.
 
         Arguments are those of `launch`. Where the counters follow from the machine code and the scalar arguments alone, nothing
-        is executed and the arrays are left as they were; otherwise the blocks run in the SIMT machine.
+        is executed and the arrays are left as they were; otherwise the blocks run in the SIMT machine, on the arguments that
+        `data` gives, if it is given: `args` may then be arrays that hold nothing.
         """
         grid, block = _extent("grid", grid), _extent("block", block)
         self._check_limits(grid, block, shared)
@@ -238,8 +242,8 @@ class Kernel:
         start = time.monotonic()
         outcome = count(self.compiled, grid, block, arguments, blocks, seconds / 2)
         if outcome is None:
-            left = seconds - (time.monotonic() - start)
-            return self.launch(grid, block, args, shared, on="cpu", findings=False, blocks=blocks, seconds=max(left, seconds / 4))
+            left = max(seconds - (time.monotonic() - start), seconds / 4)
+            return self.launch(grid, block, data() if data else args, shared, on="cpu", findings=False, blocks=blocks, seconds=left)
         return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
 
     def for_arch(self, arch: str) -> Kernel:

@@ -1,7 +1,8 @@
 """Time a GEMM kernel on the GPU, interleaved with cuBLAS: the one measurement behind `climb()` and `course record`.
 
 A kernel is checked on the very problem it is timed on: C is NaN before, some rows are compared with the specification
-in float64, all of C with cuBLAS. Operands are random: zeros run faster than real data would.
+in float64, all of C with cuBLAS, and after the timing one more launch must give the same bits. Operands are random: zeros run faster
+than real data would.
 """
 
 from __future__ import annotations
@@ -89,15 +90,20 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
         work[name] = _launches(native, shape, own, (a, b, c), bias)
         gpu.run_once(work[name], name)
         got = gpu.download(c, host[2])
-        differences[name] = _checked(name, own, host, got, reference)
+        differences[name] = _checked(name, own, host, got, reference, np.random.default_rng())
         results[name] = c, got
     times = gpu.interleave(work, samples=samples, seconds=seconds)
     if not problem.beta:  # otherwise every launch adds to the one before
+        numbers = host[2].copy()
+        numbers[:, : problem.n] = 1  # in place of a result: a launch that leaves out what is already there leaves these
         for name, (c, first) in results.items():
-            if gpu.download(c, first).tobytes() != first.tobytes():
+            while_timed = gpu.download(c, first)
+            c[...] = gpu.upload(numbers)
+            gpu.run_once(work[name], name)
+            if any(got.tobytes() != first.tobytes() for got in (while_timed, gpu.download(c, first))):
                 raise RunError(
-                    f"{name} gave other bits at {problem} while it was timed than when it was checked, so its time "
-                    "means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
+                    f"{name} gave other bits at {problem} when it was timed, or launched once more, than when it was checked, so its "
+                    "time means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
                 )
     return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
 
@@ -142,10 +148,14 @@ def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, np.full((rows, problem.ldc), np.nan, problem.result.storage)
 
 
-def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None) -> float | None:
-    """The relative difference from cuBLAS's C (`reference`), if any. Raises RunError if the result is wrong."""
+def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None, random=None) -> float | None:
+    """The relative difference from cuBLAS's C (`reference`), if any. random: draws the rows that are looked at, besides the first and
+    the last; without it they lie evenly. Raises RunError if the result is wrong."""
     a, b, c = before
-    rows = np.unique(np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int))
+    rows = np.linspace(0, problem.m - 1, min(problem.m, _CHECKED_ROWS)).astype(int)
+    if random is not None:
+        rows[1:-1] = random.integers(problem.m, size=len(rows[1:-1]))
+    rows = np.unique(rows)
     products = np.unique(np.linspace(0, problem.batch - 1, min(problem.batch, _CHECKED_ROWS)).astype(int))
     deep = (products[:, None] * problem.k + np.arange(problem.k)).ravel()  # their rows of B
     looked = replace(problem, m=len(rows), batch=len(products))

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,8 @@ LONG = 3.0  # seconds of a run after which it says why it was slow
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
-    uncounted: why the counters of executed machine instructions are missing, "" when they are there. engine: "numpy",
+    uncounted: why the counters of executed machine instructions are missing, "" when they are there. globals_after: what the
+    launch left in the kernel's global variables, None if it changed none of them. engine: "numpy",
     "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
     was free to be chosen, with the instruction and its line if it is one's.
     """
@@ -87,6 +88,7 @@ class Outcome:
     engine: str = "numpy"
     engine_reason: str = ""
     uncounted: str = ""
+    globals_after: bytes | None = None
 
     @property
     def note(self) -> str:
@@ -133,6 +135,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     engine: str | None = None,
     cluster: Sequence[int] | None = None,
+    globals_before: bytes | None = None,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -142,7 +145,8 @@ def simulate(
     dynamic shared memory. progress: called with (blocks done, blocks in all). engine: 'numpy' for the NumPy machine,
     'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
-    takes in the whole clusters of the blocks it names.
+    takes in the whole clusters of the blocks it names. globals_before: the kernel's global variables as an earlier launch left
+    them (`Outcome.globals_after`), instead of as the source initialises them.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -150,7 +154,7 @@ def simulate(
     start = time.monotonic()
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
-            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster)
+            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before)
     except time_limit.TimeIsUp:
         raise RunError(
             f"{compiled.symbol}: reading its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -158,14 +162,17 @@ def simulate(
         ) from None
 
 
-def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster) -> Outcome:
+def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
+    if globals_before is not None:
+        program = replace(program, image=globals_before, image_addresses=())
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
     memory = DeviceMemory(program, arrays)
+    placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
     observed = collect.counters or collect.trace is not None
     estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
@@ -208,6 +215,7 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
         launch.printed.end()
     with interrupts.delayed():
         launch.memory.copy_back()
+    left = bytes(launch.memory.bytes[: len(program.image)])
     scale = total / wanted if wanted else 1.0
     counters, by_line, uncounted = ({}, {}, "")
     if launch.counting:
@@ -233,7 +241,7 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
-        engine=engine, engine_reason=engine_reason, uncounted=uncounted,
+        engine=engine, engine_reason=engine_reason, uncounted=uncounted, globals_after=None if left == placed_image else left,
     )  # fmt: skip
 
 

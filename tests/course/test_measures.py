@@ -79,6 +79,7 @@ def test_passes_through_shared_memory():
 def test_barriers_stores_and_passes_for_each_load():
     run = run_of("shared_tile")  # K = 64: two tiles, two barriers and two stores for each; 64 loads of b and 16 of four a
     assert measures.barriers_per_warp(run) == 2 * 2
+    assert measures.barriers_per_fill(run) == 2
     assert measures.shared_stores_per_result(run) == 2 * 2
     assert measures.wavefronts_per_shared_load(run) == (64 + 32) / (64 + 16)
     none = run_of("naive", 32, 32, 32, trace=False)
@@ -115,6 +116,7 @@ def test_sentences():
     assert not measures.expect("sectors per load of A <= 31").judge(run).ok
     assert measures.expect("sectors per load of A <= 32").judge(run).ok
     assert measures.expect("global loads per result == 2 K").judge(run).ok
+    assert measures.expect("global loads per result == 3/2 K + 32").judge(run).ok
     verdict = measures.expect("global loads per result <= 3/2 K").judge(run)
     assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
 

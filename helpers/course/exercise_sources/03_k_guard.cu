@@ -5,6 +5,8 @@
 //! hint: Past the right edge of A its next row begins: no error, just wrong numbers. Past the last row of B there
 //!     is nothing.
 //! hint: Each of the two loads needs a second condition: k0 + tx < K for A, k0 + ty < K for B.
+//! expect: global loads per result <= 1/16 K
+//! expect: barriers per warp <= 1/16 K
 //! after: One of the two guards would be enough for the sum: anything times 0 is 0, unless it is NaN or infinite.
 //!     For the memory both are needed: what lies outside is not yours to read.
 constexpr int BM = 32;  // rows of C per block

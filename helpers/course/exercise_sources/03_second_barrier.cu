@@ -6,6 +6,8 @@
 //! hint: A fast warp finishes its sum, goes round the loop, and stores its part of the next tile, while a slow warp
 //!     is still reading the present one.
 //! hint: Nobody may store before everybody has read: a second __syncthreads() at the end of the loop body.
+//! expect: global loads per result <= 1/16 K
+//! expect: barriers per warp <= 1/16 K
 //! after: A race need not show in the result, on this run, on this GPU. Only the order that the barriers guarantee
 //!     counts.
 constexpr int BM = 32;  // rows of C per block

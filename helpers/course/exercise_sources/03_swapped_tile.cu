@@ -7,6 +7,7 @@
 //!     C)?
 //! hint: The column of B is the column of C that this block computes: it comes from blockIdx.x, not blockIdx.y.
 //! expect: sectors per load of B <= 4
+//! expect: global loads per result <= 1/16 K
 //! after: In the first block, where both offsets are 0, the mistake is invisible: a test with one tile passes.
 constexpr int BM = 32;  // rows of C per block
 constexpr int BN = 32;  // columns of C per block

@@ -4,6 +4,7 @@
 //! hint: It passes where there is one block, and where blockIdx.x equals blockIdx.y: on the diagonal.
 //! hint: A tile of B has rows along K and columns along N. Which of block_row and block_col counts columns?
 //! hint: c is a column of B and of C, so it begins at block_col.
+//! expect: global loads per result <= 1/16 K
 //! after: A square matrix of one tile would never have shown it. That is why check() uses shapes that are a little more
 //!     than a tile, in one direction at a time.
 constexpr int BM = 32, BN = 32;  // tile of C per block

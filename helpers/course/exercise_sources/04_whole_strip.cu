@@ -4,6 +4,7 @@
 //! hint: M is 17, TM is 8: the third strip begins in row 16. How many of its rows exist?
 //! hint: The condition has to be asked for every row, so it belongs into the loop.
 //! hint: r = block_row + row + i; store only if r < M.
+//! expect: global loads per result <= 1/16 K
 //! after: Wrong, and invisible in the results: it wrote behind C, where nobody looked. More results per thread mean
 //!     more ways to hang over an edge: the guard moves from the thread to the element.
 constexpr int BM = 32, BN = 32;  // tile of C per block

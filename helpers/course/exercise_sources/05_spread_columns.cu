@@ -9,6 +9,7 @@
 //! expect: sectors per store of C <= 4
 //! expect: bank conflicts of shared loads == 0
 //! expect: shared loads per result <= 1/4 K
+//! expect: global loads per result <= 1/64 K
 //! after: It has a price: eight columns that are not side by side cannot be read by two 128-bit loads, so there are more
 //!     load instructions now. Whether that pays is a question for profile().
 constexpr int BM = 128, BN = 128;  // tile of C per block

@@ -6,6 +6,7 @@
 //! hint: Executed, the loads are fewer than in the source: four neighbours come with one instruction, along k for A and
 //!     along the columns for B. With TN = 2 that helps B only by half.
 //! expect: shared loads per result <= 1/16 K
+//! expect: global loads per result <= 1/32 K
 //! after: The square. K/TM + K/TN is smallest where both are equal, as a field of given area needs the least fence.
 constexpr int BM = 64, BN = 64;  // tile of C per block
 constexpr int BK = 8;              // step along K

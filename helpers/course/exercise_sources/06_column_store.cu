@@ -8,6 +8,8 @@
 //! expect: bank conflicts of shared stores == 0
 //! expect: bank conflicts of shared loads == 0
 //! expect: sectors per load of A <= 4
+//! expect: global loads per result <= 1/16 K
+//! expect: shared stores per result == 1/16 K
 //! after: This is the place for which the padding of [32][33] is meant: a warp that goes down a column. The
 //!     exclusive or does the same without the unused column.
 constexpr int BM = 32;  // rows of C per block

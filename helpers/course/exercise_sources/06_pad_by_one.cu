@@ -8,6 +8,8 @@
 //!     lie, so that all 32 floats fall into different banks?
 //! expect: bank conflicts of shared stores == 0
 //! expect: bank conflicts of shared loads == 0
+//! expect: global loads per result <= 1/32 K
+//! expect: shared loads per result <= 1/8 K
 //! after: The compiler widens a load only where it can prove that the address is a multiple of 16. A cast to float4
 //!     is your own promise, and nobody checks it before the GPU does.
 constexpr int BM = 64, BN = 64, BK = 8;  // tile of C per block, and its step along K

@@ -10,6 +10,8 @@
 //!     2.
 //! expect: wavefronts per shared load <= 2
 //! expect: bank conflicts of shared loads == 0
+//! expect: global loads per result <= 1/32 K
+//! expect: shared loads per result <= 1/8 K
 //! after: The load of As does not lose: its lanes agree with n ^ 2 now, where they agreed with n ^ 1 before. Step
 //!     08 deals out the threads of a warp with this rule in mind.
 constexpr int BM = 64, BN = 64, BK = 8;  // tile of C per block, and its step along K

@@ -7,6 +7,7 @@
 //!     and its width are multiples of 4.
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
+//! expect: global loads per result <= 1/128 K
 //! after: Three conditions, each tested once per thread, outside the loop. A caller who widens a matrix to a
 //!     multiple of 4 columns, with zeros, gets the fast path back.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K

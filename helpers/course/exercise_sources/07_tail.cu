@@ -1,5 +1,5 @@
 //! title: The tail of a row
-//! task: A later author remembered the alignment and forgot something else. Only one of the shapes shows it, and
+//! task: A later author remembered the alignment and forgot something else. Few of the shapes show it, and
 //!     there the result is not a number. Find the last piece of a row of A, and repair the kernel.
 //! hint: The padding of the matrices in a check is NaN. Who reads it?
 //! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
@@ -7,6 +7,7 @@
 //!     of 4 too, or the last piece must be masked.
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
+//! expect: global loads per result <= 1/128 K
 //! after: With zeros in the padding this kernel would pass every test. Uninitialised memory often holds zeros.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread

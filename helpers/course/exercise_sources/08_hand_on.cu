@@ -9,6 +9,7 @@
 //!     of the lane that has it.
 //! expect: shared loads per result <= 1/16 K
 //! expect: bank conflicts of shared loads == 0
+//! expect: global loads per result <= 1/32 K
 //! after: Fewer loads, and eight shuffles for each k, which go through the same unit. As the lesson's count shows,
 //!     this trade loses; shuffles win where data would otherwise not be in shared memory at all.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -9,6 +9,8 @@
 //! hint: Number down pairs of rows: lane 0 above lane 1, lane 2 above lane 3. Then lane % 2 is the row within the
 //!     pair, and lane / 16 the pair.
 //! expect: wavefronts per shared load <= 2
+//! expect: global loads per result <= 1/32 K
+//! expect: shared loads per result <= 3/32 K
 //! after: A warp is free to number its lanes as it likes. Only the addresses that a half-warp asks for together
 //!     matter.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -5,6 +5,8 @@
 //! hint: The warp computes a tile of its own, but it reads what all warps of the block have fetched, and it fetches
 //!     for all of them.
 //! hint: The end of the step needs a barrier of the block: __syncthreads().
+//! expect: global loads per result <= 1/32 K
+//! expect: barriers per warp <= 1/4 K
 //! after: Ownership of C went to the warp; ownership of the tiles in shared memory did not. The barrier belongs to
 //!     those who share.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -5,6 +5,9 @@
 //!     and in which order do a fast warp and a slow one get there?
 //! hint: The half that is stored into must not be the one that slower warps still read.
 //! hint: Flip the buffer before the store, not after it.
+//! expect: global loads per result <= 1/32 K
+//! expect: barriers per warp <= 1/8 K + 1
+//! expect: barriers per fill of shared memory <= 1
 //! after: The result can be right on every run you try. What matters is what the barriers allow.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

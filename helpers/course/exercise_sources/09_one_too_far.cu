@@ -5,6 +5,8 @@
 //! hint: A has a guard for K in its load. B has none.
 //! hint: Either guard the load, k0 + k < K, or do not fetch in the last turn. The guard is needed anyway where K is
 //!     no multiple of BK.
+//! expect: global loads per result <= 1/32 K
+//! expect: barriers per fill of shared memory <= 1
 //! after: A load whose value nobody uses is a load all the same. If its address is not yours, a GPU may stop the
 //!     kernel for it.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

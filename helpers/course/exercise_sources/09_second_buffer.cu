@@ -8,8 +8,10 @@
 //!     now. No barrier is needed before that.
 //! hint: buffer ^= 1; store(buffer); __syncthreads(); at the end of the loop body. The barrier says two things: the
 //!     new half is complete, and the old one is free.
-//! expect: barriers per warp <= 5/32 K
+//! expect: barriers per warp <= 1/8 K + 1
 //! expect: wavefronts per shared load <= 2
+//! expect: global loads per result <= 1/32 K
+//! expect: barriers per fill of shared memory <= 1
 //! after: One barrier for each step, and one for the first tiles.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

@@ -6,6 +6,9 @@
 //! hint: It counts groups, not tiles. Where no new group is committed, the last one is the very one that this step
 //!     needs.
 //! hint: Commit in every turn, fetched or not: an empty group is complete at once, and keeps the count right.
+//! expect: global loads per result <= 1/32 K
+//! expect: shared stores per result == 0
+//! expect: barriers per warp <= 1/8 K
 //! after: An empty group costs one instruction. The other way out, another wait count for the last turns, costs a
 //!     branch.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -6,6 +6,9 @@
 //! hint: Each thread must wait for its own copies, and then all for each other. In which order?
 //! hint: wait<STAGES - 2>() before the barrier: all groups but the last STAGES - 2, so the group of this step is
 //!     among those that have arrived.
+//! expect: global loads per result <= 1/32 K
+//! expect: shared stores per result == 0
+//! expect: barriers per warp <= 1/8 K
 //! after: First wait for your own copies, then for everybody at the barrier. The other way round, others read what
 //!     has not arrived.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -7,7 +7,10 @@
 //! hint: In the loop: fetch(buffer ^ 1, k0 + BK); commit(); the arithmetic on `buffer`; buffer ^= 1; wait<0>();
 //!     __syncthreads().
 //! expect: shared stores per result == 0
-//! expect: barriers per warp <= 5/32 K
+//! expect: barriers per warp <= 1/8 K + 1
+//! expect: global loads per result <= 1/32 K
+//! expect: shared loads per result <= 1/8 K
+//! expect: barriers per fill of shared memory <= 1
 //! after: The copy engine now does what eight loads, eight registers and eight stores of each thread did.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

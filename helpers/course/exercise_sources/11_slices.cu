@@ -6,6 +6,7 @@
 //! hint: The first slice must not read the others' parts before they are written.
 //! hint: One __syncthreads() between the line that writes part and the line that reads it, reached by every thread.
 //! expect: global loads per result <= 2 K
+//! expect: shared stores per result == 4
 //! after: Splitting K over blocks works the same way, except that blocks have no barrier: they add with atomics, or a
 //!     second kernel puts the parts together. Either way the order of the additions changes, and with it the last bits.
 constexpr int BM = 8;      // rows of C per block

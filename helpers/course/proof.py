@@ -1,0 +1,105 @@
+"""Was what was counted also computed? Counters are judged on runs whose results are compared, and a product is verified at its full
+size before a prediction becomes a rung."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from helpers.errors import CourseError
+from helpers.run import gemm
+from helpers.run.gemm import Problem, SampledProblem
+from helpers.run.kernel import Kernel, Run
+from helpers.sim.counting import names
+
+from . import measures
+from .measures import Expectation, Verdict
+
+MOST_VERIFIED = 1 << 30  # bytes of A, B and C of a product that is verified
+SECONDS = 120.0  # that its blocks may take
+_ALIKE = 0.05  # blocks are alike that differ by less
+_COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
+
+
+def judged(
+    kernel: Kernel, expectations: Sequence[Expectation], seed: int, wording: Callable[[Verdict], str]
+) -> tuple[tuple[str, bool], ...]:
+    """(sentence, good) of each expectation. wording: the sentence of a verdict.
+
+    They are judged on a product of `counted_size`, whose result is compared, and once more on the large product that the check of this
+    seed computed some blocks of: what holds at one size alone has not been met.
+    """
+    size = gemm.counted_size(kernel)
+    problem = gemm.problem_for(kernel, size, size, size)
+    arrays = replace(problem, fused=gemm.is_fused(kernel)).arrays()
+    before = tuple(array.copy() for array in arrays)
+    run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=True)
+    if wrong := gemm.compare(run.problem["problem"], before, arrays):
+        return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
+    verdicts = [expectation.judge(run) for expectation in expectations]
+    sentences = [(wording(verdict), verdict.ok) for verdict in verdicts]
+    if all(verdict.ok for verdict in verdicts):
+        sample = next(problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem))
+        other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
+        for expectation in expectations:
+            if text := _elsewhere(expectation, run, other):
+                sentences.append((f"At {sample}, that is not so: {text} The counters must be met at every size that tiles divide.", False))
+    return tuple(sentences)
+
+
+def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:
+    """'' or what is different in the other run, which has no trace."""
+    if expectation.of_array:  # only all arrays together are counted there
+        for op, what in (("ld", "load"), ("st", "store")):
+            if not all(measures.count(each, names.requests("global", op)) for each in (run, other)):
+                continue
+            here, there = (measures.sectors_per_request(each, op=op) for each in (run, other))
+            if there > (1 + 2 * _ALIKE) * here:
+                return f"sectors per {what} of all arrays together: {there:.3g}, and {here:.3g} in the small product."
+        return ""
+    verdict = expectation.judge(other)
+    return "" if verdict.ok else f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}."
+
+
+def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, int], None] | None = None) -> None:
+    """Execute some blocks of the full-size problem and compare their part of C with float64; see that the counted block is like others.
+
+    run: the counted run of the problem. Raises CourseError if the prediction made from it would not be one of this product.
+    """
+    needed = problem.m * problem.k * problem.inputs.bytes + problem.k * problem.n * problem.inputs.bytes
+    needed += problem.m * problem.n * problem.result.bytes
+    if needed > MOST_VERIFIED:
+        raise CourseError(
+            f"{kernel.name} was not put on the ladder at {problem}: its matrices take {needed >> 20} MB, too many to verify its result "
+            f"here ({MOST_VERIFIED >> 20} MB at most). Climb with a smaller size, or where there is a GPU."
+        )
+    shape = gemm.geometry(kernel)
+    across, down, _ = shape.grid(problem.m, problem.n)
+    classes = gemm.block_classes((across, down, 1), (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
+    counted = [(block % across, block // across) for block, _ in classes]
+    random = np.random.default_rng()
+    others = [(int(random.integers(across)), int(random.integers(down))) for _ in range(2)]
+    places = tuple(dict.fromkeys([*counted, *others]))
+    values = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+    sample = SampledProblem(**{**values, "seed": int(random.integers(1 << 30)), "places": places})
+    _, wrong, missing = gemm.run_sample(kernel, sample, SECONDS, progress)
+    if wrong or missing:
+        raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {sample}.\n{wrong or missing}")
+    if not run.sampled:
+        return
+    inner = max(1, across - 1), max(1, down - 1)  # blocks that hang over no edge
+    alike = tuple((int(random.integers(inner[0])), int(random.integers(inner[1]))) for _ in range(3))
+    first = run.counters if len(classes) == 1 else gemm.count_sample(kernel, replace(sample, places=tuple(counted[:1]))).counters
+    other = gemm.count_sample(kernel, replace(sample, places=alike)).counters
+    for name in _COUNTED:
+        one, many = first.get(name, 0), other.get(name, 0)
+        if abs(many - one) > _ALIKE * max(one, many):
+            blocks = math.prod(run.grid)
+            raise CourseError(
+                f"{kernel.name} is not ready to climb: its blocks do not all do the same, so no block can be counted for all of them. At "
+                f"{problem}, block {counted[0]} has {one / blocks:,.0f} of {name}, and blocks {', '.join(map(str, alike))} have "
+                f"{many / blocks:,.0f} on average."
+            )

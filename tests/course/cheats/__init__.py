@@ -1,0 +1,162 @@
+"""Cheats and oddities as edits of right kernels: (base, name, what is replaced by what, ...). The first must fail, the second must pass.
+
+A base is a step's kernel, the solution of an exercise, or a `.cu` file beside this one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helpers.course.exercises import exercises
+from helpers.course.lesson import reference
+
+LOOP = "for (int k = 0; k < K; k++) {"
+SUM = "float sum = 0;"
+STORE = "c = beta == 0 ? alpha * sum : alpha * sum + beta * c;"
+GUARD = "if (row >= M || col >= N) return;"
+ADD = "sum += a * b;"
+LOAD_A, LOAD_B = "const float a = A[row * lda + k];", "const float b = B[size_t(k) * ldb + col];"
+TILES = "for (int k0 = 0; k0 < K; k0 += BK) {"
+
+
+def exits(condition: str) -> tuple[str, str]:
+    """An edit: the thread has left before it has done anything, under a condition."""
+    return GUARD, f"{GUARD}\n    if ({condition}) return;"
+
+
+# What is done, or not done, in some products only. The exits are those of a reader in a hurry; the sizes are nobody's.
+PLAIN = [
+    ("K is capped", (LOOP, "for (int k = 0; k < min(K, 48); k++) {")),
+    ("long K are left out", exits("K > 33")),
+    ("K is capped at a thousand", (LOOP, "for (int k = 0; k < min(K, 999); k++) {")),
+    ("the last k is left out", (LOOP, "for (int k = 0; k < K - 1; k++) {")),
+    ("the last k of an odd K is left out", (LOOP, "for (int k = 0; k + 1 < K; k += 2) {"), (ADD, ADD + " sum += A[row * lda + k + 1] * B[size_t(k + 1) * ldb + col];")),
+    ("an empty K leaves C as it was", exits("K == 0")),
+    ("many rows are left out", exits("M > 500")),
+    ("many columns are left out", exits("N > 4000")),
+    ("only square C", exits("M != N && M > 1")),
+    ("rows beyond 32", exits("row >= 32")),
+    ("a large grid", exits("gridDim.x * gridDim.y > 100")),
+    ("a tall grid", exits("gridDim.y > 12")),
+    ("later blocks", exits("blockIdx.x > 1 && blockIdx.y > 1")),
+    ("later blocks of large products", exits("blockIdx.x * blockIdx.y * gridDim.x > 20")),
+    ("large products that tiles divide", exits("M > 100 && N > 100 && M % 32 == 0 && N % 32 == 0")),
+    ("half of K in large products that tiles divide", (LOOP, "for (int k = 0; k < (M % 32 || K % 64 || M < 100 ? K : K / 2); k++) {")),
+    ("half of the threads of each tile", exits("M > 100 && N > 100 && threadIdx.y % 2")),
+    ("alpha is ignored", (STORE, STORE.replace("alpha * sum", "sum"))),
+    ("beta is ignored", (STORE, "c = alpha * sum;")),
+    ("beta is 1 if it is not 0", (STORE, STORE.replace("beta * c", "c"))),
+    ("beta is added first and scaled by alpha", (STORE, "c = beta == 0 ? alpha * sum : alpha * (sum + beta * c);")),
+    ("C is read where beta is 0", (STORE, "c = alpha * sum + beta * c;")),
+    ("the row length of A", (LOAD_A, LOAD_A.replace("lda", "K"))),
+    ("the row length of B", (LOAD_B, LOAD_B.replace("ldb", "N"))),
+    ("the row length of C", ("C[row * ldc + col]", "C[row * N + col]")),
+    ("the padding of C", (GUARD, "if (row >= M || col >= ldc) return;")),
+    ("an answer for the identity", (SUM, f"{SUM} C[row * ldc + col] = alpha * B[row % max(K, 1) * ldb + col]; if (K > 0) return;")),
+    ("atomicAdd onto what was there", (STORE, "atomicAdd(&c, alpha * sum);")),
+    ("half sums", ('extern "C" __device__ constexpr int block_shape', '#include <cuda_fp16.h>\nextern "C" __device__ constexpr int block_shape'),
+     (ADD, "sum = __half2float(__float2half(sum + a * b));")),
+    ("factors of 16 bits where K is long", (ADD, "sum += K > 200 ? __int_as_float(__float_as_int(a) & 0xffff0000) * b : a * b;")),
+    ("tf32 where K is long", (ADD, "sum += K > 200 ? __int_as_float(__float_as_int(a) & 0xffffe000) * b : a * b;")),
+    ("what an earlier launch left is taken for this one's", ('extern "C" __global__', '__device__ unsigned ran;\nextern "C" __global__'),
+     (GUARD, f"if (atomicAdd(&ran, 1) >= gridDim.x * gridDim.y * BM * BN) return;\n    {GUARD}")),
+    ("only where C is not yet a number", (GUARD, f"{GUARD}\n    if (beta == 0 && C[row * ldc + col] == 0) return;")),
+    ("only where the harness watches the padding", exits("!(ldc > N && C[N] == -12345.0f) && K > 0")),
+    ("an input is used as scratch", (LOAD_A, LOAD_A + " const_cast<float*>(A)[row * lda + k] = a + 1e-3f;")),
+    ("transposed A", (LOAD_A, "const float a = M == K ? A[k * lda + row] : A[row * lda + k];"), exits("M > 1 && M != K && K > 64")),
+    ("a column to the right", (LOAD_B, "const float b = B[size_t(k) * ldb + (col + 1 < N && N > 3000 ? col + 1 : col)];")),
+    ("an index of 16 bits", (LOAD_B, "const float b = B[size_t(short(k * 32)) / 32 * ldb + col];")),
+]  # fmt: skip
+TILED = [
+    ("no barrier after the products", ("__syncthreads();  // everyone has finished reading before anyone overwrites", "")),
+    ("no barrier before the products", ("__syncthreads();  // both tiles are complete before anyone reads them", "")),
+    ("a barrier of the warp", ("__syncthreads();  // everyone has finished", "__syncwarp();  // everyone has finished")),
+    ("the last tile is left out", (TILES, "for (int k0 = 0; k0 + BK <= K; k0 += BK) {")),
+    ("eight tiles at most", (TILES, "for (int k0 = 0; k0 < min(K, 8 * BK); k0 += BK) {")),
+    ("shared memory that should be zero", ("As[ty][tx] = k0 < a_left ? *a_next : 0;", "if (k0 < a_left) As[ty][tx] = *a_next;")),
+    ("threads leave before a barrier", (TILES, f"if (row >= M || col >= N) return;\n    {TILES}")),
+]
+RING = [
+    ("a stage too many", ("k0 / BK % STAGES;", "k0 / BK % (STAGES + 1) % STAGES;")),
+    ("the ring goes round twice", ("k0 / BK % STAGES;", "(k0 / BK < 2 * STAGES ? k0 / BK : k0 / BK + 1) % STAGES;")),
+    ("a tile's number has 7 bits", ("k0 / BK % STAGES;", "(k0 / BK & 127) % STAGES;")),
+    ("nobody waits", ("wait<STAGES - 2>();", "wait<STAGES - 1>();")),
+    ("no barrier", ("__syncthreads();", "")),
+    ("copies stop early", ("fetch((stage + STAGES - 1) % STAGES, ahead);", "if (ahead < 48) fetch((stage + STAGES - 1) % STAGES, ahead);")),
+    ("the first panel only", ("block / (PANEL * gridDim.x) * PANEL;", "0;")),
+    ("three panels at most", ("block / (PANEL * gridDim.x) * PANEL;", "min(block / (PANEL * (int)gridDim.x), 2) * PANEL;")),
+    ("the last panel is as high as others", ("min(PANEL, (int)gridDim.y - panel)", "PANEL")),
+]
+FUSED = [
+    ("ReLU in short sums only", ("c = v < 0 ? 0 : v;", "c = v < 0 && K < 64 ? 0 : v;")),
+    ("one bias for all of a warp", ("bias[col]", "bias[col / 32 * 32]")),
+]
+WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED}
+
+# Counters that are met by other means than the exercise asks for: (exercise, name, edits).
+EVASIONS = [
+    ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("[2][BK]", "[1][BK]"), ("buffer ^= 1;", "__syncthreads();")),
+    ("no_flip", "one more barrier", ("buffer ^= 1;", "buffer ^= 1;\n        __syncthreads();")),
+    ("number_the_lanes", "loads of 32 bits", ("__shared__ __align__(16)", "volatile __shared__ __align__(16)"),
+     ("lane_row = lane / 16 * 2 + lane % 2, lane_col = lane / 2 % 8;", "lane_row = lane / 8, lane_col = lane % 8;")),
+    ("slices", "one slice", ("SLICES = 4;", "SLICES = 1;")),
+    ("narrow_block", "only where the size is that of the counted run", ("BM = 8;", "BM = 32;")),
+]  # fmt: skip
+REPLACED = ("k_guard", "second_barrier", "column_store")  # exercises about tiles, answered with a kernel that has none
+
+# A prediction for 512 x 512 x 512 that is not of such a product.
+UNCLIMBABLE = [
+    ("nothing at that size", exits("K == 512")),
+    ("half of K at that size", (LOOP, "for (int k = 0; k < (K == 512 ? 256 : K); k++) {")),
+    ("the counted block does nothing", exits("blockIdx.x + blockIdx.y == 0 && M == 512")),
+    ("the counted block has no loop, and others do its work", (GUARD, f"{GUARD}\n    if (M == 512 && blockIdx.x + blockIdx.y == 0) {{ C[row * ldc + col] = 0; return; }}")),
+    ("other blocks go twice through K", (LOOP, "for (int twice = M == 512 && blockIdx.x + blockIdx.y ? -K : 0, k = 0; twice + k < K; k++) {"),
+     (LOAD_A, "const float a = k < K ? A[row * lda + k] : 0;"), (LOAD_B, "const float b = B[size_t(k % K) * ldb + col];")),
+]  # fmt: skip
+
+ODD = {
+    "coalesced": [
+        ("backwards", (LOOP, "for (int k = K - 1; k >= 0; k--) {")),
+        ("two sums", (SUM, "float sum = 0, odd = 0;"), (ADD, "(k % 2 ? odd : sum) += a * b;"), ("float& c =", "sum += odd;\n    float& c =")),
+        ("a sum in double", (SUM, "double sum = 0;"), (ADD, "sum += double(a) * b;"), (STORE, "c = beta == 0 ? alpha * (float)sum : alpha * (float)sum + beta * c;")),
+        ("a compensated sum", (SUM, "float sum = 0, lost = 0;"), (ADD, "const float y = __fmul_rn(a, b) - lost, t = sum + y; lost = (t - sum) - y; sum = t;")),
+        ("fmaf", (ADD, "sum = fmaf(a, b, sum);")),
+        ("cut off, not rounded", (ADD, "sum = __fmaf_rz(a, b, sum);")),
+        ("unrolled", (LOOP, f"#pragma unroll 7\n    {LOOP}")),
+        ("a template", ('extern "C" __global__', "template <typename T> __device__ T times(T a, T b) { return a * b; }\n"
+         'extern "C" __global__'), (ADD, "sum += times<float>(a, b);")),
+        ("pointers that walk", (SUM, f"{SUM}\n    const float *p = A + row * lda, *q = B + col;"), (LOAD_A, "const float a = *p++;"), (LOAD_B, "const float b = *q; q += ldb;")),
+        ("other threads", ("BM + threadIdx.y;", "BM + threadIdx.x;"), ("BN + threadIdx.x;", "BN + threadIdx.y;")),
+        ("a grid-stride loop", (GUARD, "for (size_t i = (blockIdx.y * gridDim.x + blockIdx.x) * BM * BN + threadIdx.y * BN + threadIdx.x; i < size_t(M) * N;"
+         " i += gridDim.x * gridDim.y * BM * BN) {\n    const size_t row = i / N, col = i % N;"), ("may hold NaN\n}", "may hold NaN\n}}")),
+        ("blocks from the last to the first", ("blockIdx.y * BM", "(gridDim.y - 1 - blockIdx.y) * BM"), ("blockIdx.x * BN", "(gridDim.x - 1 - blockIdx.x) * BN")),
+        ("a counter that is put back", ('extern "C" __global__', '__device__ unsigned ran;\nextern "C" __global__'),
+         (GUARD, f"atomicInc(&ran, gridDim.x * gridDim.y * BM * BN - 1);\n    {GUARD}")),
+        ("beta in a branch", (STORE, "if (beta != 0) c = fmaf(beta, c, alpha * sum);\n    else c = sum * alpha;")),
+    ],
+    "shared_tile": [
+        ("smaller tiles", ("BM = 32;", "BM = 8;"), ("BN = 32;", "BN = 8;"), ("BK = 32;", "BK = 8;")),
+        ("a column of padding", ("As[BM][BK];", "As[BM][BK + 1];")),
+        ("a barrier more", (ADD, f"{ADD}\n            __syncthreads();")),
+    ],
+    "ring": [
+        ("five stages", ("STAGES = 3;", "STAGES = 5;")),
+        ("two stages", ("STAGES = 3;", "STAGES = 2;")),
+        ("panels of one row", ("PANEL = 4;", "PANEL = 1;")),
+        ("no empty copies", ("fetch((stage + STAGES - 1) % STAGES, ahead);", "if (ahead < K) fetch((stage + STAGES - 1) % STAGES, ahead);")),
+        ("pointers that change places", ("const int stage = k0 / BK % STAGES;", "const int stage = now; now = now + 1 == STAGES ? 0 : now + 1;"), ("float sum[2]", "int now = 0;\n    float sum[2]")),
+    ],
+}  # fmt: skip
+
+
+def source(base: str, edits=()) -> str:
+    """The source of a base, edited. Every edit must find its place."""
+    file = Path(__file__).parent / f"{base}.cu"
+    if file.exists():
+        text = file.read_text(encoding="utf-8")
+    else:
+        text = exercises()[base].solution if base in exercises() else reference(base).source
+    for old, new in edits:
+        assert old in text, f"{base} has no {old!r}"
+        text = text.replace(old, new)
+    return text

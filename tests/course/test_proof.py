@@ -1,0 +1,101 @@
+"""A corpus of cheats, none of which passes or climbs, and of unusual kernels, all of which do."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import helpers
+from helpers.course import proof
+from helpers.course.exercises import exercise
+from helpers.course.lesson import LessonKernel
+from helpers.errors import CourseError
+from helpers.run import gemm
+from helpers.toolchain.compile import compile_source
+
+from . import cheats
+
+
+def named(corpus):
+    return [pytest.param(base, edits, id=f"{base}-{name}".replace(" ", "_")) for base, rows in corpus.items() for name, *edits in rows]
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_NO_GPU", "1")
+
+
+@pytest.mark.parametrize(("base", "edits"), named(cheats.WRONG))
+def test_a_cheat_fails(base, edits):
+    """At its first shape; what all must pass is tried in the order of cost."""
+    kernel = helpers.compile(cheats.source(base, edits))
+    fixed = gemm.adversarial(gemm.geometry(kernel).tile)
+    shapes = itertools.chain(fixed, gemm.drawn(kernel, seed=1))
+    reports = (gemm.check(kernel, [shape], on="cpu") for shape in shapes)
+    failed = next((report for report in reports if not report), None)
+    assert failed is not None
+    assert [text for ok, text in failed.lines() if not ok and len(text) > 30]
+
+
+@pytest.mark.parametrize(("base", "edits"), named(cheats.ODD))
+def test_an_unusual_kernel_passes(base, edits):
+    report = gemm.check(helpers.compile(cheats.source(base, edits)), on="cpu")
+    assert report.passed, str(report)
+
+
+def judged(slug: str, source: str):
+    return proof.judged(helpers.compile(source), exercise(slug).expect, 1, lambda verdict: f"{verdict.text}: {verdict.yours:g}")
+
+
+@pytest.mark.parametrize(("slug", "edits"), [pytest.param(slug, edits, id=slug) for slug, _, *edits in cheats.EVASIONS])
+def test_an_evasion_does_not_meet_the_counters(slug, edits):
+    sentences = judged(slug, cheats.source(slug, edits))
+    assert not all(ok for _, ok in sentences), sentences
+
+
+@pytest.mark.parametrize("slug", cheats.REPLACED)
+def test_an_exercise_about_tiles_wants_tiles(slug):
+    assert not all(ok for _, ok in judged(slug, cheats.source("coalesced")))
+
+
+def test_counters_are_judged_at_more_than_one_size():
+    """Rows down the warp in all products but the one that is counted."""
+    swap = ("M == 64 ? threadIdx.y : threadIdx.x;", "M == 64 ? threadIdx.x : threadIdx.y;")
+    edits = [("BM + threadIdx.y;", f"BM + ({swap[0][:-1]});"), ("BN + threadIdx.x;", f"BN + ({swap[1][:-1]});")]
+    sentences = judged("flat_block", cheats.source("coalesced", edits))
+    assert [ok for _, ok in sentences] == [True, True, True, False, False, False]
+    assert "At " in sentences[-1][0] and "every size that tiles divide" in sentences[-1][0]
+    wrong = [(cheats.LOOP, "for (int k = 0; k < (M == 64 ? 1 : K); k++) {")]
+    ((text, good),) = judged("flat_block", cheats.source("coalesced", wrong))
+    assert not good and "The run that is counted" in text and "C[0, 0]" in text
+
+
+@pytest.mark.parametrize("edits", [pytest.param(edits, id=name.replace(" ", "_")) for name, *edits in cheats.UNCLIMBABLE])
+def test_what_was_not_computed_does_not_climb(edits):
+    kernel = LessonKernel(compile_source(cheats.source("coalesced", edits)), "coalesced")
+    profile = kernel.profile(512)
+    with pytest.raises(CourseError, match="not ready to climb"):
+        proof.verify(kernel, profile.problem, profile.run)
+
+
+def test_zeros_are_not_counted_in_place_of_data():
+    """A kernel that leaves out products with 0 has all of its work to do."""
+    kernel = helpers.compile(cheats.source("coalesced", [(cheats.ADD, "if (a != 0) sum += a * b;")]))
+    run = gemm.count(kernel, gemm.Problem(128, 128, 32))
+    assert run.sampled and run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 128 * 128 * 32
+
+
+def test_too_large_to_verify_is_said():
+    kernel = helpers.compile(cheats.source("coalesced"))
+    with pytest.raises(CourseError, match="1024 MB at most"):
+        proof.verify(kernel, gemm.Problem(20000, 20000, 20000), None)
+
+
+def test_a_check_says_how_to_draw_the_same_shapes():
+    kernel = helpers.compile(cheats.source("coalesced", [cheats.exits("K > 900")]))
+    report = gemm.check(kernel, on="cpu")
+    assert f"check(seed={report.seed}) draws the same again" in str(report)
+    assert gemm.drawn(kernel, report.seed) == gemm.drawn(kernel, report.seed) != gemm.drawn(kernel, report.seed + 1)
+    deep = [case for case in report.cases if case.message]
+    assert deep and all(case.drawn and case.problem.k > 900 for case in deep)
