@@ -63,16 +63,23 @@ class Strategy(Tabular):
         return self.rows[shape][configuration]["cublas_ratio"]
 
     def table(self) -> Table:
-        """Shapes down, configurations across, speed relative to cuBLAS; the best of each shape in stars, or bold."""
+        """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
         header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
         cells = []
         for shape, found in self.rows.items():
             best = self.best(shape)
-            ratios: dict[str, str | Cell] = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
-            ratios[best] = Cell(f"*{ratios[best]}*", f"<b>{ratios[best]}</b>")
+            ratios: list[str | Cell] = []
+            for name in CONFIGURATIONS:
+                if name not in found:
+                    ratios.append("–")
+                    continue
+                ratio = self.ratio(shape, name)
+                text = f"{ratio:.2f}"
+                shade = min(ratio, 1.0) ** 2  # squared: 0.9 and 1.0 should differ more than 0.1 and 0.2
+                ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
-            cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
-        return Table(header, cells, self.caption)
+            cells.append([shape, str(SHAPES[shape]), *ratios, f"{cublas:.3g}"])
+        return Table(header, cells, self.caption, below=("The stronger the colour, the nearer to cuBLAS. Bold: the fastest of its shape.",))
 
     @property
     def caption(self) -> str:

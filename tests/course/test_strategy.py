@@ -36,7 +36,9 @@ def test_the_best_of_a_shape_is_the_fastest_and_stands_out():
         assert rows[found.best(shape)]["milliseconds"] == min(row["milliseconds"] for row in rows.values())
     header, cells = found.table().header, found.table().rows
     assert [len(row) for row in cells] == [len(header)] * len(strategy.SHAPES)
-    assert found._repr_html_().count("<b>") == len(strategy.SHAPES)
+    page = found._repr_html_()
+    assert page.count("<b>") == len(strategy.SHAPES) and page.count("background:rgba") > 50
+    assert "background:rgba(0,158,115,0.60)'><b>" in page  # as fast as cuBLAS
     assert "recorded, NVIDIA H200" in str(found)
 
 
