@@ -42,11 +42,11 @@ class Speedup:
         origin = f", {rung.source}" if rung.kind == rungs.PUBLISHED else ""
         types = [named(one.dtype, one.out_dtype) for one in (rung, self.slow)]
         compared = f", {types[0]} against {types[1]}" if types[0] != types[1] else ""
-        beside = f"; on your ladder, {self.own.fast.kind}: {self.own.factor:.1f} times" if self.own else ""
+        beside = f"; on your ladder, {self.own.fast.kind}: {self.own.factor:.3g} times" if self.own else ""
         return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{compared}{origin}{beside}"
 
     def __str__(self) -> str:
-        return f"{self.factor:.1f} times as fast ({self.source})"
+        return f"{self.factor:.3g} times as fast ({self.source})"
 
 
 def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM", kinds: Sequence[str] = PREFERENCE) -> Speedup:
