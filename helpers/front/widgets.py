@@ -288,7 +288,8 @@ def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: b
     asked: the picture that the cell asks for, which stays: it says itself why there is nothing. again: a picture that needs
     another recording can get it.
     """
-    kept, reasons = [], {}
+    kept: list[str] = []
+    reasons: dict[str, list[str]] = {}
     for name in names:
         picture = PICTURES[name]
         why = None if name == asked or (again and picture.needs is not None) else _why_not(picture, runs)
