@@ -56,7 +56,7 @@ def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
 FINDING_KINDS = {
     "out-of-bounds": "an access outside every array",
     "misaligned": "an address that is not a multiple of the access width",
-    "uninitialized": "a read of memory nobody wrote",
+    "uninitialized": "a read of memory, or of a variable, that nobody wrote",
     "race": "two threads touch the same memory, one writes, and nothing orders them",
     "divergent-barrier": "a barrier that some threads of the block never reach",
     "missing-wait": "a read of data that an asynchronous copy may still be writing",

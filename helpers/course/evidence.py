@@ -70,7 +70,7 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     for kind in kinds:
         if found := [pair for pair in pairs if pair.fast.kind == kind]:
             best = min(found, key=rank)
-            return best if best.fast.mine else replace(best, own=own)
+            return best if best.fast.mine or own is None or own.fast.kind == best.fast.kind else replace(best, own=own)
     raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
 
 

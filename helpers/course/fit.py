@@ -18,9 +18,9 @@ from typing import Any
 
 from helpers.errors import CourseError
 from helpers.model import hardware
-from helpers.model.predict import CONSTANTS, Constants, Demand, demand, milliseconds
+from helpers.model.predict import CONSTANTS, Constants, Demand, demand, kernel_class, milliseconds
 
-from . import record, rungs, steps
+from . import rungs, steps
 
 DEVICE = "H200 SXM"
 TRAINING = (256, 1024, 4096)  # M = N = K of the runs used for the fit; the sizes between and beyond test it
@@ -55,7 +55,7 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
         step = steps.get(row["step"])
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32"
         source = step.kernel_path.read_text(encoding="utf-8")
-        if not square or row["noisy"] or record.code_hash(source) != row["kernel_hash"]:
+        if not square or row["noisy"] or rungs.code_hash(source) != row["kernel_hash"]:
             continue
         if step.number not in FITTED_STEPS and row["m"] not in UNSEEN_SIZES:
             continue
@@ -103,25 +103,6 @@ class Trial:
 
     sizes: tuple[float, ...]
     kernels: dict[str, tuple[float, ...]]
-
-    def statement(self, device: str, where: Sequence[int]) -> str:
-        """What the model may claim, as a sentence."""
-        unseen = [error for errors in self.kernels.values() for error in errors]
-        sizes = ", ".join(f"{size}³" for size in where)
-        return (
-            f"On recorded runs of {device} that it was not fitted on, this model was off by {_mean(self.sizes):.0%} "
-            f"on average and {_worst(self.sizes):.0%} at worst at other sizes ({sizes}), "
-            f"and by {_mean(unseen):.0%} and {_worst(unseen):.0%} on a kernel it had not seen "
-            f"({len(self.kernels)} kernels tried); on other GPUs its error is unknown."
-        )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(map(abs, values)) / len(values)
-
-
-def _worst(values: Sequence[float]) -> float:
-    return max(map(abs, values))
 
 
 def trial(known: Sequence[Sample], gpu: hardware.GPU, constants: Constants) -> Trial:
@@ -174,20 +155,30 @@ def main() -> int:
     return 0
 
 
+def classes(known: Sequence[Sample]) -> dict[str, list[str]]:
+    """The kernels of each class."""
+    found: dict[str, list[str]] = {}
+    for name, like in dict.fromkeys((s.name, kernel_class(s.need)) for s in sorted(known, key=lambda s: s.name)):
+        found.setdefault(like, []).append(name)
+    return found
+
+
 def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: hardware.GPU) -> str:
     """The text of data/model.toml."""
-    sizes = sorted({s.size for s in held_out(known)})
     lines = [
         "# Written by python -m helpers.course.fit; what the constants mean is said in helpers/model/predict.py.",
         "[constants]",
         *(f"{item.name} = {getattr(constants, item.name)}" for item in fields(Constants)),
         "",
         "[error]",
-        f'statement = "{tried.statement(gpu.name, sizes)}"',
+        f'device = "{gpu.name}"',
         f"sizes = [{', '.join(f'{error:.4f}' for error in tried.sizes)}]",
         "",
         "[error.kernels]  # predicted / measured - 1 of each kernel, when it was fitted without that kernel",
         *(f'"{name}" = [{", ".join(f"{error:.4f}" for error in off)}]' for name, off in tried.kernels.items()),
+        "",
+        "[error.classes]  # which of them are alike, as predict.kernel_class has it",
+        *(f'"{like}" = [{", ".join(f"{chr(34)}{name}{chr(34)}" for name in names)}]' for like, names in classes(known).items()),
         "",
     ]
     unseen = [s for s in known if not is_fitted(s)]

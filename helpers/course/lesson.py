@@ -138,7 +138,7 @@ class LessonKernel(Kernel):
         saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
             dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
-            cublas_ratio=profile.timed.cublas_ratio if profile.timed else None,
+            cublas_ratio=profile.cublas_ratio,
             source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
         return Climb(profile, saved)
@@ -157,7 +157,8 @@ def reference(step: int | str) -> LessonKernel:
 
 @dataclass(frozen=True, repr=False)
 class Profile(Tabular):
-    """Counters of one product, and its time: measured if there is a GPU, predicted for a named one otherwise.
+    """Counters of one product, and its time: measured if there is a GPU; else recorded, where the course ran this very code on
+    the named one, or predicted for it.
 
     Where the model cannot predict either, there are counters alone: `milliseconds` and `tflops` are None.
     """
@@ -170,8 +171,16 @@ class Profile(Tabular):
 
     @property
     def kind(self) -> str:
-        """How the time was had: 'measured', 'predicted', or 'counted' if there is none."""
-        return rungs.MEASURED if self.timed else rungs.PREDICTED if self.prediction else rungs.COUNTED
+        """How the time was had: 'measured', 'recorded' (of this very code), 'predicted', or 'counted' if there is none."""
+        if self.timed or self.recorded:
+            return rungs.MEASURED if self.timed else rungs.RECORDED
+        return rungs.PREDICTED if self.prediction else rungs.COUNTED
+
+    @functools.cached_property
+    def recorded(self) -> rungs.Rung | None:
+        """The course's own run of this code, compiled alike, on `gpu_name`: then nothing need be predicted. None if there is none."""
+        plain = not self.kernel.compiled.options
+        return rungs.recorded_time(self.kernel.source, self.problem, self.gpu_name) if plain else None
 
     @functools.cached_property
     def _answer(self):
@@ -194,7 +203,14 @@ class Profile(Tabular):
     def milliseconds(self) -> float | None:
         if self.timed:
             return self.timed.kernel.milliseconds
+        if self.recorded:
+            return self.recorded.milliseconds
         return self.prediction.milliseconds if self.prediction else None
+
+    @property
+    def cublas_ratio(self) -> float | None:
+        """This kernel's speed over cuBLAS's, where both were timed together."""
+        return self.timed.cublas_ratio if self.timed else self.recorded.cublas_ratio if self.recorded else None
 
     @property
     def tflops(self) -> float | None:
@@ -233,6 +249,11 @@ class Profile(Tabular):
                 found.append(self.timed.why_no_cublas)
             if timing.noisy:
                 found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
+        elif self.recorded:
+            found.append(
+                f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. "
+                "This is the course's own kernel, unchanged, so nothing is predicted."
+            )
         elif self.prediction:
             found.append(
                 f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. {self.prediction.statement}"
@@ -266,9 +287,9 @@ class Climb:
         kept = "" if self.saved.saved else " It is kept for this session only."
         if not profile.tflops:
             return f"{name} is on your ladder, with its counters but without a time.{kept}"
-        how = f"{profile.kind} {'on' if profile.timed else 'for'} {profile.device}"
-        if profile.timed and profile.timed.cublas_ratio:
-            how += f", {profile.timed.cublas_ratio:.1%} of cuBLAS"
+        how = f"{profile.kind} {'for' if profile.kind == rungs.PREDICTED else 'on'} {profile.device}"
+        if profile.cublas_ratio:
+            how += f", {profile.cublas_ratio:.1%} of cuBLAS"
         return f"{name} is on your ladder: {profile.tflops:.3g} TFLOPS ({how}).{kept}"
 
     __repr__ = __str__

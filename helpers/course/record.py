@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
 import json
 import os
 import re
@@ -107,14 +106,8 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "compiler": "NVRTC {}.{}".format(*compiler_version()),
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
-        "kernel_hash": code_hash(source),
+        "kernel_hash": rungs.code_hash(source),
     }
-
-
-def code_hash(source: str) -> str:
-    """Identity of what the compiler sees: comments and layout may change without a new recording."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    return hashlib.sha256(" ".join(code.split()).encode()).hexdigest()[:16]
 
 
 def _figures(value: float, digits: int = 6) -> float:

@@ -79,7 +79,13 @@ class Strategy(Tabular):
                 ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
             cells.append([shape, str(SHAPES[shape]), *ratios, f"{cublas:.3g}"])
-        return Table(header, cells, self.caption, below=("The stronger the colour, the nearer to cuBLAS. Bold: the fastest of its shape.",))
+        return Table(
+            header,
+            cells,
+            self.caption,
+            left=(0,),
+            below=("The stronger the colour, the nearer to cuBLAS. Bold: the fastest of its shape.",),
+        )
 
     @property
     def caption(self) -> str:

@@ -1,8 +1,8 @@
 """Sliders and menus around the pictures: they wire, and compute nothing.
 
-`panel(name, run)` is one picture with its controls, `explore(run)` all of them, `compare(before, after)` two runs side by
-side, in any picture. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control leads
-to a new drawing, and nothing else.
+`panel(name, run)` is one picture with its controls, `explore(run)` all of them, `compare(before, after)` two runs under one
+another, in any picture. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control
+leads to a new drawing, and nothing else.
 
 What the reader set is kept per `state` (usually the kernel's name) and picture, so that running the cell again, with a
 changed kernel, shows the same line, block and step as far as they still exist.
@@ -300,7 +300,7 @@ def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: b
     if not kept or not reasons:
         return kept or names, []
     said = " ".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
-    return kept, [ipywidgets.HTML(f'<div style="max-width:60em;line-height:1.4">Not shown. {said}</div>')]
+    return kept, [ipywidgets.HTML(f'<div style="max-width:70em;line-height:1.4;font-size:.9em;opacity:.8">Not shown. {said}</div>')]
 
 
 def _why_not(picture: Picture, runs: list[Any]) -> str | None:
@@ -350,12 +350,12 @@ def explore(
 
 
 class Comparison(still.Kept):
-    """Two runs side by side in one picture out of a row of them. Moving a control on one side moves it on the other."""
+    """Two runs under one another in one picture out of a row of them. Moving a control on one side moves it on the other."""
 
     def __init__(self, runs: dict[str, Any], state: str, names: list[str], first: str, initial: dict[str, Any]):
         self._runs, self._state_name, self._first, self._initial = runs, state, first, initial
         self._sides: dict[str, list[Panel]] = {}
-        self._rows: dict[str, ipywidgets.HBox] = {}
+        self._rows: dict[str, ipywidgets.VBox] = {}
         names, self._left_out = _worth_seeing(names, list(runs.values()), first, False)
         wanted = _KEPT.get((state, "compare", first), {}).get("picture", first)
         self.choice = _pictures_menu(names, wanted)
@@ -387,15 +387,14 @@ class Comparison(still.Kept):
         self._join()
         self.children = (self.choice, self.together, self._rows[name], *self._left_out)
 
-    def _row(self, panels: list[Panel]) -> ipywidgets.HBox:
-        """The two panels side by side, each below its name."""
+    def _row(self, panels: list[Panel]) -> ipywidgets.VBox:
+        """The two panels under one another, each below its name: beside one another their texts would be half as high."""
         sides = [
-            ipywidgets.VBox(
-                [ipywidgets.HTML(f"<b>{html.escape(side)}</b>"), panel], layout=ipywidgets.Layout(flex="1 1 24em", min_width="20em")
-            )
-            for side, panel in zip(self._runs, panels, strict=True)
+            ipywidgets.VBox([ipywidgets.HTML(f"<b>{html.escape(side)}</b>"), panel]) for side, panel in zip(self._runs, panels, strict=True)
         ]
-        return ipywidgets.HBox(sides, layout=ipywidgets.Layout(flex_flow="row wrap"))
+        made = ipywidgets.VBox(sides)
+        made.add_class("ladder-compare")
+        return made
 
     def _join(self) -> None:
         """Let each side lead the other, or none."""
@@ -405,7 +404,7 @@ class Comparison(still.Kept):
 
 
 def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> Comparison:
-    """Two runs side by side, before and after a change. picture: the one to open, with these options."""
+    """Two runs under one another, before and after a change. picture: the one to open, with these options."""
     every = sorted((item for item in PICTURES.values() if item.of == "run" and item.needs is None), key=lambda item: item.order)
     names = [item.name for item in every]
     if picture not in PICTURES:

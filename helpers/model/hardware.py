@@ -39,6 +39,7 @@ class Capability:
     shared_reserved: int  # bytes the driver keeps per block
     barriers_per_block_slot: int
     fp32_lanes: int
+    fp64_lanes: int
     lsu_cycles: float
 
     @property

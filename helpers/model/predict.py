@@ -4,16 +4,20 @@ Per SM, a kernel needs so many cycles of each unit, and the unit it needs longes
 
 - load/store: cycles to look up the cache lines of global requests, one cycle for each shared-memory wavefront, and
   what it takes to accept an instruction. All of them go through the same unit, so they add up;
-- arithmetic: FMAs over FP32 lanes; for a kernel with matrix instructions all of the product over the tensor cores' peak
-  rate; issue: warp instructions over four schedulers;
-- DRAM: the least bytes the product can move, over bandwidth. Traffic between L1 and L2 is not modelled.
+- arithmetic: FP32 and FP64 instructions over their lanes, and never less than the product itself takes there; for a kernel
+  with matrix instructions all of the product over the tensor cores' peak rate for the types it multiplies; issue: warp
+  instructions over four schedulers;
+- DRAM: the least bytes the product can move, over bandwidth; for a launch that is no product, the sectors its threads touch,
+  as far as its arrays go. Traffic between L1 and L2 is not modelled.
+
+So no prediction is beyond what the units could do at their peak.
 
 The other bound is latency: one warp's chain of dependent instructions (`chain.py`), once per wave of resident blocks.
 The SM with the most blocks finishes last (wave quantisation), and a launch has a fixed cost. The two bounds are joined
 by a smooth maximum. Counts come from executing the kernel, sizes from gpus.toml, occupancy from occupancy.py. The few
 constants that no document states are fitted on recorded runs; data/model.toml keeps them, says which runs were used,
-and how wrong the model was on the runs that were not. Those were float32 kernels on FP32 lanes; a prediction of any other
-kernel says so.
+and how wrong the model was on the runs that were not, by class of kernel (`kernel_class`). Those were float32 products on FP32
+lanes; a prediction of anything else says so.
 """
 
 from __future__ import annotations
@@ -40,8 +44,9 @@ from .occupancy import occupancy
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 
 _SCHEDULERS = 4
-_LINE = 128  # bytes
+_LINE, _SECTOR = 128, 32  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
+_FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,16 @@ class Demand:
     requests: float  # warp instructions of the load/store unit, global and shared
     lookups: float  # cycles of the load/store unit for the cache lines of global requests
     wavefronts: float  # of shared memory, loads and stores
-    ffma_warps: float  # warp-wide FMA instructions
+    fp32_warps: float  # warp-wide FMA, add and multiply instructions of float32
     instructions: float  # warp instructions; 0 if unknown
     rounds: float  # rounds of the main loop per warp
     loop: chain.Loop | None
     least_bytes: float  # DRAM: operands read once, result written once
     dtype: str = "float32"  # of the operands
-    matrix_flops: float = 0.0  # operations on tensor cores
+    product: float = 0.0  # operations of the matrix product that it is, 0 if it is none
+    matrix_types: frozenset[str] = frozenset()  # element types that its tensor-core instructions multiply, as PTX names them
+    fp64_warps: float = 0.0  # warp-wide FMA, add and multiply instructions of float64
+    shared_loads: float = 0.0  # warp instructions
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Prediction:
     """A predicted time. Always show it as predicted, with `error`.
 
     milliseconds: the prediction. limiter: what binds, as words. terms: cycles that each unit alone would take on the
-    busiest SM, and "latency". error: how wrong the model was on recorded runs it had not seen, as a sentence.
+    busiest SM, and "latency". error: how wrong the model was on recorded kernels like this one, as a sentence.
     waves: how often the grid fills the GPU. tflops: None if the run is not a known GEMM.
     """
 
@@ -127,23 +135,33 @@ def demand(run) -> Demand:
         requests=requests + _loads_and_stores(counters, lambda op: names.executed(f"shared_{op}")),
         lookups=_lookups(run),
         wavefronts=_loads_and_stores(counters, names.shared_wavefronts),
-        ffma_warps=counters.get(names.threads("ffma"), 0) / WARP,
+        fp32_warps=sum(counters.get(names.threads(op), 0) for op in ("ffma", "fadd", "fmul")) / WARP,
         instructions=counters.get(names.INSTRUCTIONS, 0),
         rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
-        least_bytes=problem.compulsory_bytes if problem is not None else 0.0,
+        least_bytes=problem.compulsory_bytes if problem is not None else _touched_bytes(run),
         dtype=problem.dtype if problem is not None else "float32",
-        matrix_flops=_matrix_flops(compiled, problem),
+        product=problem.flops if problem is not None else 0.0,
+        matrix_types=_matrix_types(compiled, problem),
+        fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
+        shared_loads=counters.get(names.executed("shared_ld"), 0),
     )
 
 
-def _matrix_flops(compiled, problem) -> float:
-    """Operations on tensor cores: all of the product's if the kernel has matrix instructions. Raises CourseError without a product."""
-    if not compiled.matrix_types:
-        return 0.0
-    if problem is None:
+def _matrix_types(compiled, problem) -> frozenset[str]:
+    """What its matrix instructions multiply. Raises CourseError where they are no product, whose operations are known."""
+    if compiled.matrix_types and problem is None:
         raise CourseError("The model does not know how much this kernel asks of the tensor cores: it is no matrix product of the course.")
-    return problem.flops
+    return compiled.matrix_types
+
+
+def _touched_bytes(run) -> float:
+    """Bytes that a launch reads from DRAM and writes there, at most once each: the sectors that its threads touch, but no more than
+    the arrays that it may read, and write, have. Of an array that is read again, and only in part, it takes too much."""
+    constant = [parameter.const for parameter in run.kernel.compiled.parameters]
+    sizes = [getattr(value, "nbytes", 0) if getattr(value, "ndim", 0) else 0 for value in run.arguments]
+    written = sum(size for size, const in zip(sizes, constant, strict=True) if not const)
+    return sum(min(run.counters.get(names.sectors("global", op), 0) * _SECTOR, most) for op, most in (("ld", sum(sizes)), ("st", written)))
 
 
 def _loads_and_stores(counters: Mapping[str, int], name: Callable[[str], str]) -> int:
@@ -225,15 +243,16 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     terms = {
         "the load/store unit": share
         * (need.lookups + need.wavefronts + need.requests * (capability.lsu_cycles - 1 + constants.request_cycles)),
-        "FP32 arithmetic": share * need.ffma_warps * WARP / capability.fp32_lanes,
+        "FP32 arithmetic": share * need.fp32_warps * WARP / capability.fp32_lanes,
+        "FP64 arithmetic": share * need.fp64_warps * WARP / capability.fp64_lanes,
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
     }
-    if need.matrix_flops:
-        unit = gpu.unit(need.dtype)
-        if unit is None:
-            raise CourseError(f"The tensor cores of {gpu.name} do not multiply {element_type(need.dtype).label}.")
-        terms["the tensor cores"] = share * gpu.sms * need.matrix_flops / (unit.tflops * 1e12) * per_clock
+    if need.matrix_types:
+        terms["the tensor cores"] = share * gpu.sms * need.product / (_tensor_tflops(need, gpu) * 1e12) * per_clock
+    else:  # pairs of 16-bit numbers are multiplied two at a time
+        at_once = capability.fp32_lanes * (2 if element_type(need.dtype).bytes == 2 else 1)
+        terms["FP32 arithmetic"] = max(terms["FP32 arithmetic"], share * need.product / 2 / at_once)
     waves = fit.waves(need.blocks, gpu.sms)
     if need.loop is not None:
         chained = need.rounds * need.loop.cycles(constants.global_latency, constants.shared_latency)
@@ -246,18 +265,60 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     return total, terms, waves, fit.fraction
 
 
+_TENSOR_TYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
+
+
+def _tensor_tflops(need: Demand, gpu: GPU) -> float:
+    """The peak rate for the fastest of the types that the kernel multiplies. Raises CourseError where the table has none."""
+    rates = [gpu.tensor_tflops[name] for kind in need.matrix_types if (name := _TENSOR_TYPES.get(kind, "")) in gpu.tensor_tflops]
+    if rates:
+        return max(rates)
+    if need.matrix_types <= _TENSOR_TYPES.keys():
+        raise CourseError(f"The tensor cores of {gpu.name} do not multiply {' and '.join(_labels(need.matrix_types))}.")
+    raise CourseError(f"The course has no rate for what this kernel multiplies on tensor cores: {', '.join(sorted(need.matrix_types))}.")
+
+
+def _labels(kinds: frozenset[str]) -> list[str]:
+    """Names for people: "BF16"."""
+    return sorted({"FP8" if _TENSOR_TYPES[kind] == "float8" else element_type(_TENSOR_TYPES[kind]).label for kind in kinds})
+
+
+def kernel_class(need: Demand) -> str:
+    """What a kernel is like, as far as the model's error depends on it; "" for what no recorded kernel is like."""
+    if need.matrix_types or not need.product or need.dtype != "float32" or need.fp64_warps:
+        return ""
+    if not need.shared_loads:
+        return "global memory alone"
+    return "tiles in registers" if need.fp32_warps > _FEW * need.shared_loads else "tiles in shared memory"
+
+
 def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
     """The predicted time of a launch."""
     return cycles(need, gpu, constants)[0] / (gpu.clock_mhz * 1e3) + constants.launch_microseconds / 1e3
 
 
-def _unknown(need: Demand) -> str:
-    """What the statement of the error leaves out for this launch, as a sentence to add."""
-    if need.matrix_flops:
-        return " All those kernels computed on FP32 lanes: on tensor cores its error is unknown, and a real time will rather be longer."
-    if need.dtype != "float32":
-        return f" All those kernels were float32: for {element_type(need.dtype).label} its error is unknown."
-    return ""
+def _unlike(need: Demand) -> str:
+    """Why the errors on recorded kernels say nothing of this one, as the end of a sentence."""
+    if need.matrix_types:
+        return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
+    if not need.product:
+        return "they were matrix products and this is none"
+    return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
+
+
+def statement(need: Demand, gpu: GPU) -> str:
+    """How wrong the model was on kernels like this one that it had not seen, as a sentence."""
+    error = _fitted_file()["error"]
+    like = kernel_class(need)
+    if not like:
+        return f"None of the recorded kernels is like this one ({_unlike(need)}), so the error is unknown."
+    off = {name: error["kernels"][name] for name in error["classes"][like]}
+    every = [abs(value) for values in off.values() for value in values]
+    said = (
+        f"On the {len(off)} recorded kernels like this one ({like}), each of which it was not fitted on, the model was off by "
+        f"{sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {error['device']}"
+    )
+    return f"{said}." if gpu.name == error["device"] else f"{said}; on {gpu.name} the error is unknown."
 
 
 def predict(run, gpu: str = "H200 SXM") -> Prediction:
@@ -267,7 +328,7 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
     block that does not fit on it, or if no constants have been fitted.
     """
     device = hardware.gpu(gpu)
-    constants, error = fitted()
+    constants = fitted()
     need = demand(run)
     total, terms, waves, fraction = cycles(need, device, constants)
     fixed = constants.launch_microseconds * device.clock_mhz
@@ -283,7 +344,7 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
         milliseconds=time,
         limiter=limiter,
         terms=terms,
-        error=f"{error}{_unknown(need)}",
+        error=statement(need, device),
         waves=waves,
         occupancy=fraction,
         tflops=problem.flops / time / 1e9 if problem is not None else None,
@@ -298,8 +359,7 @@ def _fitted_file() -> dict:
         raise CourseError("The model has no constants yet: record runs and fit it (python -m helpers.course.fit).") from None
 
 
-def fitted() -> tuple[Constants, str]:
-    """The constants in use, and the sentence about their error. Raises CourseError if there are none."""
+def fitted() -> Constants:
+    """The constants in use. Raises CourseError if there are none."""
     table = _fitted_file()
-    constants = Constants(**{item.name: float(table["constants"][item.name]) for item in fields(Constants)})
-    return constants, table["error"]["statement"]
+    return Constants(**{item.name: float(table["constants"][item.name]) for item in fields(Constants)})

@@ -18,6 +18,8 @@ import numpy as np
 from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
 from helpers.errors import CourseError, Finding, LaunchError
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.load import load
+from helpers.toolchain.diagnostics import used_unset
 
 from .kernel import Kernel, Run
 
@@ -452,6 +454,12 @@ def check(
         cases.append(case)
         if any(finding.kind == "endless" for finding in found):
             break
+    compiled = kernel.compiled
+    if not load(compiled.ptx, compiled.symbol, compiled.filename).doubts.watched:  # else the machine has seen what comes of it
+        for line, name in used_unset(compiled.log):
+            said = f"The compiler says that `{name}` is used before it has a value."
+            advice = f"Give `{name}` a value where it is declared, for example `= 0`."
+            findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
     untried = len(problems) - len(cases)
     return CheckReport(kernel.name, tuple(cases), tuple(findings.values()), on=used, source=kernel.source, untried=untried)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -238,9 +239,11 @@ class Kernel:
         grid, block = _extent("grid", grid), _extent("block", block)
         self._check_limits(grid, block, shared)
         arguments, blocks = self.checked(args), list(blocks)
-        outcome = count(self.compiled, grid, block, arguments, blocks)
+        start = time.monotonic()
+        outcome = count(self.compiled, grid, block, arguments, blocks, seconds / 2)
         if outcome is None:
-            return self.launch(grid, block, args, shared, on="cpu", findings=False, blocks=blocks, seconds=seconds)
+            left = seconds - (time.monotonic() - start)
+            return self.launch(grid, block, args, shared, on="cpu", findings=False, blocks=blocks, seconds=max(left, seconds / 4))
         return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
 
     def for_arch(self, arch: str) -> Kernel:

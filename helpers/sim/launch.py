@@ -20,6 +20,7 @@ from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
+from .code import time_limit
 from .code.merged_accesses import access_sites
 from .code.ptx import immediate_bits, literal
 from .code.sites import CostRule
@@ -116,6 +117,7 @@ class Launch:
     cluster: tuple[int, int, int] | None = None
     printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
+    source: str = ""  # the reader's, for names in messages
     others_wait: Callable = lambda chunk: False
     tick: Callable = lambda: None  # called now and then while a chunk runs
 
@@ -142,9 +144,21 @@ def simulate(
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
     takes in the whole clusters of the blocks it names.
 
-    Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget.
+    Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
+    Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
     """
     start = time.monotonic()
+    try:
+        with time_limit.until(None if budget.seconds is None else start + budget.seconds):
+            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster)
+    except time_limit.TimeIsUp:
+        raise RunError(
+            f"{compiled.symbol}: reading its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
+            "could run. Give it more (seconds=…), or unroll less, for the code is very large."
+        ) from None
+
+
+def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
@@ -159,12 +173,13 @@ def simulate(
     if collect.findings:
         checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
     launch = Launch(
-        program=program, grid=grid, block=block, dynamic_shared=shared, shared_bytes=program.dynamic_shared_at + shared,
+        program=program, grid=grid, block=block, dynamic_shared=shared,
+        shared_bytes=program.dynamic_shared_at - program.shared_start + shared,
         memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
         recorder=Recorder(collect.trace) if collect.trace is not None else None,
-        checks=checks, clock=Clock(budget.steps, budget.seconds),
+        checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
-        arch=arch, cluster=dims,
+        arch=arch, cluster=dims, source=getattr(compiled, "source", ""),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
@@ -230,20 +245,26 @@ def _only_sass_tells(compiled, program: Program) -> bool:
 SECONDS_TO_COUNT = 20.0  # how long counting without running may take before running is tried
 
 
-def count(compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int]) -> Outcome | None:
+def count(
+    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], blocks: Iterable[int], seconds: float = math.inf
+) -> Outcome | None:
     """Counters of these linear block indices, scaled to the launch, from the machine code that steers it (see `counting.machine_code`).
 
     Nothing is computed, written or checked, so arrays in `args` only stand for addresses, and the count of PTX instructions is missing.
-    None where the counters depend on data or there is no machine code: then `simulate` has to run the blocks.
+    None where the counters depend on data, there is no machine code or it takes more than these seconds: then `simulate` has
+    to run the blocks.
     """
     start = time.monotonic()
     grid, block, chosen = tuple(map(int, grid)), tuple(map(int, block)), sorted(set(blocks))
     if not getattr(compiled, "cubin", b"") or clusters.extent(compiled.ptx, compiled.symbol, compiled.arch, grid, None) is not None:
         return None
     try:
-        counts, _ = machine_code.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True, seconds=SECONDS_TO_COUNT)
+        with time_limit.until(start + min(seconds, SECONDS_TO_COUNT)):
+            counts, _ = machine_code.instruction_counts(compiled, grid, block, args, blocks=chosen, accesses=True)
     except CourseError:
         return None  # no disassembler on this machine
+    except time_limit.TimeIsUp:
+        return None
     if counts is None or not counts.complete:
         return None
     exact, lines = machine_code.counters(counts, compiled)

@@ -12,17 +12,20 @@ What happens once per kernel, before any thread runs:
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from helpers.errors import RunError
 
 from . import isa
-from .code import cfg, ptx, variables
+from .code import cfg, ptx, time_limit, variables
+from .code.doubts import doubts
 from .code.inline import inline
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
+from .machine.undefined import watcher
 
 
 @functools.lru_cache(maxsize=32)
@@ -102,10 +105,16 @@ class _Loader:
 
     # --------------------------------------------------------------------------------------------------- blocks
 
+    def bound(self, instruction: ptx.Instruction, position: int):
+        """The instruction, bound by its handler."""
+        time_limit.look()
+        return isa.bind(self, instruction, position)
+
     def program(self) -> Program:
         flat, count = self.flat, len(self.flat.code)
-        bindings = [isa.bind(self, instruction, position) for position, instruction in enumerate(flat.code)]
+        bindings = [self.bound(instruction, position) for position, instruction in enumerate(flat.code)]
         for finish in isa.FINISHERS:
+            time_limit.look()
             finish(bindings)
         ops = tuple(binding.finished(flat.labels.__getitem__) for binding in bindings)
         leaders = set(flat.labels.values())
@@ -124,6 +133,9 @@ class _Loader:
         facts = [cfg.uses_and_kills((op.reads, op.writes, op.guard is not None) for op in _ops_of(block, ops)) for block in blocks]
         for block, live in zip(blocks, cfg.live_in(graph, [uses for uses, _ in facts], [kills for _, kills in facts]), strict=True):
             block.live_in = live
+        given = [index for index, _ in (*self.constants, *self.specials)]
+        unclear = doubts(ops, blocks, given, flat.local_bytes)
+        _watch(blocks, ops, {position: watcher(ops[position], unclear) for position in unclear.watched})
         _mark_races(blocks, graph, ops)
         _mark_leaving(blocks, ops)
         grid_workspace = self._place_grid_workspace()
@@ -132,10 +144,10 @@ class _Loader:
             name=self.entry.name, ops=ops, blocks=blocks, types=self.types,
             names={index: name for name, index in self.index.items() if isinstance(name, str)},
             constants=self.constants, specials=self.specials, sites=self.sites, parameters=flat.parameters,
-            shared=placed.shared, shared_bytes=placed.shared_bytes, dynamic_shared_at=placed.dynamic_shared_at,
+            shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
             image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
-            line=self.entry.line, grid_workspace=grid_workspace,
+            line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace,
             shared_granule=min([site.width for site in self.sites if site.space in ("shared", "generic")] + [4]),
         )  # fmt: skip
 
@@ -168,6 +180,16 @@ def _fill(block: Block, ops: tuple[Op, ...], bindings, place, block_at: dict[int
             targets = {block_at[target] for target in op.targets}
             block.successors = tuple(targets | {following} if op.falls_through or op.guard is not None else targets)
             block.end = isa.end_of(bindings[op.position], place, following)
+
+
+def _watch(blocks: list[Block], ops: tuple[Op, ...], watchers: dict[int, Callable]) -> None:
+    """Put the watchers (by position) before the closures of their instructions."""
+    for block in blocks:
+        block.watchers = {position: (watchers[position],) for position in block.ops if position in watchers}
+        if block.watchers:
+            closures = [(block.watchers.get(op.position, ()), op) for op in _ops_of(block, ops)]
+            block.plain = [step for first, op in closures for step in (*first, *op.steps)]
+            block.masked = [step for first, op in closures for step in (*first, *op.masked)]
 
 
 def _mark_leaving(blocks: list[Block], ops: tuple[Op, ...]) -> None:

@@ -32,7 +32,7 @@ _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’�
 _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_CACHE_FORMAT = 7  # raise it when what is stored changes
+_CACHE_FORMAT = 8  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=signatures.parameters(ptx, symbol, source),
         constants=signatures.constants(ptx),
-        warnings=made.notes(),
+        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, source)),
         requested=wanted or entry or "",
         key=key,
         **usage,

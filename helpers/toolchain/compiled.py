@@ -13,6 +13,7 @@ from pathlib import Path
 
 from helpers.cache import Cache
 from helpers.errors import CourseError
+from helpers.sim.code import time_limit
 from helpers.sim.code.lines import FILENAME
 from helpers.sim.code.ptx import parsed
 
@@ -93,8 +94,11 @@ def _disassemble(compiled: Compiled) -> str:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.cubin"
             path.write_bytes(compiled.cubin)
-            result = subprocess.run([tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=60, check=False)
+            result = subprocess.run(
+                [tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
+        time_limit.look()
         raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
     if result.returncode or not result.stdout:
         raise CourseError(f"nvdisasm could not read the machine code: {result.stderr.strip()}")

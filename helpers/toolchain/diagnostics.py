@@ -85,6 +85,12 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
     return found
 
 
+def used_unset(log: str) -> list[tuple[int, str]]:
+    """(line, name) of the variables of which the compiler says that they are used before they have a value."""
+    found = ((item.line, re.match(r'variable "(\w+)" is used before its value is set', item.message)) for item in parse_log(log))
+    return [(line, match[1]) for line, match in found if line and match]
+
+
 _ADVICE = (
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),

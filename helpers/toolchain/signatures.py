@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from helpers.sim.checks.shared_cells import plain_name as variable_name
+from helpers.sim.code.addresses import shared_start
 from helpers.sim.code.ptx import TYPE_BYTES, declarations
 
 from .compiled import Parameter
@@ -89,6 +91,32 @@ def _pointee(declaration: str) -> tuple[str | None, bool]:
     head = re.split(r"[*]", text)[0] if "*" in text else re.sub(r"\w+\s*\[.*", "", text)
     const = bool(re.search(r"\bconst\b", head))
     return " ".join(re.sub(r"\bconst\b", " ", head).split()) or None, const
+
+
+def alignments_not_given(ptx: str, source: str) -> tuple[str, ...]:
+    """Sentences about shared variables that will lie at no multiple of the alignment they ask for, at their lines."""
+    target = re.search(r"^\.target (\w+)", ptx, re.M)
+    arch = target[1] if target else ""
+    start = shared_start(arch)
+    found = {}
+    for match in re.finditer(r"\.shared\s+\.align\s+(\d+)\s+\.b\d+\s+([\w$]+)", ptx):
+        if start % int(match[1]):
+            found[variable_name(match[2])] = int(match[1])
+    return tuple(
+        f"{_declared_at(source, name)}{name} asks for an alignment of {alignment} bytes and does not get it: on {arch}, as on the "
+        f"hardware, the shared memory of every block begins at address {start:#x}, and what is declared is aligned from there. Where "
+        "addresses rely on it (buffers switched by ^=), add offsets instead, or round up an address in a larger buffer."
+        for name, alignment in found.items()
+    )
+
+
+def _declared_at(source: str, name: str) -> str:
+    """'line 12: ', where a shared variable is declared, or ''."""
+    code = strip_comments(source)
+    for declaration in re.finditer(r"__shared__[^;]*;", code):
+        if place := re.search(rf"\b{re.escape(name)}\b", declaration[0]):
+            return f"line {code.count(chr(10), 0, declaration.start() + place.start()) + 1}: "
+    return ""
 
 
 def constants(ptx: str) -> dict[str, tuple[int, ...]]:

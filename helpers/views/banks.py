@@ -18,7 +18,7 @@ from helpers.sim.counting.rules import BANKS
 from helpers.sim.counting.rules import WORD_BYTES as WORD
 from helpers.sim.counting.traced import cost_of, other_sides
 
-from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
+from .canvas import AS_TEXT, BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
 
 WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)
@@ -237,4 +237,4 @@ def _worst(ax, run, seen: SharedAccess) -> None:
         else f"several lanes change {names[0]}, one at a time"
     )
     ax.annotate(both, (1, 0), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points",
-                ha="right", va="top", fontsize=13, color="#a84900")  # fmt: skip
+                ha="right", va="top", fontsize=13, color=AS_TEXT[VERMILLION])  # fmt: skip

@@ -35,6 +35,8 @@ from helpers.errors import CourseError
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
 INK, QUIET, FAINT, PAPER = "#222222", "#6b6b6b", "#e6e6e6", "#ffffff"
+# The same colours where they are text on paper: dark enough to be read (a contrast of 4.5 or more).
+AS_TEXT = {BLUE: BLUE, ORANGE: "#8f6200", GREEN: "#00734f", VERMILLION: "#a84900", PURPLE: "#8a3f6b"}
 
 STYLE = Path(__file__).with_name("course.mplstyle")
 
@@ -231,7 +233,7 @@ def _fit(ax: Axes, note, lines: int) -> int:
     width = note.get_window_extent().width
     if width <= room:
         return 1
-    size = max(_SMALLEST, note.get_fontsize() * room / width * 0.99)
+    size = max(_SMALLEST, note.get_fontsize() * room / width * 0.97)
     width *= size / note.get_fontsize()
     note.set_fontsize(size)
     if width <= room:
@@ -353,10 +355,12 @@ def to_svg(ax: Axes) -> str:
     return buffer.getvalue()
 
 
-# In a dark theme the one rendering is turned over, lightness reversed and hues kept.
+# No higher than the window, so that a projector shows all of a picture, and of two that are compared both. In a dark theme the one
+# rendering is turned over, lightness reversed and hues kept.
 THEME = """<style>
 .ladder-picture{margin:0;line-height:0}
-.ladder-picture img{max-width:100%;height:auto;border-radius:4px}
+.ladder-picture img{width:auto;height:auto;max-height:88vh;border-radius:4px}
+.ladder-compare .ladder-picture img{max-height:42vh}
 [data-jp-theme-light="false"] .ladder-picture img{filter:invert(.93) hue-rotate(180deg) brightness(1.15)}
 </style>"""
 
@@ -367,6 +371,6 @@ def to_html(ax: Axes) -> str:
     width, height = (round(inches * 96) for inches in ax.figure.get_size_inches())
     alt = html.escape(getattr(ax, "alt", ""), quote=True)
     return (
-        f'{THEME}<figure class="ladder-picture"><img alt="{alt}" width="{width}" height="{height}" '
+        f'{THEME}<figure class="ladder-picture"><img alt="{alt}" width="{width}" height="{height}" style="max-width:min(100%,{width}px)" '
         f'src="data:image/png;base64,{data}"></figure>'
     )

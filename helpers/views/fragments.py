@@ -13,14 +13,13 @@ from helpers.sim.code.ptx import Vector, parsed
 from helpers.sim.layouts import register_fragments as layouts
 from helpers.sim.layouts.register_fragments import Fragment, Shape
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, stamp
+from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, stamp, text_on
 
 _NONE = (
     "This kernel uses no tensor-core instruction (wmma, mma, ldmatrix, wgmma) in its PTX: every element of its matrices lies in a "
     "register of one thread. See the owners of C instead."
 )
 _UNPROMISED = "as the compiler lays it out on today's GPUs; CUDA promises nothing about wmma"
-_TEXT = {"a": BLUE, "b": "#8f6200", "c": "#00734f"}
 _FILL = {"a": BLUE, "b": ORANGE, "c": GREEN}
 _WIDEST = 32  # columns of C that are drawn
 
@@ -163,7 +162,7 @@ def _move(ax, item: MatrixMove, lane: int) -> str:
         for (row, column), holder in np.ndenumerate(owner):
             mine = holder == lane
             stamp(ax, x + column + 0.5, y + row + 0.5, f"r{number}" if mine else str(holder), ha="center", va="center_baseline",
-                  fontsize=11 if mine else 9, color=PAPER if mine else INK, alpha=1 if mine else 0.55, zorder=3)  # fmt: skip
+                  fontsize=11 if mine else 10, color=PAPER if mine else INK, alpha=1 if mine else 0.75, zorder=3)  # fmt: skip
         for row in range(8):
             giver = 8 * number + row
             stamp(ax, x - 0.35, y + row + 0.5, f"lane {giver} →", ha="right", va="center_baseline", fontsize=10.5,
@@ -198,17 +197,19 @@ def _draw(ax, part: Fragment, operand: str, lane: int, x: float, y: float, width
     ax.vlines(np.arange(x, x + columns + 1), y, y + height, colors=PAPER, linewidths=0.8, zorder=2)
     ax.hlines(np.arange(y, y + height + 1), x, x + columns, colors=PAPER, linewidths=0.8, zorder=2)
     name = f"{operand.upper()}: {height} × {part.width}" + (f" (first {columns} columns)" if columns < part.width else "")
-    ax.text(x, y - 0.35, name, fontsize=14, weight="bold", color=_TEXT[operand])
-    size = 240 / max(ax.get_xlim()[1], ax.get_ylim()[0])
+    ax.text(x, y - 0.35, name, fontsize=14, weight="bold", color=AS_TEXT[_FILL[operand]])
+    box, (low, high) = ax.get_window_extent(), sorted(ax.get_ylim())
+    size = 0.6 * min(box.width / ax.get_xlim()[1], box.height / (high - low)) * 72 / ax.figure.dpi  # of the numbers in the cells
     mine = np.argwhere(owner == lane)
     for row, column in mine:
         number = element[row, column]
         text = f"{operand}{number // part.per_register}"
-        stamp(ax, x + column + 0.5, y + row + 0.5, text, ha="center", va="center_baseline", fontsize=min(size, 11), color=PAPER, zorder=3)
+        stamp(ax, x + column + 0.5, y + row + 0.5, text, ha="center", va="center_baseline", fontsize=min(size, 11),
+              color=text_on(_FILL[operand]), zorder=3)  # fmt: skip
     if size >= 5:
         for row, column in np.argwhere(owner != lane):
             if element[row, column] % part.per_register == 0:  # one number for a register's elements
                 stamp(ax, x + column + 0.5, y + row + 0.5, str(owner[row, column]), ha="center", va="center_baseline",
-                      fontsize=min(0.8 * size, 9), color=INK, alpha=0.55, zorder=3)  # fmt: skip
+                      fontsize=min(0.9 * size, 10), color=INK, alpha=0.75, zorder=3)  # fmt: skip
     first = ", ".join(f"{operand.upper()}[{row}, {column}]" for row, column in mine[:4])
     return f"{first}{', …' if len(mine) > 4 else ''}."

@@ -16,7 +16,7 @@ from matplotlib.ticker import NullLocator
 
 from helpers.element_types import named
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
+from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
 
 CUBLAS = "cuBLAS"
 # kind -> marker, face, edge, size. Yours are round and green; a prediction is hollow.
@@ -164,7 +164,7 @@ def _row(ax, y: int, row: Row, start: float) -> None:
 
 
 def _font(rung) -> dict[str, Any]:
-    return {"va": "center", "fontsize": 13, "color": "#00734f" if rung.mine else INK, "weight": "bold" if rung.mine else "normal"}
+    return {"va": "center", "fontsize": 13, "color": AS_TEXT[GREEN] if rung.mine else INK, "weight": "bold" if rung.mine else "normal"}
 
 
 def _verticals(ax, lines) -> None:
@@ -183,7 +183,7 @@ def _verticals(ax, lines) -> None:
         name = f"{key}{kind} {_three_digits(rung.tflops)}"
         ax.annotate(name, (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
                     textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=12, weight="bold",
-                    color="#8f6200" if key == CUBLAS else "#a84900", annotation_clip=False)  # fmt: skip
+                    color=AS_TEXT[ORANGE if key == CUBLAS else VERMILLION], annotation_clip=False)  # fmt: skip
 
 
 def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
@@ -234,7 +234,7 @@ def _all(ax, rungs, known, log: bool) -> str:
     if log:
         ax.set_xscale("log")
     ax.annotate("cuBLAS", (100, 1), (5, 3), xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom", fontsize=12,
-                weight="bold", color="#8f6200", annotation_clip=False)  # fmt: skip
+                weight="bold", color=AS_TEXT[ORANGE], annotation_clip=False)  # fmt: skip
     ax.axvline(100, color=ORANGE, linewidth=3, zorder=0.8)
     ax.set_xlim(left=None if log else 0)
     _finish(ax, list(place), [])

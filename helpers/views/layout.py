@@ -25,7 +25,7 @@ _MOST = 32  # rows drawn
 def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Shared memory as rows of 128 bytes, a column per bank: what one access touches, lane by lane, a shade for each phase.
 
-    Arguments as in `banks`. Red boxes come second (third, …) to a bank in their phase.
+    Arguments as in `banks`. Outlined boxes come second (third, …) to a bank in their phase.
     """
     seen = shared_access(run, site, line, block, warp, iteration)
     source = code(run, seen.place.line)
@@ -64,7 +64,7 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
             text += f"\n{brought[lanes[0]]}"
         stamp(ax, x, y, text, ha="center", va="center", fontsize=min(10.5, 0.75 * points), color=PAPER, linespacing=1.25, zorder=3)
     _edges(ax, run, shown, rows, points)
-    key = "lanes in their boxes; one shade: served together" + ("; red with an outline: has to wait" if seen.conflicts else "")
+    key = "lanes in their boxes; one shade: served together" + ("; outlined: has to wait" if seen.conflicts else "")
     ax.annotate(key, (1, len(shown)), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", va="top",
                 fontsize=12, color=QUIET)  # fmt: skip
     verdict = f"{plural(seen.conflicts, 'conflict')}" if seen.conflicts else "no conflict"

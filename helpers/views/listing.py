@@ -116,12 +116,13 @@ def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
 # -------------------------------------------------------------------------------------------------------- table
 
 _TABLE_STYLE = """<style>
-.ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:13px;line-height:1.4;color:var(--jp-content-font-color1,#222)}
+.ladder-listing-frame{container-type:inline-size;width:100%;overflow-x:auto}
+.ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:clamp(10px,1.5cqw,13px);line-height:1.4;color:var(--jp-content-font-color1,#222)}
 .ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
-.ladder-listing td,.ladder-listing th{padding:1px 6px;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
-.ladder-listing thead th{vertical-align:bottom;white-space:normal;border-bottom:1px solid var(--jp-border-color1,#999)}
+.ladder-listing td,.ladder-listing th{padding:1px .35em;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
+.ladder-listing thead th{vertical-align:bottom;white-space:normal;font-size:.85em;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:30ch;
+.ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:16ch;
 font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
@@ -147,7 +148,7 @@ class ListingTable:
                 style = f' style="background:rgba({red},{green},{blue},{0.08 + 0.5 * share:.2f})"' if value is not None else ""
                 cells.append(f"<td{style}>{number(value)}</td>")
             mark = ' class="marked"' if entry.number == self.marked else ""
-            hang = len(entry.text) - len(entry.text.lstrip()) + 4  # where a line that is too long goes on
+            hang = min(len(entry.text) - len(entry.text.lstrip()), 12) + 4  # where a line that is too long goes on
             code = f'<td class="code" style="padding-left:{hang + 1}ch;text-indent:-{hang}ch">{html.escape(entry.text)}</td>'
             body.append(f'<tr{mark}><th scope="row">{entry.number}</th>{code}{"".join(cells)}</tr>')
             body += [
@@ -155,10 +156,11 @@ class ListingTable:
                 for sentence in entry.findings
             ]
         return (
-            f'{_TABLE_STYLE}<table class="ladder-listing"><caption>Each line with what it cost in this run; the stronger the '
-            'colour, the more of its column.</caption><thead><tr><th scope="col">line</th>'
+            f'{_TABLE_STYLE}<div class="ladder-listing-frame"><table class="ladder-listing">'
+            "<caption>Each line with what it cost in this run; the stronger the colour, the more of its column.</caption>"
+            '<thead><tr><th scope="col">line</th>'
             f'<th scope="col" style="text-align:left">source</th>{head}</tr></thead>'
-            f"<tbody>{''.join(body)}</tbody></table>"
+            f"<tbody>{''.join(body)}</tbody></table></div>"
         )
 
     def __str__(self) -> str:

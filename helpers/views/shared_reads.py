@@ -16,13 +16,12 @@ from matplotlib.patches import Patch
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .canvas import BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
+from .canvas import AS_TEXT, BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
 from .places import block_label, code, cut, nearest, once_per_trace, plural, shared_shape, steps_along_k, thread_label
 
 LEVELS = ("thread", "warp", "block")
 _NONE = "No thread of this kernel reads shared memory in the part that was recorded: what it needs comes from global memory or registers."
 _COLOURS = {"A": BLUE, "B": ORANGE}  # by the first letter of an array's name, as in the other pictures
-_TEXT = {BLUE: BLUE, ORANGE: "#8f6200", PURPLE: "#8a3f6b"}  # darker than the fills where it is text
 _NOW, _SO_FAR, _OTHERS, _NOTHING = 1.0, 0.55, 0.22, 0.06  # strengths
 _ROW = 32  # elements in a row of an array that is declared with one extent
 _MOST = 6  # arrays drawn
@@ -65,22 +64,9 @@ def shared_reads_of(run, level="thread", block: int = 0, warp: int = 0, thread: 
 
     read: which load of the step, from 0; None: the last. Raises NothingToSee if shared memory is not read.
     """
-    if level not in LEVELS:
-        raise NothingToSee(f"level={level!r} is none of {', '.join(LEVELS)}.")
     trace = run.trace
-    block = nearest(_reading(trace), block or 0)
-    rows, at = _steps(trace, block)
-    thread = min(max(thread or 0, 0), int(np.prod(trace.block)) - 1)
-    warp = thread // WARP if level == "thread" else nearest(trace.accesses["warp"][rows], warp or 0)
-    step = min(max(step or 0, 0), int(at.max()))
-    here = rows[at == step]
-    mine = here
-    lanes = slice(None)
-    if level != "block":
-        mine = here[trace.accesses["warp"][here] == warp]
-    if level == "thread":
-        lanes = slice(thread % WARP, thread % WARP + 1)
-        mine = mine[[bool(_pieces(trace, row)[0][lanes].max(initial=-1) >= 0) for row in mine]] if len(mine) else mine
+    block, warp, thread, step, steps, mine = _chosen(trace, level, block or 0, warp or 0, thread or 0, step or 0)
+    lanes = slice(thread % WARP, thread % WARP + 1) if level == "thread" else slice(None)
     reads = len(mine)
     read = reads - 1 if read is None or level == "block" else min(max(read, 0), max(reads - 1, 0))
     now = mine if level == "block" else mine[read : read + 1]
@@ -92,7 +78,26 @@ def shared_reads_of(run, level="thread", block: int = 0, warp: int = 0, thread: 
         by_block = _by_block(trace, block, step, array, itemsize)
         found.append(TileReads(array.name, shape, *(part.reshape(folded) for part in (*count, by_block))))
     line = trace.sites[trace.accesses["site"][now[0]]].line if level != "block" and len(now) else None
-    return SharedReads(block, warp, thread, step, int(at.max()) + 1, read, reads, len(mine[: read + 1]), line, tuple(found))
+    return SharedReads(block, warp, thread, step, steps, read, reads, len(mine[: read + 1]), line, tuple(found))
+
+
+@once_per_trace
+def _chosen(trace, level: str, block: int, warp: int, thread: int, step: int) -> tuple[int, int, int, int, int, np.ndarray]:
+    """The nearest recorded (block, warp, thread, step), how many steps there are, and the loads that `level` makes there, in order."""
+    if level not in LEVELS:
+        raise NothingToSee(f"level={level!r} is none of {', '.join(LEVELS)}.")
+    block = nearest(_reading(trace), block)
+    rows, at = _steps(trace, block)
+    step = min(max(step, 0), int(at.max()))
+    thread = min(max(thread, 0), int(np.prod(trace.block)) - 1)
+    warp = thread // WARP if level == "thread" else nearest(trace.accesses["warp"][rows], warp)
+    mine = rows[at == step]
+    if level != "block":
+        mine = mine[trace.accesses["warp"][mine] == warp]
+    if level == "thread":
+        takes_part = [bool((_pieces(trace, row)[0][thread % WARP] >= 0).any()) for row in mine]
+        mine = mine[np.array(takes_part, bool)]
+    return block, warp, thread, step, int(at.max()) + 1, mine
 
 
 @once_per_trace
@@ -123,6 +128,7 @@ def _steps(trace, block: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, steps_along_k(trace, block, trace.accesses[rows], np.ones(len(rows), bool))
 
 
+@once_per_trace
 def _arrays(trace) -> list:
     """The shared arrays that are read, by address."""
     rows = _loads(trace)
@@ -171,7 +177,8 @@ def _count(trace, array, itemsize: int, rows: np.ndarray, lanes: slice) -> np.nd
 def controls(run, level="thread", block=0, warp=0, thread=0, step=0, read=None):
     """Level, block, the warp or thread, the step, and which of its loads."""
     level = level or "thread"
-    seen = shared_reads_of(run, level, block, warp, thread, step)
+    *_, steps, mine = _chosen(run.trace, level, block or 0, warp or 0, thread or 0, step or 0)
+    last = max(len(mine) - 1, 0)
     blocks = _reading(run.trace)
     threads = int(np.prod(run.trace.block))
     found = [
@@ -182,9 +189,9 @@ def controls(run, level="thread", block=0, warp=0, thread=0, step=0, read=None):
         found.append(Span("warp", "warp", 0, (threads - 1) // WARP))
     if level == "thread":
         found.append(Span("thread", "thread", 0, threads - 1))
-    found.append(Span("step", "step along K", 0, seen.steps - 1, buttons=True))
+    found.append(Span("step", "step along K", 0, steps - 1, buttons=True))
     if level != "block":
-        found.append(Span("read", "load of the step", 0, max(seen.reads - 1, 0), max(seen.reads - 1, 0), buttons=True))
+        found.append(Span("read", "load of the step", 0, last, last, buttons=True))
     return tuple(found)
 
 
@@ -208,8 +215,8 @@ def shared_reads(run, level: str = "thread", block: int = 0, warp: int = 0, thre
         top = number * room + 26
         _tile(ax, tile, colour, top, min(room - 52, 22.0 * len(tile.now)))
         extents = "".join(f"[{extent}]" for extent in tile.shape)
-        ax.text(0, top - 6, f"{tile.name}{extents}", va="bottom", fontsize=14, weight="bold", color=_TEXT[colour])
-        ax.text(1, top - 6, notes[-1], ha="right", va="bottom", fontsize=13, color=_TEXT[colour])
+        ax.text(0, top - 6, f"{tile.name}{extents}", va="bottom", fontsize=14, weight="bold", color=AS_TEXT[colour])
+        ax.text(1, top - 6, notes[-1], ha="right", va="bottom", fontsize=13, color=AS_TEXT[colour])
     chosen = {"block": "the block", "warp": f"warp {seen.warp}", "thread": thread_label(run.trace, seen.thread)}[level]
     each = "" if level == "block" else f", load {seen.read + 1} of {seen.reads}" if seen.reads else ", which reads nothing here"
     parts = [f"{int((tile.so_far > 0).sum()):,} of {tile.name}" for tile in seen.tiles]
@@ -235,7 +242,7 @@ def _tile(ax, tile: TileReads, colour: str, top: float, height: float) -> None:
     if rows <= 40 and columns <= 160:
         ax.hlines(top + height * np.arange(1, rows) / rows, 0, 1, colors="white", linewidths=0.5, zorder=1.5)
     small = {"textcoords": "offset points", "fontsize": 11, "color": QUIET, "annotation_clip": False}
-    every = max(1, -(-rows * 13 // max(int(height), 1)))
+    every = max(1, -(-rows * 16 // max(int(height), 1)))
     for row in range(0, rows, every):
         index = ", ".join(str(part) for part in np.unravel_index(row, tile.shape[:-1])) if len(tile.shape) > 1 else str(row * columns)
         ax.annotate(index, (0, top + height * (row + 0.5) / rows), (-8, 0), ha="right", va="center", **small)

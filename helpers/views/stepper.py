@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import matplotlib
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
 
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
@@ -134,6 +135,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
             history[place] = owner["order"][group], group
     found = []
     texts = {item.ptx_line: item.text for item in trace.code}
+    start = _start(trace)
     for row in rows:
         access = trace.accesses[row]
         site = trace.sites[access["site"]]
@@ -146,7 +148,7 @@ def shared_stores(trace) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
                 continue
             at = np.searchsorted(orders, access["order"]) - 1
             if at >= 0 and trace.registers[names[name]][1] in ("f32", "b32", "u32", "s32"):
-                words = (trace.addresses[row][lanes] - site.shift) // WORD + offset
+                words = (trace.addresses[row][lanes] - site.shift - start) // WORD + offset
                 found.append((int(access["order"]), int(access["block"]), words, trace.values[group[at]][lanes]))
     return sorted(found, key=lambda item: item[0])
 
@@ -171,7 +173,7 @@ def _copies(trace, block: int) -> list[tuple[int, int | None, np.ndarray]]:
         for group in copy_groups(trace, block, int(warp)):
             for row in group.rows:
                 site = trace.sites[trace.accesses["site"][row]]
-                first = trace.addresses[row][trace.addresses[row] >= 0] // WORD
+                first = (trace.addresses[row][trace.addresses[row] >= 0] - _start(trace)) // WORD
                 words = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
                 found.append((int(trace.accesses["order"][row]), group.end, words))
     return found
@@ -328,6 +330,11 @@ class StepPage:
         return f"<div><h4>{site.space} memory</h4>{self._lanes('touches', shown)}</div>"
 
 
+def _start(trace) -> int:
+    """The address of the block's first word of shared memory."""
+    return min((array.base for array in _shared_arrays(trace)), default=0)
+
+
 def _shared_arrays(trace):
     return [array for array in trace.allocations if array.space == "shared"]
 
@@ -366,8 +373,8 @@ def _memory(ax, run, now: State) -> str:
     trace = run.trace
     ax.set_axis_off()
     arrays = _shared_arrays(trace)
-    end = max(array.base + array.nbytes for array in arrays)
-    words = -(-end // WORD)
+    start = _start(trace)
+    words = -(-max(array.base - start + array.nbytes for array in arrays) // WORD)
     rows = -(-words // BANKS)
     shown = min(rows, 128)
     touched = np.zeros(shown * BANKS, bool)
@@ -375,7 +382,7 @@ def _memory(ax, run, now: State) -> str:
     if space == "shared":
         site = trace.sites[trace.accesses["site"][now.access]]
         addresses = trace.addresses[now.access]
-        first = addresses[addresses >= 0] // WORD
+        first = (addresses[addresses >= 0] - start) // WORD
         every = np.unique(first[:, None] + np.arange(max(1, site.width // WORD)))
         touched[every[every < len(touched)]] = True
     _, written = shared_memory(trace, now.block, now.order, len(touched))
@@ -396,16 +403,23 @@ def _memory(ax, run, now: State) -> str:
         ax.add_collection(PolyCollection(edges, facecolors="none", edgecolors=PAPER, linewidths=0.6))
         ax.hlines(range(shown + 1), 0, BANKS, colors=PAPER, linewidths=0.6)
     for array in arrays:
-        top = array.base / WORD / BANKS
+        top = (array.base - start) / WORD / BANKS
         if top < shown:
             ax.annotate(array.name, (0, top), (-8, 0), textcoords="offset points", ha="right", va="top", fontsize=13, weight="bold",
                         color=BLUE, annotation_clip=False)  # fmt: skip
             ax.hlines(top, -0.4, BANKS, colors=BLUE, linewidths=1)
     ax.set_xlim(0, BANKS)
     ax.set_ylim(shown, 0)
-    key = f"32 banks → · blue: written ({int(written[:words].sum()):,} of {words:,} words) · outlined, orange: read now, green: written now"
-    key += " · pink: copies under way" if coming.any() else ""
-    ax.text(0, -0.02, key, transform=ax.transAxes, va="top", fontsize=12, color=QUIET)
+    written_words = int(written[:words].sum())
+    key = [
+        Patch(facecolor=SKY, label=f"written ({written_words:,} of {words:,} words)"),
+        Patch(facecolor=ORANGE, edgecolor=INK, label="read now"),
+        Patch(facecolor=GREEN, edgecolor=INK, label="written now"),
+    ]
+    key += [Patch(facecolor=PURPLE, label="copies under way")] if coming.any() else []
+    ax.annotate("32 banks →", (0, 0), (-8, -6), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
+                color=QUIET, annotation_clip=False)  # fmt: skip
+    ax.legend(handles=key, loc="upper right", bbox_to_anchor=(1.01, 0.02), ncols=len(key), handletextpad=0.5, columnspacing=1.2)
     on_the_way = f" {int(coming.sum())} more are on their way." if coming.any() else ""
     return (
         f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"

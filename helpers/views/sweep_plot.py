@@ -7,7 +7,7 @@ import math
 from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import PercentFormatter
 
-from .canvas import BLUE, GREEN, ORANGE, PAPER, heading, picture
+from .canvas import AS_TEXT, BLUE, GREEN, ORANGE, PAPER, heading, picture
 
 
 @picture("Sweep", size=(10, 5.4), margins=(0.9, 0.75, 3.0, 1.0), order=200, of="sweep")
@@ -26,19 +26,19 @@ def sweep(found, *, ax):
     ends = sorted(((values[-1], name, colour) for name, colour, values in lines), key=lambda end: end[0])
     height = -1.0
     for value, name, colour in ends:  # names beside the last points, kept apart
-        height = max(value if math.isfinite(value) else 0, height + 0.14)
-        ax.annotate(name, (len(places) - 1, height), (16, 0), textcoords="offset points", va="center", fontsize=13, color=colour,
-                    linespacing=1.2, annotation_clip=False)  # fmt: skip
-    for name, colour, values in lines:
+        height = max(value if math.isfinite(value) else 0, 0.06, height + 0.14)
+        ax.annotate(name, (len(places) - 1, height), (16, 0), textcoords="offset points", va="center", fontsize=13,
+                    color=AS_TEXT[colour],                    linespacing=1.2, annotation_clip=False)  # fmt: skip
+    for (name, colour, values), marker in zip(lines, "os^", strict=True):
         face = PAPER if hollow and name.startswith("speed") else colour
-        ax.plot(places, values, "o-", color=colour, markerfacecolor=face, markersize=9, linewidth=2.2, clip_on=False)
+        ax.plot(places, values, f"{marker}-", color=colour, markerfacecolor=face, markersize=9, linewidth=2.2, clip_on=False)
     for x in places:
         here = sorted((values[x], colour) for _, colour, values in lines if math.isfinite(values[x]))
         gap = here[-1][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
         for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True), strict=False):
             up = above or value < 0.08  # below it stand the settings' names
             ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if up else -19), textcoords="offset points", ha="center", fontsize=12,
-                        color=colour, path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
+                        color=AS_TEXT[colour], path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
     ax.set_xticks(list(places), found.names)
     ax.set_xlim(-0.25, len(places) - 0.75)
     ax.set_ylim(0, 1.08)

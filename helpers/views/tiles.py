@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
+from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
 from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, steps_along_k, thread_label
 
 LEVELS = ("block", "warp", "thread")
@@ -160,9 +160,6 @@ _BEFORE, _OTHERS = 0.3, 0.5  # strengths of what is not loaded now, or not by th
 _GAP = 0.13  # between the matrices, in parts of their extent
 
 
-_TEXT = {BLUE: BLUE, ORANGE: "#8f6200", GREEN: "#00734f"}  # darker than the fills where it is text
-
-
 @picture("Tiles", controls=controls, size=(10, 7.4), margins=(0.35, 0.25, 0.3, 1.0), order=20)
 def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int = 0, step: int = 0, *, ax):
     """A on the left, B above, C where they meet: full colour where this step loads, paler where steps before it did.
@@ -185,9 +182,9 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     ax.set_xlim(-0.02 * gap, left + n + 0.02 * gap)
     ax.set_ylim(top + m + 0.02 * gap, -0.02 * gap)
     names = {"va": "bottom", "fontsize": 15, "weight": "bold"}
-    ax.text(0, top - 0.15 * gap, f"{seen.a.name}: {m} × {k}", color=_TEXT[BLUE], **names)
-    ax.text(left - 0.2 * gap, k_b, f"{seen.b.name}: {k_b} × {n}", ha="right", color=_TEXT[ORANGE], **names)
-    ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=_TEXT[GREEN], **names)
+    ax.text(0, top - 0.15 * gap, f"{seen.a.name}: {m} × {k}", color=AS_TEXT[BLUE], **names)
+    ax.text(left - 0.2 * gap, k_b, f"{seen.b.name}: {k_b} × {n}", ha="right", color=AS_TEXT[ORANGE], **names)
+    ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=AS_TEXT[GREEN], **names)
     where = _where(run, seen, level)
     title = f"Step {seen.step + 1} of {seen.steps}{_range_of_k(seen)}"
     heading(ax, title, detail=f"{where}: what it loads from global memory{cut(run.trace)}")
@@ -201,7 +198,7 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
         "annotation_clip": False,
     }
     for (part, colour, _, y), note, row in zip(corners, notes, (1, 0, 2), strict=False):
-        ax.annotate(note, (1, 0), (18, -62 * row), fontsize=14, color=_TEXT[colour], **column)
+        ax.annotate(note, (1, 0), (18, -62 * row), fontsize=14, color=AS_TEXT[colour], **column)
     per_result = _per_result(run, m, n, k)
     if per_result:
         ax.annotate("load instructions\nper result\n" + "\n".join(per_result), (1, 0), (18, -186), fontsize=14, color=INK, **column)
@@ -222,13 +219,20 @@ def _key(ax, level: str, left: float, top: float, gap: float) -> None:
 
 
 def _outline(ax, part: TouchedPart, colour: str, x: float, y: float, extent: float) -> None:
-    """The matrix's edge, and a ring around what would be too small to be seen."""
+    """The matrix's edge, marks on single elements that would be too small to be seen, and a ring around all of them if they are close."""
     rows, columns = part.now.shape
     ax.plot([x, x + columns, x + columns, x, x], [y, y, y + rows, y + rows, y], color=QUIET, linewidth=1)
+    touched = np.argwhere(part.now)
+    box = ax.get_window_extent()
+    point = min(box.width, box.height) * 72 / ax.figure.dpi / extent  # of one element
+    if point < 4 and len(touched) <= 16:
+        ax.plot(x + touched[:, 1] + 0.5, y + touched[:, 0] + 0.5, "s", markersize=4, color=AS_TEXT[colour], zorder=3)
     span = part.extent()
     if span and max(span[0].stop - span[0].start, span[1].stop - span[1].start) < extent / 60:
         middle = (span[1].start + span[1].stop) / 2, (span[0].start + span[0].stop) / 2
-        ax.plot(x + middle[0], y + middle[1], "o", markersize=15, markerfacecolor="none", markeredgecolor=_TEXT[colour], markeredgewidth=2)
+        ax.plot(
+            x + middle[0], y + middle[1], "o", markersize=15, markerfacecolor="none", markeredgecolor=AS_TEXT[colour], markeredgewidth=2
+        )
 
 
 def _tile_lines(ax, run, m, n, k, k_b, left, top) -> None:

@@ -260,7 +260,7 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
     lines = f"; solid lines are barriers, {sync} in all" if sync else "; no barriers"
     if any(kind == WAIT for lane in shown for _, kind in lane.barriers):
-        lines += "; at a dotted line the warp waits for copies"
+        lines += "; at dotted ones it waits for copies"
     heading(ax, title, detail=f"{where}{lines}{more}{no_math}{cut(run.trace)}")
     return " ".join([f"{title}. {where[0].upper()}{where[1:]}.", *(_say(lane) for lane in shown)])
 

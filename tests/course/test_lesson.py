@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.course import lesson, store
+from helpers.course import lesson, rungs, store
 from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError
 from helpers.toolchain.compile import compile_source
@@ -37,12 +37,27 @@ def test_a_right_kernel_that_is_not_the_step_is_correct_but_has_not_passed():
 def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
     profile = reference("coalesced").profile()
     assert profile.run.sampled and profile.run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 4096**3
-    assert profile.kind == "predicted"
-    text = str(profile)
-    assert "Predicted for H200 SXM" in text and "Measured" not in text
-    assert "What limits it" in text
-    assert f"in whole warps, as the instructions are: {4096**3 // 32:,}" in text
-    assert "<table>" in profile._repr_html_()
+    assert "<table>" in profile._repr_html_() and "What limits it" in str(profile)
+    assert f"in whole warps, as the instructions are: {4096**3 // 32:,}" in str(profile)
+
+
+def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():
+    kernel = reference("coalesced")
+    (known,) = [row for row in rungs.recorded() if (row["slug"], row["m"], row["n"], row["k"]) == ("coalesced", 512, 512, 512)]
+    profile = kernel.profile(512)
+    assert (profile.kind, profile.milliseconds, profile.cublas_ratio) == ("recorded", known["milliseconds"], known["cublas_ratio"])
+    assert "Recorded on H200 SXM" in str(profile) and "Predicted" not in str(profile)
+    assert kernel.profile(512, gpu_name="T4").kind == "predicted"
+    changed = edited("k < K", "k < K + 0")
+    assert (changed.profile(512).kind, str(changed.profile(512)).count("Predicted for H200 SXM")) == ("predicted", 1)
+
+
+def test_an_old_prediction_of_an_unchanged_kernel_gives_way_to_the_record():
+    source = reference("coalesced").source
+    store.own().climb(label="coalesced", kind="predicted", device="H200 SXM", m=512, n=512, k=512, step=2, milliseconds=1e-3, source=source)
+    mine = [rung for rung in rungs.rungs(512, device="H200 SXM") if rung.mine]
+    recorded = [rung for rung in rungs.rungs(512, device="H200 SXM") if rung.kind == "recorded" and rung.step == 2]
+    assert [rung.kind for rung in mine] == ["recorded"] and len({rung.tflops for rung in recorded}) == 1
 
 
 def test_predictions_follow_the_gpu():
@@ -53,9 +68,9 @@ def test_predictions_follow_the_gpu():
 
 def test_climbing_saves_a_rung():
     climb = reference("coalesced").climb(512)
-    assert "coalesced is on your ladder" in str(climb) and "predicted for H200 SXM" in str(climb)
+    assert "coalesced is on your ladder" in str(climb) and "recorded on H200 SXM" in str(climb)
     (saved,) = store.climbs()
-    assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "predicted", 2, 512)
+    assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "recorded", 2, 512)
     assert saved.source == reference("coalesced").source
     assert climb.reached == 2
 

@@ -17,7 +17,7 @@ H200 = hardware.gpu("H200 SXM")
 PLAIN = Constants(request_cycles=0.5, global_latency=300.0, shared_latency=30.0, launch_microseconds=2.0, sharpness=8.0)
 NOTHING = Demand(
     blocks=132, threads=256, registers=32, shared=0,
-    requests=0, lookups=0, wavefronts=0, ffma_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0,
+    requests=0, lookups=0, wavefronts=0, fp32_warps=0, instructions=0, rounds=0, loop=None, least_bytes=0,
 )  # fmt: skip
 
 
@@ -27,8 +27,13 @@ NOTHING = Demand(
         ({"lookups": 132_000}, "the load/store unit", 1000),
         ({"wavefronts": 132_000}, "the load/store unit", 1000),
         ({"requests": 132_000}, "the load/store unit", 500),
-        ({"ffma_warps": 132_000}, "FP32 arithmetic", 250),
+        ({"fp32_warps": 132_000}, "FP32 arithmetic", 250),
         ({"instructions": 132_000}, "instruction issue", 250),
+        ({"fp64_warps": 132_000}, "FP64 arithmetic", 500),
+        ({"product": 132_000 * 64}, "FP32 arithmetic", 250),
+        ({"product": 132_000 * 128, "dtype": "float16"}, "FP32 arithmetic", 250),
+        ({"product": 989.4e9, "dtype": "float16", "matrix_types": frozenset({"f16"})}, "the tensor cores", 1.98e6),
+        ({"product": 494.7e9, "dtype": "float32", "matrix_types": frozenset({"tf32"})}, "the tensor cores", 1.98e6),
         ({"least_bytes": 4.8e9}, "DRAM bandwidth", 1.98e6),
     ],
 )
@@ -55,8 +60,23 @@ def test_a_column_of_a_matrix_waits_for_its_fullest_bank_or_its_tags(row_bytes, 
     assert predict.lookup_cycles(np.full((1, 32), -1), 4)[0] == 0
 
 
+def test_no_launch_moves_more_than_its_memory_can():
+    """A copy, which is no matrix product: its bytes are those that its threads touch."""
+    from helpers.run import kernel
+
+    copy = kernel.compile("""__global__ void copy(const float* x, float* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i];
+    }""")
+    x, n = np.zeros(1 << 24, np.float32), 1 << 24
+    run = copy.count(n // 256, 256, (x, x.copy(), np.int32(n)), blocks=[0, 7])
+    got = run.predict("H200 SXM")
+    assert got.limiter == "DRAM bandwidth" and 2 * x.nbytes / got.milliseconds * 1e3 <= 4800e9
+    assert "they were matrix products and this is none" in got.error
+
+
 def test_slower_units_do_not_help_each_other():
-    both = replace(NOTHING, lookups=132_000, ffma_warps=132_000)
+    both = replace(NOTHING, lookups=132_000, fp32_warps=132_000)
     assert cycles(both, H200, PLAIN)[0] == pytest.approx(1000)
 
 
@@ -123,13 +143,15 @@ def test_the_constants_give_the_predictions_of_the_table():
     from helpers.run import gemm, kernel
 
     table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
-    constants, _ = predict.fitted()
+    constants = predict.fitted()
     for row in table["held_out"] + table["training"]:
         name, _, size = row["run"].split()
         step, n = steps.get(int(name[:2])), int(size.rstrip("³"))
         if n <= 1024:
             run = gemm.count(kernel.compile(step.kernel_path.read_text(), entry=step.entry), gemm.Problem(n, n, n))
-            assert milliseconds(predict.demand(run), H200, constants) == pytest.approx(row["predicted"], rel=1e-3), (
+            need = predict.demand(run)
+            assert name in table["error"]["classes"][predict.kernel_class(need)]
+            assert milliseconds(need, H200, constants) == pytest.approx(row["predicted"], rel=1e-3), (
                 f"{row['run']}: run python -m helpers.course.fit"
             )
 
@@ -143,7 +165,8 @@ def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
         run = gemm.count(kernel.compile(step.kernel_path.read_text(), entry=step.entry), gemm.Problem(1024, 1024, 1024))
         got = run.predict(gpu="H200 SXM")
         times[name] = got.milliseconds
-        assert "not fitted on" in got.error and got.limiter and math.isfinite(got.milliseconds)
+        like = "tiles in shared memory" if name == "shared_tile" else "global memory alone"
+        assert f"2 recorded kernels like this one ({like})" in got.error and got.limiter and math.isfinite(got.milliseconds)
         assert got.tflops == pytest.approx(2 * 1024**3 / got.milliseconds / 1e9)
         assert run.predict(gpu="T4").milliseconds > got.milliseconds
     assert times["naive"] > 5 * times["coalesced"] and times["coalesced"] > times["shared_tile"]

@@ -77,6 +77,8 @@ def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
         ("if (row >= M || col >= N) return;", "", "outside"),
         ("float sum = 0;", "float sum = 0; if (row + col == 0) ((float*)A)[0] = 1;", "A is an input"),
         ("row * lda + k", "row * lda + k + 1", "wrong"),
+        ("float sum = 0;", "float sum;", "`sum` before it has a value"),
+        ("float sum = 0;", "float sum = 0; if (alpha > 1e30f) { float x; C[0] = x; }", "The compiler says that `x` is used"),
     ],
 )
 def test_wrong_kernels_are_told_what_is_wrong(old, new, expected):

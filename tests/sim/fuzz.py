@@ -72,7 +72,7 @@ FLOATS = (
     "__int_as_float(0x7fc00001)",
 )
 DOUBLES = ("0.0", "-1.0", "0.1", "1e300", "5e-324", "4503599627370497.5", "-2.5")
-MISTAKES = ("barrier", "shared", "shared-wrap", "global", "global-wrap", "local", "generic", "misaligned", "unset", "clash")
+MISTAKES = ("barrier", "shared", "shared-wrap", "global", "global-wrap", "local", "generic", "misaligned", "unset", "clash", "no-value")
 
 
 @dataclass
@@ -391,6 +391,10 @@ class Writer:
                 return [f"s[t] = {self.value_i(1)};", f"i0 = s[(t + 1) % {size}];", "__syncthreads();"]
             case "unset":
                 return [f"i0 = s[{self.index(size)}];", "__syncthreads();"]
+            case "no-value":
+                use = self.one("i0 += v;", f"if ({self.condition(1)}) i0 = v;", "if (v > 0) i1 = 3;", "a[t & 7] = v; i0 = a[i1 & 7];",
+                               "i0 = s[v & 15];", "int y = __shfl_xor_sync(0xffffffffu, v, 1); OI[g * 4] = y & 255;", "u0 ^= v & u1;")  # fmt: skip
+                return ["{ int v;", f"if ({self.condition(1)}) v = {self.value_i(1)};", self.one(use, f"v &= i1; {use}"), "}"]
             case "clash":
                 return [f"s[t / 2] = {self.value_i(1)};", "__syncthreads();", f"i0 += s[t / 2 {self.one('', '+ 0')}];", "__syncthreads();"]
             case "shared":

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from helpers import views
 from helpers.errors import CourseError
+from helpers.views import canvas
 from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, heading, new_axes, settle
 from tests.views.view_builders import one_load
 
@@ -84,3 +85,17 @@ def test_headings_stay_inside_the_figure(code, lines):
     assert len(texts[1].split("\n")) == lines and texts[1].endswith("…") == (len(code) > 200)
     bottoms = [note.get_window_extent() for note in ax.texts]
     assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(bottoms))
+
+
+def test_text_is_told_from_what_it_stands_on():
+    def luminance(colour):
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in canvas.rgb(colour)]
+        return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+    def contrast(one, other):
+        low, high = sorted((luminance(one), luminance(other)))
+        return (high + 0.05) / (low + 0.05)
+
+    assert [colour for colour in (*canvas.AS_TEXT.values(), canvas.INK, canvas.QUIET) if contrast(colour, canvas.PAPER) < 4.5] == []
+    fills = (*canvas.AS_TEXT, canvas.SKY, canvas.YELLOW)
+    assert [fill for fill in fills if contrast(canvas.text_on(fill), fill) < 3.8] == []

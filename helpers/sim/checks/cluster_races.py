@@ -238,19 +238,14 @@ class ClusterRaces(SharedCheck):
                 site, cell = self.sites[index], int(here[0])
                 actor, target = int(order.rows[block[cell], last[cell] - 1]), int(block[cell])
                 what = UPDATE if self.atomic[index] else verb
-                message = (
-                    f"Block {m.block_position(actor)} {what} shared memory of block {m.block_position(target)} at offset "
-                    f"{cell % self.count * self.granule}, and nothing keeps that block from ending before."
-                )
+                place = self.cells.at(cell % self.count * self.granule, f" of block {m.block_position(target)}")
+                message = f"Block {m.block_position(actor)} {what} {place}, and nothing keeps that block from ending before."
                 m.findings.add("race", site.line, message, block=m.block_position(actor), advice=ADVICE_LAST, count=len(here))
 
     def _who(self, m, actor, thread, target, offset, verb) -> str:
         whose = "its own block" if actor == target else f"block {m.block_position(int(target))}"
-        name = self.cells.name(int(offset))
-        return (
-            f"Thread {m.thread_position(int(thread))} of block {m.block_position(int(actor))} {verb} shared memory of {whose} "
-            f"at offset {int(offset)}{name}"
-        )
+        place = self.cells.at(int(offset), f" of {whose}")
+        return f"Thread {m.thread_position(int(thread))} of block {m.block_position(int(actor))} {verb} {place}"
 
     @staticmethod
     def _add(m, site, message, other_line, actor, thread, bad, advice) -> None:

@@ -31,7 +31,7 @@ def in_device_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:
     """Threads (bad, per lane) access shared memory so."""
     block, thread, offset, count = m.example(bad, offsets)
-    message = f"shared-memory access of {width} bytes at offset {offset}, which is not a multiple of {width}"
+    message = f"shared-memory access of {width} bytes at address {offset:#x}, which is not a multiple of {width}"
     m.findings.add(KIND, site.line, f"A {message}.", block=block, thread=thread, count=count)
     m.findings.stop(f"{m.where(site.line)}: a {message} (thread {thread} of block {block}). The hardware stops here.", site.line)
 

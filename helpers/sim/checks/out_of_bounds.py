@@ -69,11 +69,22 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         what = f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
     else:
         offset -= 1 << 32 if 1 << 31 <= offset < 1 << 32 else 0  # 32-bit arithmetic has wrapped
+        offset -= m.shared.start
         what = f"A thread {verb} {width} bytes at offset {offset} of shared memory, which has {m.shared.size} bytes per block"
-        spans = [(plain_name(name), base, nbytes or m.shared.size - base) for name, base, nbytes in m.program.shared]
+        spans = [(plain_name(name), base - m.shared.start, nbytes or m.shared.end - base) for name, base, nbytes in m.program.shared]
         name, distance, side = _closest(spans, offset, width)
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
-    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count)
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=_of_alignments(m))
+
+
+def _of_alignments(m: Machine) -> str | None:
+    """The advice where variables lie at no multiple of the alignment they ask for: addresses are often computed from that."""
+    for name, alignment in m.program.ungiven:
+        return (
+            f"{plain_name(name)} asks for an alignment of {alignment} bytes, which the hardware does not give: the block's shared memory "
+            f"begins at address {m.shared.start:#x}. Addresses that rely on it (switched by ^=, say) miss; add offsets instead."
+        )
+    return None
 
 
 def in_thread_memory(m: Machine, site: Site, space: str, nbytes: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
@@ -116,11 +127,12 @@ def beyond_the_rows(m: Machine, site: Site, row_bytes: int, rest: int, lanes: np
 
 
 def by_matrix(m: Machine, line: int | None, name: str, descriptor, offset: int, block: int, thread: int) -> None:
-    """A wgmma's matrix descriptor (start, leading, stride, mode) reaches `offset`, beyond shared memory."""
+    """A wgmma's matrix descriptor reaches the address `offset`, which is none of the block's shared memory."""
     m.findings.add(
         KIND, line,
-        f"The matrix {name} of a wgmma (start {descriptor.start}, leading {descriptor.leading}, stride {descriptor.stride} bytes, "
-        f"swizzle {descriptor.mode or 'none'}) reaches offset {offset} of shared memory, which has {m.shared.size} bytes per block.",
+        f"The matrix {name} of a wgmma (start address {descriptor.start:#x}, leading {descriptor.leading}, stride {descriptor.stride} "
+        f"bytes, swizzle {descriptor.mode or 'none'}) reaches offset {offset - m.shared.start} of shared memory, "
+        f"which has {m.shared.size} bytes per block.",
         block=m.block_position(block), thread=m.thread_position(thread),
         advice="Check the offsets in the descriptor: they are bytes, and the fields hold them without their last four bits.",
     )  # fmt: skip

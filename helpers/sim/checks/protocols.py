@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 
 class LoadedKernel(Protocol):
-    """The loaded kernel. shared: (symbol, offset, bytes) of its variables; uses: what kinds of instructions it has."""
+    """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
+    of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has."""
 
     name: str
     sites: list[Site]
     shared: list[tuple[str, int, int]]
+    shared_start: int
+    ungiven: list[tuple[str, int]]
     shared_granule: int
     uses: frozenset[str]
 

@@ -89,21 +89,19 @@ class SharedCells:
     # ---------------------------------------------------------------------------------------------- for messages
 
     def place(self, m: Machine, touched: Touched, i: int):
-        """(block, thread, offset) of the i-th granule that an access touches."""
+        """(block, thread, address) of the i-th granule that an access touches."""
         cell = int(touched.cells[i])
         row = int(touched.actors[i]) if touched.actors is not None else cell // self.count if self.rows > 1 else 0
         return m.block_position(row), m.thread_position(max(int(touched.who[i]) - 1, 0)), cell % self.count * self.granule
 
-    def at(self, offset: int) -> str:
-        """'shared memory at offset 64 (As)'."""
-        return f"shared memory at offset {offset}{self.name(offset)}"
-
-    def name(self, offset: int) -> str:
-        """' (As)', the variable that lies at an offset, or ''."""
+    def at(self, address: int, whose: str = "") -> str:
+        """'shared memory at offset 64 (As)', with what `whose` adds. Offsets count from the beginning of the block's variables."""
+        name = ""
         for symbol, base, nbytes in self.program.shared:
-            if base <= offset and (offset < base + nbytes or nbytes == 0):
-                return f" ({plain_name(symbol)})"
-        return ""
+            if base <= address and (address < base + nbytes or nbytes == 0):
+                name = f" ({plain_name(symbol)})"
+                break
+        return f"shared memory{whose} at offset {address - self.program.shared_start}{name}"
 
 
 def _sharers(m: Machine, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

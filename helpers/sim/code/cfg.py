@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from . import time_limit
+
 Graph = Sequence[Iterable[int]]
 
 
@@ -119,6 +121,7 @@ def live_in(graph: Graph, uses: Sequence[int], kills: Sequence[int]) -> list[int
     changed = True
     while changed:
         changed = False
+        time_limit.look()
         for i in reversed(range(len(graph))):
             out = 0
             for s in graph[i]:

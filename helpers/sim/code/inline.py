@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from helpers.errors import RunError
 
+from . import time_limit
 from .ptx import SINK, Address, Function, Immediate, Instruction, Module, Negated, Pair, Register, Symbol, Variable, Vector
 from .variables import Variables, align
 
@@ -102,6 +103,7 @@ class _Inliner:
         for name, labels in function.tables.items():
             flat.tables[name + suffix] = tuple(label + suffix for label in labels)
         for position, instruction in enumerate(function.body):
+            time_limit.look()
             for label in at_label.get(position, ()):
                 flat.labels[label] = len(flat.code)
             if len(flat.code) > MAX_INLINED:

@@ -11,6 +11,7 @@ import functools
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from . import time_limit
 from .program import Effect, Op, Program, Results
 from .ptx import Immediate, Register, Symbol
 from .sass import SassInstruction, parse
@@ -162,6 +163,7 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction
     sites: dict[int, AccessWidth] = {}
     leaders, orphans = [], []
     for line, here in per_line.items():
+        time_limit.look()
         access = here[0]
         mine = [i for i in copies.get(line, ()) if _same_kind(access, i)]
         if len(here) > 1:
@@ -183,6 +185,7 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction
 
     unfilled = []
     for access, width in sorted(leaders, key=lambda pair: pair[0].line):
+        time_limit.look()
         members = _members(access, width, orphans)
         if members is None:
             unfilled.append(access)

@@ -11,12 +11,15 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from . import ptx
 from .sites import Site
+
+if TYPE_CHECKING:
+    from .doubts import Doubts
 
 
 class Effect(StrEnum):
@@ -65,7 +68,8 @@ class Op:
     rendezvous: warps that have to come together for it (0: none), of which `members` names the lanes (None: all). whole_block:
     it is a barrier of all threads of the block. lands: data of asynchronous copies may reach shared memory here. orders:
     other blocks may rely on the order of accesses before and after. counters: what its executed threads count as. opclass: its
-    name in pictures of time.
+    name in pictures of time. bitwise: what a bit of its sources is matters to a few bits of its results alone, as in a copy.
+    addend: (predicate, registers): these are read only where the predicate is set.
     """
 
     position: int
@@ -88,6 +92,8 @@ class Op:
     orders: bool
     counters: tuple[str, ...]
     opclass: str
+    bitwise: bool
+    addend: tuple[int, tuple[int, ...]] | None
 
     @property
     def opcode(self) -> str:
@@ -130,6 +136,7 @@ class Block:
     line: int | None = None
     rendezvous: int = 0  # warps that must come together here
     members: int | None = None  # register that names their lanes; None: all
+    watchers: dict[int, tuple[Callable, ...]] = field(default_factory=dict)  # by position: what comes before its closures
     leaves: bool = False  # threads that are here only end
     successors: tuple[int, ...] = ()
     live_in: int = 0
@@ -152,9 +159,10 @@ class Program:
     specials: list[tuple[int, str]]
     sites: list[Site]
     parameters: list[tuple[ptx.Variable, int]]
-    shared: list[tuple[str, int, int]]
-    shared_bytes: int
+    shared: list[tuple[str, int, int]]  # (name, address, bytes) of its variables; 0 bytes: what the launch gives
+    shared_start: int  # address of the first
     dynamic_shared_at: int
+    ungiven: list[tuple[str, int]]  # (name, alignment) of those that do not get the alignment they ask for
     local_bytes: int
     param_bytes: int
     device: list[tuple[str, int, int, str]]
@@ -163,6 +171,7 @@ class Program:
     shared_granule: int
     uses: frozenset[str]
     line: int | None
+    doubts: Doubts  # about values that nobody has written
     exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from helpers.errors import RunError
 
+from . import time_limit
 from .lines import FILE, FILENAME, LOC, line_of_ptx
 
 # --- what a program is made of ---------------------------------------------------------------------------------------
@@ -390,6 +391,7 @@ class _Parser:
         scopes = 0
         pending: list[tuple[_Scope, int, Instruction]] = []
         while True:
+            time_limit.look()
             if not self._skip_space():
                 self._fail(f"the body of {function.name} does not end")
             character = self.text[self.position]

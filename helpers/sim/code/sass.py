@@ -11,6 +11,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
+from . import time_limit
 from .ptx import split_operands
 from .sass_opcodes import SassOpcode, opcode_row, sass_width
 from .sass_operands import SassAddress, SassOperand, SassPredicate, SassRegister, operand, registers_of
@@ -190,6 +191,7 @@ def parse(text: str) -> dict[str, SassFunction]:
 def _finish(name, lines, labels):
     instructions = []
     for index, (address, guard, opcode, operands, ptx_line) in enumerate(lines):
+        time_limit.look()
         found = _TARGET.search(operands)
         target = labels.get(found[1]) if found else None
         instructions.append(SassInstruction(index, address, guard, opcode, _split_operands(operands), target, ptx_line))

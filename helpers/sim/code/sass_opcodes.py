@@ -157,7 +157,7 @@ _ROWS = (
     # Copies, fences and barriers that write no register.
     *_all(
         "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES BAR MEMBAR FENCE "
-        "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP USETMAXREG ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
+        "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
         results="none",
     ),
     # Control.
@@ -167,6 +167,7 @@ _ROWS = (
     SassOpcode("BMOV", convergence=True),
     # Predicates.
     *_all("ISETP UISETP FSETP HSETP2 PLOP3 UPLOP3 UR2UP", results="predicates", most_predicates=2),
+    SassOpcode("USETMAXREG", results="predicates", most_predicates=1),  # .TRY_ALLOC says whether there were enough
     SassOpcode("DSETP", results="predicates", most_predicates=2, sources=_two),
     SassOpcode("FCHK", results="predicates", most_predicates=1),
     SassOpcode("R2P", results="predicates", most_predicates=1, packs_predicates="writes"),
@@ -187,7 +188,8 @@ _ROWS = (
     SassOpcode("DADD", registers=_two, sources=_two, per_thread=True, thread_op="dadd"),
     SassOpcode("DMUL", registers=_two, sources=_two, per_thread=True, thread_op="dmul"),
     SassOpcode("DMNMX", registers=_two, sources=_two),
-    *_all("HFMA2 HADD2 HMUL2 FFMA2", per_thread=True),
+    SassOpcode("HFMA2", per_thread=True, tensor=("",)),  # on the tensor cores' pipe (measured on an H200), as none of their parts
+    *_all("HADD2 HMUL2 FFMA2", per_thread=True),
     SassOpcode("F2I", registers=_to_integer),
     *_all("I2F I2FP", registers=_to_float),
     SassOpcode("F2F", registers=_between_floats),

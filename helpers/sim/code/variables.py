@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from helpers.errors import LaunchError, RunError
 
-from .addresses import DEVICE_BASE, FUNCTION_BASE
+from .addresses import DEVICE_BASE, FUNCTION_BASE, shared_start
 from .ptx import Address, Function, Module, Symbol, Variable, Vector
 
 MOST_DEVICE_BYTES = 1 << 30
@@ -22,12 +22,16 @@ class Variables:
     """Where the variables lie that an entry can reach.
 
     shared, device: (name, address, bytes[, space]) in order. relocations: (place in the image, bytes, address) of pointers.
+    shared_bytes: static ones. ungiven: (name, alignment) of shared variables that lie at no multiple of the alignment they
+    ask for, because the hardware aligns them relative to the beginning of the block's memory.
     """
 
     module: Module
     shared: list[tuple[str, int, int]] = field(default_factory=list)
     shared_bytes: int = 0
+    shared_start: int = 0
     dynamic_shared_at: int = 0
+    ungiven: list[tuple[str, int]] = field(default_factory=list)
     device: list[tuple[str, int, int, str]] = field(default_factory=list)
     image: bytearray = field(default_factory=bytearray)
     relocations: tuple[tuple[int, int, int], ...] = ()
@@ -61,9 +65,15 @@ class Variables:
         return DEVICE_BASE + at
 
     def _add_shared(self, variable: Variable) -> int:
-        at = align(self.shared_bytes, variable.align)
+        offset = align(self.shared_bytes, variable.align)
+        self.shared_bytes = offset + variable.nbytes
+        return self._shared_at(variable, offset)
+
+    def _shared_at(self, variable: Variable, offset: int) -> int:
+        at = self.shared_start + offset
         self.shared.append((variable.name, at, variable.nbytes))
-        self.shared_bytes = at + variable.nbytes
+        if at % max(1, variable.align):
+            self.ungiven.append((variable.name, variable.align))
         return at
 
     def _place(self, scope: str, name: str, variable: Variable, dynamic: list[Variable]) -> None:
@@ -77,7 +87,7 @@ class Variables:
 
 def place(module: Module, entry: Function) -> Variables:
     """Give addresses to all variables that the entry, or what it calls, refers to."""
-    found = Variables(module)
+    found = Variables(module, shared_start=shared_start(module.target))
     reached = _reached(module, entry)
     names = {name for function in reached for instruction in function.body or () for name in _symbols(instruction.operands)}
     wanted = [name for name in module.variables if name in names]
@@ -89,11 +99,10 @@ def place(module: Module, entry: Function) -> Variables:
     for function in reached:
         for name, variable in function.variables.items():
             found._place(function.name, name, variable, dynamic)
-    at = align(found.shared_bytes, max([16, *(variable.align for variable in dynamic)])) if dynamic else found.shared_bytes
-    found.dynamic_shared_at = at
+    offset = align(found.shared_bytes, max([16, *(variable.align for variable in dynamic)])) if dynamic else found.shared_bytes
+    found.dynamic_shared_at = found.shared_start + offset
     for variable in dynamic:
-        found.addresses["", variable.name] = at
-        found.shared.append((variable.name, at, 0))
+        found.addresses["", variable.name] = found._shared_at(variable, offset)
     found.relocations = tuple(
         (found.addresses["", name] - DEVICE_BASE + position, width, found._address(symbol) + offset)
         for name in wanted

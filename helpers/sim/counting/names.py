@@ -58,7 +58,7 @@ def threads(op: str) -> str:
 
 
 def tensor(part: str = "") -> str:
-    """Instructions of the tensor cores, per warp; part: 'hmma', 'imma', 'dmma', 'gmma'."""
+    """Instructions of the tensor cores' pipe, per warp, HFMA2 among them; part: 'hmma', 'imma', 'dmma', 'gmma'."""
     return f"smsp__inst_executed_pipe_tensor{'_op_' if part else ''}{part}.sum"
 
 

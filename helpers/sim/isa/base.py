@@ -192,6 +192,8 @@ class Binding:
         self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
         self.orders = self.has("acquire", "release", "acq_rel") and not self.has("cta")
+        self.bitwise = False  # a bit of the sources matters to a few bits of the results alone
+        self.addend: tuple[int, tuple[int, ...]] | None = None  # (predicate, registers that are read only where it is set)
         self.run: Callable | None = None
 
     def finished(self, place: Callable[[str], int]) -> Op:
@@ -206,6 +208,7 @@ class Binding:
             targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
+            bitwise=self.bitwise, addend=self.addend,
         )  # fmt: skip
 
     def _effect(self) -> Effect:

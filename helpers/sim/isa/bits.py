@@ -17,6 +17,7 @@ def _two(op, meaning):
 @example("and.b64", reference=lambda a, b: a & b)
 def and_(op):
     """d = a & b, predicates included."""
+    op.bitwise = True
     return _two(op, np.bitwise_and)
 
 
@@ -25,6 +26,7 @@ def and_(op):
 @example("or.b16", reference=lambda a, b: a | b)
 def or_(op):
     """d = a | b."""
+    op.bitwise = True
     return _two(op, np.bitwise_or)
 
 
@@ -39,6 +41,7 @@ def xor(op):
 @example("not.b32", reference=lambda a: ~a)
 def not_(op):
     """d = ~a."""
+    op.bitwise = True
     t = op.type
     return op.lanewise(np.invert, t, (t,))
 
@@ -57,6 +60,7 @@ def cnot(op):
 @example("shl.b16", reference=lambda a, b: a << b if b < 16 else 0, sources=("b16", "u32"))
 def shl(op):
     """d = a << b; shifts of the whole width or more give 0."""
+    op.bitwise = True
     t = op.type
     dtype = DTYPES[t]
     width = dtype.itemsize * 8
@@ -78,6 +82,7 @@ def shl(op):
 @example("shr.b16", reference=lambda a, b: a >> min(b, 16), sources=("b16", "u32"))
 def shr(op):
     """d = a >> b; signed types copy the sign in, however far."""
+    op.bitwise = True
     t = op.type
     dtype = DTYPES[t]
     width = dtype.itemsize * 8
@@ -110,6 +115,7 @@ def _funnel(left, wrap):
 @example("shf.r.clamp.b32", reference=_funnel(False, False), sources=("b32", "b32", "u32"))
 def shf(op):
     """d = 32 bits of the 64-bit value b:a shifted left (the upper half) or right (the lower half) by c."""
+    op.bitwise = True
     left, wrap = op.has("l"), op.has("wrap")
 
     def meaning(a, b, c):
@@ -152,6 +158,7 @@ def _field_operand(width, x):
 @example("bfe.s64", reference=_extract(64, True), sources=("s64", "u32", "u32"), values=_fields, arity=3)
 def bfe(op):
     """d = the field of c bits at position b of a, extended with its sign for signed types."""
+    op.bitwise = True
     t = op.type
     dtype = DTYPES[t]
     width = dtype.itemsize * 8
@@ -205,6 +212,7 @@ def _insert(bits):
 )
 def bfi(op):
     """d = b with its field of d bits at position c replaced by the low bits of a."""
+    op.bitwise = True
     t = op.type
     dtype = DTYPES[t]
     width = dtype.itemsize * 8
@@ -376,6 +384,7 @@ def _prmt(a, b, c):
 )
 def prmt(op):
     """d = four bytes picked from b:a by the four selectors in c (bit 3 of a selector: copy the sign instead)."""
+    op.bitwise = True
     mode = op.one_of(*_PERMUTATIONS, default="")
 
     def meaning(a, b, c):

@@ -91,12 +91,12 @@ class Piece:
             end = -(-(self.offsets + self.nbytes // self.tensor.row * self.tensor.pitch) // SPAN[mode]) * SPAN[mode]
         misaligned.by_bulk_copy(
             m, site, lanes, self.offsets % align != 0,
-            lambda i: f"A bulk copy to or from offset {self.offsets[i]} of shared memory, which is not a multiple of {align}.",
+            lambda i: f"A bulk copy to or from address {self.offsets[i]:#x} of shared memory, which is not a multiple of {align}.",
             f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).",
         )  # fmt: skip
         out_of_bounds.by_bulk_copy(
-            m, site, lanes, (self.offsets < 0) | (end > m.shared.size),
-            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i]} of shared memory, "
+            m, site, lanes, (self.offsets < m.shared.start) | (end > m.shared.end),
+            lambda i: f"A bulk copy of {self.nbytes} bytes at offset {self.offsets[i] - m.shared.start} of shared memory, "
             f"which has {m.shared.size} bytes per block.",
         )  # fmt: skip
         return self

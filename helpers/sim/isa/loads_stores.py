@@ -270,6 +270,7 @@ def _by_space(m, addresses):
 @instruction("ld")
 def ld(op):
     """d = the bytes at [a], in global, shared, local, constant or parameter memory; generic addresses say which."""
+    op.bitwise = True
     t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands
@@ -347,6 +348,7 @@ def ldu(op):
 @instruction("st")
 def st(op):
     """[a] = b, in global, shared, local or parameter memory, or wherever a generic address points."""
+    op.bitwise = True
     t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands

@@ -27,9 +27,11 @@ def mov(op):
     t = op.type
     target, source = op.operand(0), op.operand(1)
     if t == "pred" or isinstance(target, Vector) or isinstance(source, Vector):
+        op.bitwise = True
         return op.lanewise(np.positive if t != "pred" and DTYPES[t].kind != "V" else _same, t, (t,))
     if isinstance(source, Register) and source.name in _CLOCKS:
         return _read_clock(op, source.name, t)
+    op.bitwise = True
     return op.lanewise(_same, t, (t,))
 
 
@@ -109,6 +111,7 @@ def _in_own_block(op):
 @example("selp.f32", reference=lambda a, b, c: a if c else b, sources=("f32", "f32", "pred"))
 def selp(op):
     """d = a if p, else b."""
+    op.bitwise = True
     t = op.type
     dtype = DTYPES[t]
 
@@ -612,6 +615,7 @@ def cvt(op):
         return op.lanewise(_eight_to_halves(s, op.has("relu")), "f16x2", (s,))
     floats = ("f16", "bf16", "f32", "f64")
     if d in INTEGERS and s in INTEGERS:
+        op.bitwise = not op.has("sat")
         meaning = _int_to_int(d, s, op.has("sat"))
     elif d in INTEGERS and s in floats:
         rounding = _INTEGER_MODES[op.one_of(*_INTEGER_MODES)]
@@ -630,6 +634,7 @@ def cvt(op):
 
 def _cvt_pair(op, d, mode):
     """cvt.f16x2.f32 d, a, b: a goes to the high half, b to the low half."""
+    op.bitwise = True
     relu, sat = op.has("relu"), op.has("satfinite")
     half = d == "f16x2"
 

@@ -89,10 +89,10 @@ def places(descriptor: Descriptor, lines: int, width: int, size: int = 1, turned
 
 
 @functools.lru_cache(maxsize=512)
-def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, limit: int, granule: int) -> np.ndarray:
-    """The granules of shared memory (below byte `limit`) that a matrix occupies."""
+def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, bounds: tuple[int, int], granule: int) -> np.ndarray:
+    """The granules of shared memory (its addresses: from the first of `bounds` to before the second) that a matrix occupies."""
     at = places(descriptor, lines, width, size, turned)
-    return np.unique(at[at < limit] // granule)
+    return np.unique(at[(at >= bounds[0]) & (at < bounds[1])] // granule)
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,12 @@ class Stored:
         for bits in np.unique(given):
             descriptor = Descriptor.decode(int(bits))
             at = places(descriptor, self.lines, width, self.size, self.turned)
-            limit = m.shared.size
-            if int(at.max()) + self.size > limit:
-                out_of_bounds.by_matrix(m, op.line, self.name, descriptor, int(at.max()), int(blocks[0]), int(groups[0]) * GROUP)
-                at = np.where(at + self.size <= limit, at, 0)
+            bounds = m.shared.start, m.shared.end
+            good = (at >= m.shared.start) & (at <= m.shared.end - self.size)
+            if not good.all():
+                farthest = int(at.max() if at.max() > m.shared.end - self.size else at.min())
+                out_of_bounds.by_matrix(m, op.line, self.name, descriptor, farthest, int(blocks[0]), int(groups[0]) * GROUP)
+                at = np.where(good, at, 0)
             mine = given == bits
             memory, index = m.shared.bytes.reshape(m.blocks, -1).view(np.dtype(f"u{self.size}")), at // self.size
             rows, inverse = np.unique(blocks[mine], return_inverse=True)
@@ -144,7 +146,7 @@ class Stored:
             if out is None:
                 out = np.empty((len(flat), *matrices.shape[1:]))
             out[mine] = matrices
-            granules = functools.partial(_granules, descriptor, self.lines, width, self.size, self.turned, limit)
+            granules = functools.partial(_granules, descriptor, self.lines, width, self.size, self.turned, bounds)
             for group in np.unique(groups[mine]):
                 chosen = np.zeros(m.blocks, bool)
                 chosen[blocks[mine & (groups == group)]] = True
@@ -297,6 +299,7 @@ def wgmma_mma_async(op):
     d = _registers(op, 0, shape, "c", d_type, result=True)
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
+    op.addend = adds, c.registers
     site = op.site("shared", AccessKind.WARPGROUP, CORE)
     site.charged = 0  # the tensor cores' own way to shared memory: no wavefronts of the load-store unit
     saturate, bitwise = op.has("satfinite"), op.has("and")

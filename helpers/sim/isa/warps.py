@@ -54,7 +54,7 @@ def ballot(truth: np.ndarray) -> np.ndarray:
 @instruction("shfl")
 def shfl(op):
     """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment c describes."""
-    op.effect, op.rendezvous = Effect.EXCHANGE, 1
+    op.effect, op.rendezvous, op.bitwise = Effect.EXCHANGE, 1, True
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
     op.loader.exchanged.add(a)  # lanes that are elsewhere keep theirs: others may read it
@@ -102,7 +102,7 @@ def shfl(op):
 @instruction("vote")
 def vote(op):
     """d = whether all, any, or all alike of the lanes have the predicate set; or their ballot."""
-    op.effect, op.results, op.rendezvous = Effect.EXCHANGE, Results.PER_WARP, 1
+    op.effect, op.results, op.rendezvous, op.bitwise = Effect.EXCHANGE, Results.PER_WARP, 1, True
     ballots = op.has("ballot")
     d = op.result(0, "b32" if ballots else "pred")
     p = op.predicate(1)

@@ -18,6 +18,7 @@ from helpers.sim.checks import divergent_barriers, endless
 from .cluster import ClusterBarrier
 from .lanes import Lanes
 from .memory import SharedMemory, ThreadMemory
+from .undefined import Undefined, unwritten_value
 
 PATIENCE = 1024  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
 CHECK_EVERY = 64  # blocks of code between looks at the clock
@@ -38,11 +39,10 @@ class Parked:
 
 
 class Clock:
-    """Step and time budget of a launch."""
+    """Step and time budget of a launch, which began at `start` (as time.monotonic() counts)."""
 
-    def __init__(self, steps: int | None, seconds: float | None):
-        self.steps, self.seconds = steps, seconds
-        self.start = time.monotonic()
+    def __init__(self, steps: int | None, seconds: float | None, start: float):
+        self.steps, self.seconds, self.start = steps, seconds, start
         self.used = 0
 
     def elapsed(self) -> float:
@@ -62,12 +62,15 @@ class Chunk(Lanes):
             self.regs[index] = value.reshape((1,) * self.nd)
         for index, name in program.specials:
             self.regs[index] = self.special(name, (launch.dynamic_shared, launch.shared_bytes), program.grid_workspace)
+        for index in program.doubts.registers:
+            self.regs[index] = unwritten_value(self, index)
         self.params = ThreadMemory(self, program.param_bytes, "param")
         for word, value in launch.param_words.items():
             self.params.words[word] = self.uniform(value, np.uint32)
-        self.local = ThreadMemory(self, program.local_bytes, "local")
-        self.shared = SharedMemory(self, launch.shared_bytes)
+        self.local = ThreadMemory(self, program.local_bytes, "local", unwritten=True)
+        self.shared = SharedMemory(self, program.shared_start, launch.shared_bytes)
         self.checks = launch.checks.of(self)
+        self.undefined = Undefined(self, program.doubts) if launch.findings.wanted and program.doubts.watched else None
         self.cluster_barrier = ClusterBarrier(self) if "cluster" in program.uses else None
         self.asynchronous = {}
         self.pc = 0
@@ -363,6 +366,7 @@ class Chunk(Lanes):
             part.params, part.local = self.params.part(cut), self.local.part(cut)
             part.shared = self.shared.part(part, rows)
             part.checks = self.checks.part(rows)
+            part.undefined = self.undefined and self.undefined.part(part, cut, rows)
             part.cluster_barrier = None
             part.asynchronous = {}
             part.order = self.order
@@ -642,7 +646,7 @@ class Chunk(Lanes):
     def _step_by_step(self, block) -> None:
         """Run a block one instruction at a time, and record what each did."""
         for op in self.program.ops[block.ops.start : block.ops.stop]:
-            for step in op.steps if self.mask is None else op.masked:
+            for step in (*block.watchers.get(op.position, ()), *(op.steps if self.mask is None else op.masked)):
                 step(self)
             self.recorder.instruction(self, op)
 

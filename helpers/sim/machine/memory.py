@@ -175,20 +175,22 @@ def _merge(spans) -> list[tuple[int, int]]:
 
 
 class SharedMemory:
-    """[blocks, bytes] of a chunk, flat. Offsets are those within a block."""
+    """[blocks, bytes] of a chunk, flat. Offsets within a block are shared addresses: what the system reserves is the
+    first part of each row, which no thread may use. size: bytes from `start` to `end`."""
 
-    def __init__(self, m: Chunk, size: int):
-        stride = max(16, -(-size // 16) * 16)
-        self._hold(m, size, stride, np.zeros(m.blocks * stride, np.uint8))
+    def __init__(self, m: Chunk, start: int, size: int):
+        stride = max(16, -(-(start + size) // 16) * 16)
+        self._hold(m, start, size, stride, np.zeros(m.blocks * stride, np.uint8))
 
-    def _hold(self, m: Chunk, size: int, stride: int, memory: np.ndarray) -> None:
-        self.size, self.stride, self.bytes, self.views = size, stride, memory, _views(memory)
+    def _hold(self, m: Chunk, start: int, size: int, stride: int, memory: np.ndarray) -> None:
+        self.start, self.size, self.end = start, size, start + size
+        self.stride, self.bytes, self.views = stride, memory, _views(memory)
         self.bases = {width: m.block_index * (stride // width) for width in RAW}
 
     def part(self, m: Chunk, rows: np.ndarray) -> SharedMemory:
         """The shared memory of some of the blocks (their rows), for the part `m` of a divided chunk."""
         other = SharedMemory.__new__(SharedMemory)
-        other._hold(m, self.size, self.stride, self.bytes.reshape(-1, self.stride)[rows].reshape(-1).copy())
+        other._hold(m, self.start, self.size, self.stride, self.bytes.reshape(-1, self.stride)[rows].reshape(-1).copy())
         return other
 
     def locate(self, m: Chunk, site: Site, offsets: np.ndarray, width: int):
@@ -198,12 +200,12 @@ class SharedMemory:
         else:
             low, high = int(_least(offsets, axis=None)), int(_most(offsets, axis=None))
             bits = int(_any_bit(offsets, axis=None)) if width > 1 else 0
-        if low >= 0 and high <= self.size - width and not bits & (width - 1):
+        if low >= self.start and high <= self.end - width and not bits & (width - 1):
             return offsets, m.mask
         active = m.project(m.mask, offsets.shape)
         if active is not None:
-            offsets = np.where(active, offsets, 0)
-        inside = (offsets >= 0) & (offsets <= self.size - width)
+            offsets = np.where(active, offsets, self.start)
+        inside = (offsets >= self.start) & (offsets <= self.end - width)
         straight = (offsets & (width - 1)) == 0
         if not inside.all():
             out_of_bounds.in_shared_memory(m, site, offsets, width, ~inside)
@@ -223,14 +225,15 @@ class ThreadMemory:
     """Local memory or the parameter frame of a chunk: words of 32 bits, one array of lanes each.
 
     A word at a fixed address is kept like a register (an array that broadcasts). The first access through a computed
-    address turns all words into one dense array [words, lanes…].
+    address turns all words into one dense array [words, lanes…]. unwritten: the bits begin as those of registers that nobody has
+    written, all set.
     """
 
-    def __init__(self, m: Chunk, nbytes: int, space: str):
+    def __init__(self, m: Chunk, nbytes: int, space: str, unwritten: bool = False):
         self.space = space
         self.count = -(-nbytes // 4)
         # A refused access goes to offset 0 instead, so there is always room for the widest.
-        self.words: list[np.ndarray] | None = [m.zero] * max(self.count, WIDEST // 4)
+        self.words: list[np.ndarray] | None = [m.uniform(0xFFFFFFFF, np.uint32) if unwritten else m.zero] * max(self.count, WIDEST // 4)
         self.dense: np.ndarray | None = None
 
     def part(self, pick) -> ThreadMemory:

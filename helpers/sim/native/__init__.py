@@ -7,10 +7,13 @@ results, counters and findings, and gives it back as soon as something happens t
 from __future__ import annotations
 
 import functools
+import threading
+from concurrent import futures
 
 import numpy as np
 
 from helpers.sim.checks import endless
+from helpers.sim.code import time_limit
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
@@ -72,6 +75,7 @@ def _attempt(launch, blocks, progress, required):
         launch.checks.wanted and launch.shared_bytes > 0,
         launch.checks.device,
         _fixed_branches(launch),
+        launch.findings.wanted,
     )
     prepared = making.remembered(program, options)
     seconds = making.seconds_to_make(program, options)
@@ -127,7 +131,7 @@ def _run(options, blocks, progress, launch, cancelled) -> None:
     from .prepared import prepare
     from .workers import run
 
-    prepared = prepare(launch.program, options)
+    prepared = prepare(launch.program, options) if cancelled is not None else _prepared_in_time(launch.program, options)
     clock = launch.clock
     totals = run(
         prepared,
@@ -144,6 +148,28 @@ def _run(options, blocks, progress, launch, cancelled) -> None:
     )
     if launch.counting is not None and not _count(launch, totals):
         raise Declined("a generic address points to several state spaces")
+
+
+def _prepared_in_time(program, options):
+    """The code, unless the time of the launch is over before it is made; then it is finished for the next launch. Compilation
+    cannot be interrupted, so another thread does it and this one can."""
+    from .prepared import prepare, remembered
+
+    known = remembered(program, options)
+    if known is not None:
+        return known
+    made: futures.Future = futures.Future()
+
+    def work() -> None:
+        try:
+            made.set_result(prepare(program, options))
+        except Exception as error:  # whatever it is, it is raised below
+            made.set_exception(error)
+
+    threading.Thread(target=work).start()
+    while not futures.wait([made], timeout=0.05).done:
+        time_limit.look()
+    return made.result()
 
 
 def _check_wishes(launch, blocks: int) -> None:

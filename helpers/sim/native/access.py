@@ -113,13 +113,14 @@ def _by_call(low, instruction, space, address: Address, kind, count, nbytes):
         for item, slot in zip(items, slots, strict=False):
             low.emit(f"store {vector} {low.full(low.cast(_stored(low, item, kind), memory))}, ptr {slot}, align 64")
     name = f"{'store' if store else 'load'}_{'local_' if space == 'local' else ''}i{8 * nbytes}"
-    low.call(
-        "void", name, ("ptr", "%ctx"), ("ptr", record), *places,
+    result = low.call(
+        "i32" if space == "local" else "void", name, ("ptr", "%ctx"), ("ptr", record), *places,
         ("i32", low.active), ("i32", low.first_thread), ("i32", str(count)),
         ("ptr", "%buffer"),
     )  # fmt: skip
     if store:
         return
+    low.loaded = result or "0"
     lane = low.first_lane() if uniform else None
     for item, slot in zip(items, slots, strict=False):
         if uniform:
@@ -240,7 +241,8 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     span = str(end - first) if pattern is None else low.new(f"add i64 {low.new(f'sub i64 {most}, {least}')}, {end - first}")
     fail, good = low._fail(low.position), low.label()
     if space == "shared":
-        fine = low.new(f"and i1 {_inside(low, start, span, low.shared_size)}, {aligned}")
+        distance, size = (low.new(f"sub i64 {value}, {low.shared_start}") for value in (start, low.shared_end))
+        fine = low.new(f"and i1 {_inside(low, distance, span, size)}, {aligned}")
         low.emit(f"br i1 {fine}, label %{good}, label %{fail}, !prof !1")
         low.start(good)
         pointer = low.new(f"getelementptr i8, ptr {low.shared_base}, i64 {base}")

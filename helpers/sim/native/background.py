@@ -74,8 +74,8 @@ class _Clock(Clock):
     """Ends the NumPy machine's run when the background run has finished."""
 
     def __init__(self, clock: Clock, other: BackgroundRun):
-        super().__init__(clock.steps, float("inf") if clock.seconds is None else clock.seconds)
-        self.start, self.used, self.other = clock.start, clock.used, other
+        super().__init__(clock.steps, float("inf") if clock.seconds is None else clock.seconds, clock.start)
+        self.used, self.other = clock.used, other
 
     def elapsed(self) -> float:
         if self.other.finished:

@@ -276,9 +276,10 @@ class Function(Writer):
         self.intrinsics.add(f"declare void @{name}({values.type}, <32 x ptr>, <32 x i1>)")
         self.emit(f"call void @{name}({values.type} {values.name}, <32 x ptr> align {align} {pointers.name}, <32 x i1> {mask.name})")
 
-    def clear(self, pointer: Var, nbytes: Var) -> None:
+    def clear(self, pointer: Var, nbytes: Var, byte: int = 0) -> None:
+        """Set bytes to 0, or another value."""
         self.intrinsics.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-        self.emit(f"call void @llvm.memset.p0.i64(ptr {pointer.name}, i8 0, i64 {nbytes.name}, i1 false)")
+        self.emit(f"call void @llvm.memset.p0.i64(ptr {pointer.name}, i8 {byte}, i64 {nbytes.name}, i1 false)")
 
     # control
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from helpers.sim.code import cfg
-from helpers.sim.code.program import Program
+from helpers.sim.code.program import Effect, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Negated, Register, Symbol, immediate_bits
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
@@ -124,7 +124,8 @@ class Options:
     accesses) of what is to be counted, and how; None for no counting. watching: (granule of shared memory in
     bytes, positions of loads that may race), None for no findings. owning: (granule of device memory, positions of
     accesses to arrays that the launch writes), None for no findings. fixed: (position, taken) of
-    branches that always go one way. wide: the host has AVX-512, whose gathers are worth having in place.
+    branches that always go one way. wide: the host has AVX-512, whose gathers are worth having in place. unwritten: values that
+    nobody has written are to be noticed.
     """
 
     flags: tuple[bool, bool, bool] = (True, True, True)
@@ -133,6 +134,7 @@ class Options:
     owning: tuple[int, frozenset[int]] | None = None
     fixed: tuple[tuple[int, bool], ...] = ()
     wide: bool = True
+    unwritten: bool = False
 
 
 def lower(program: Program, options: Options) -> Lowered:
@@ -144,7 +146,7 @@ class _Lowering(Writer):
     def __init__(self, program: Program, options: Options):
         super().__init__()
         self.ops, self.options = program.ops, options
-        self.param_bytes = program.entry_bytes
+        self.param_bytes, self.shared_start = program.entry_bytes, program.shared_start
         self.used = {name for _, name in program.specials}
         self.register_names = program.names
         self.kinds = {name: program.types[index] for index, name in program.names.items() if name not in self.used}
@@ -164,6 +166,11 @@ class _Lowering(Writer):
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
         self.dirty, self.eager = nan_states(program)
+        self.doubts = program.doubts
+        self.unwritten = {program.names[register] for register in self.doubts.registers}
+        names = (program.names[register] for register in cfg.members(self.doubts.doubtful) if options.unwritten)
+        self.doubtful = sorted(set(names) & set(self.types))
+        self.loaded = ""  # lanes for which the last load from local memory found something unwritten
 
     # ----------------------------------------------------------------------------------------------------- values
 
@@ -203,9 +210,8 @@ class _Lowering(Writer):
 
     def get(self, name: str) -> Value:
         if name not in self.values:
-            if name not in self.crossing:  # never written: zero, as registers begin
-                zero = {"float": "0.0", "double": "0.0", "i1": "false"}.get(self.types[name], "0")
-                return Value(self.types[name], s=zero)
+            if name not in self.crossing:  # never written
+                return self.constant(self.types[name], -1)
             self.values[name] = self.load_register(name)
         return self.values[name]
 
@@ -395,9 +401,17 @@ class _Lowering(Writer):
             if name in self.a.varying and type_ in ("i32", "i64"):
                 parts.append(("s", type_))
             for part, kind in parts:
-                zero = "zeroinitializer"
                 slots.append(f"  {self.slot(name, part)} = alloca {kind}")
-                slots.append(f"  store {kind} {zero}, ptr {self.slot(name, part)}")
+                start = f"{kind} zeroinitializer"
+                if name in self.unwritten and part == parts[0][0]:  # all bits set, as in the NumPy machine
+                    start = f"<32 x i{BITS[type_]}> splat (i{BITS[type_]} -1)" if part == "v" else f"i{BITS[type_]} -1"
+                slots.append(f"  store {start}, ptr {self.slot(name, part)}")
+        slots += [
+            line for name in self.doubtful for line in (
+                f"  {self.slot(name, 'u')} = alloca i32",
+                f"  store i32 {-1 if name in self.unwritten else 0}, ptr {self.slot(name, 'u')}",
+            )
+        ]  # fmt: skip
         head = [
             "define i32 @warp(ptr noalias %ctx, ptr noalias %ws, i32 %resume) #0 {",
             "entry:",
@@ -441,7 +455,7 @@ class _Lowering(Writer):
                 self.emit(f"%pend_{self._region_name(region)}_{block} = alloca i32")
                 self.emit(f"store i32 0, ptr %pend_{self._region_name(region)}_{block}")
         self.shared_base = self._field("%ctx", CONTEXT["shared"], "ptr")
-        self.shared_size = self._field("%ctx", CONTEXT["shared_size"], "i64")
+        self.shared_end = self._field("%ctx", CONTEXT["shared_end"], "i64")
         self.params = self._field("%ctx", CONTEXT["params"], "ptr")
         self.record_base = self._field("%ctx", CONTEXT["records"], "ptr")
         self.block_counts = self._field("%ctx", CONTEXT["block_counts"], "ptr")
@@ -491,6 +505,8 @@ class _Lowering(Writer):
 
     def _parts(self, name: str):
         type_ = self.types[name]
+        if name in self.doubtful:
+            yield "u", "i32", False
         if name not in self.a.varying:
             yield "s", type_, False
             return
@@ -603,6 +619,7 @@ class _Lowering(Writer):
         return self.operand(Negated(operand) if negated else operand, "pred")
 
     def _branch(self, block, live: str) -> None:
+        self._look([block.predicate[0]], block.position or 0)
         predicate = self._predicate(block)
         self._flush()
         position = block.position if block.position is not None else 0
@@ -692,6 +709,7 @@ class _Lowering(Writer):
                 self._flush()
                 self._retire(mask)
             elif block.end == "branch":
+                self._look([block.predicate[0]], position)
                 predicate = self._predicate(block)
                 self._flush()
                 wish = self.new(f"bitcast <32 x i1> {self.full(predicate)} to i32")
@@ -742,6 +760,7 @@ class _Lowering(Writer):
                 self.condition = ("vector", predicate.v)
             else:
                 self.condition = ("vector", self.new(f"and <32 x i1> {outer[1]}, {self.full(predicate)}"))
+        undefined = self._before(op) if self.doubtful and position in self.doubts.watched else None
         handler, before = HANDLERS.get(instruction.name), (len(self.out), len(self.cache))
         try:
             if handler is None:
@@ -753,7 +772,66 @@ class _Lowering(Writer):
             if handler is None or (len(self.out), len(self.cache)) != before:
                 raise
             self.call_machine()
+        if undefined is not None:
+            self._after(op, undefined)
         self.condition = outer
+
+    # --------------------------------------------------------------------------------------- what nobody has written
+
+    # A register that may be undefined has a mask of the lanes in which it is. What copies and computes hands it on, all bits of a
+    # value alike; where it decides something, the NumPy machine looks closer.
+
+    def _executing(self) -> str:
+        """The lanes that execute the present instruction, as a mask."""
+        if self.condition is None:
+            return self.active
+        kind, condition = self.condition
+        if kind == "scalar":
+            return self.new(f"select i1 {condition}, i32 {self.active}, i32 0")
+        return self.new(f"and i32 {self.new(f'bitcast <32 x i1> {condition} to i32')}, {self.active}")
+
+    def _undefined(self, names) -> str:
+        """The lanes in which one of these registers is undefined."""
+        masks = [self.new(f"load i32, ptr {self.slot(name, 'u')}") for name in names if name in self.doubtful]
+        while len(masks) > 1:
+            masks = [*masks[2:], self.new(f"or i32 {masks[0]}, {masks[1]}")]
+        return masks[0] if masks else "0"
+
+    def _look(self, names, position: int) -> None:
+        """Leave the launch to the NumPy machine if one of these registers is undefined in a lane that uses it here."""
+        mask = self._undefined(names)
+        if mask == "0":
+            return
+        bad = self.new(f"icmp ne i32 {self.new(f'and i32 {mask}, {self._executing()}')}, 0")
+        go = self.label()
+        self.emit(f"br i1 {bad}, label %{self._fail(position)}, label %{go}, !prof !0")
+        self.start(go)
+
+    def _before(self, op) -> str:
+        """The lanes in which the results of an instruction will be undefined."""
+        names = [self.register_names.get(register, "") for register in op.reads]
+        if op.effect is Effect.PURE:
+            return self._undefined(names)
+        if op.effect is Effect.EXCHANGE and op.bitwise:  # other lanes' values
+            some = self.new(f"icmp ne i32 {self._undefined(names)}, 0")
+            return self.new(f"select i1 {some}, i32 -1, i32 0")
+        self._look(names, op.position)
+        self.loaded = "0"
+        return ""
+
+    def _after(self, op, undefined: str) -> None:
+        undefined = undefined or self.loaded
+        written = [name for name in map(self.register_names.get, op.writes) if name in self.doubtful]
+        if not written or self.condition is None:
+            for name in written:
+                self.emit(f"store i32 {undefined}, ptr {self.slot(name, 'u')}")
+            return
+        here = self._executing()
+        new, others = self.new(f"and i32 {undefined}, {here}"), self.new(f"xor i32 {here}, -1")
+        for name in written:
+            old = self.new(f"load i32, ptr {self.slot(name, 'u')}")
+            kept = self.new(f"and i32 {old}, {others}")
+            self.emit(f"store i32 {self.new(f'or i32 {kept}, {new}')}, ptr {self.slot(name, 'u')}")
 
     def put(self, operand, value: Value) -> None:
         if isinstance(operand, Symbol) and operand.name == "_":

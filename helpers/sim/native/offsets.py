@@ -2,7 +2,7 @@
 
 # One per worker thread. Pointers are 8 bytes.
 CONTEXT = {
-    "stop": 0, "fail": 4, "shared": 8, "shared_size": 16, "params": 24, "records": 32, "block_counts": 40, "memos": 48,
+    "stop": 0, "fail": 4, "shared": 8, "shared_end": 16, "params": 24, "records": 32, "block_counts": 40, "memos": 48,
     "ctaid": 56, "nctaid": 68, "ntid": 80, "warps": 92, "states": 96, "stride": 104, "arenas": 112, "arena_count": 120,
     "failed_block": 128, "shadow_writer": 136, "shadow_reader": 144, "shadow_bytes": 152, "epoch": 160, "account": 168,
     "owners": 176, "owned_low": 184, "owned_count": 192, "must_be_written": 200,

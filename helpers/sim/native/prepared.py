@@ -58,8 +58,9 @@ def options_for(
     findings: bool,
     watched=None,
     fixed: tuple[tuple[int, bool], ...] = (),
+    unwritten: bool = False,
 ) -> Options:
-    """What code a launch needs. charges: as in Options, a dict.
+    """What code a launch needs. charges, unwritten: as in Options, the first as a dict.
     watched: what the checks watch of device memory (`DevicePlaces`), None for no such findings.
 
     Raises Declined.
@@ -74,8 +75,9 @@ def options_for(
     if watched is not None:
         owning = (watched.granule, frozenset(site.pc for site, wanted in zip(program.sites, watched.watches, strict=True) if wanted))
     return Options(
-        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, fixed, engine.wide_vectors()
-    )
+        _flags(block), None if charges is None else tuple(sorted(charges.items())), watching, owning, fixed, engine.wide_vectors(),
+        unwritten and bool(program.doubts.watched),
+    )  # fmt: skip
 
 
 class _Impossible(NamedTuple):
@@ -146,8 +148,8 @@ def _identity(program, options: Options) -> str:
     types = [(name, program.types[index]) for index, name in program.names.items()]
     races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
     owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
-    wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide)
-    return repr((code, types, [at for _, at in program.parameters], wanted))
+    wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide, options.unwritten)
+    return repr((code, types, [at for _, at in program.parameters], program.shared_start, wanted))
 
 
 def _facts(lowered: Lowered) -> dict:

@@ -135,7 +135,7 @@ def _refuse(f: Function, record: Var) -> None:
     """Ask the launcher to stop, and return: the NumPy machine will say what is wrong."""
     f.store(record.field(RECORD["position"], "i32"), f.ctx.at(CONTEXT["fail"]))
     f.store(f.constant("i32", 1), f.ctx.at(CONTEXT["stop"]), volatile=True)
-    f.leave()
+    f.leave(None if f.result == "void" else 0)
 
 
 def _access(what: str, bits: int) -> tuple[Function, Var, _Place]:
@@ -178,19 +178,21 @@ def _store(bits: int) -> Function:
 
 def _local(what: str, bits: int):
     """An access to local memory: (function, function that gives the lanes' pointers to the k-th element's word and what is
-    left of its address in it)."""
+    left of its address in it, distance to the bytes that say which are unwritten). It gives the lanes that found such bytes."""
     f = Function(
-        "void", f"{what}_local_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
+        "i32", f"{what}_local_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
         buffer="ptr",
     )  # fmt: skip
     place = _Place(f, f.scalar, f.places, f.active)
     place.host(f.record, (f.count * (bits // 8)).to("i64"), f.constant("i64", bits // 8))
     place.tally(f.record)
     area = _state_of(f, f.first >> 5).field(WARP_STATE["local"], "ptr")
+    beyond = area.at(f.ctx.field(CONTEXT["local_bytes"], "i64") << 5)
 
-    def at(k: Var, word: int = 0) -> Var:
+    def at(k: Var, word: int = 0) -> tuple[Var, Var]:
         byte = place.pattern + (place.base.to("i32") + k * (bits // 8) + 4 * word)
-        return area.at(((byte >> 2) << 7) + f.lanes([4 * lane for lane in range(32)]) + (byte & 3))
+        where = ((byte >> 2) << 7) + f.lanes([4 * lane for lane in range(32)]) + (byte & 3)
+        return area.at(where), beyond.at(where)
 
     return f, at
 
@@ -198,14 +200,21 @@ def _local(what: str, bits: int):
 def _load_local(bits: int) -> Function:
     f, at = _local("load", bits)
     mask = f.active.to(BITS)
+    unwritten = f.variable(f.constant("i32", 0))
+
+    def gather(places: tuple[Var, Var], kind: str, align: int) -> Var:
+        missing = f.gather(kind, places[1], mask, align=align).is_("ne", 0)
+        unwritten.set(unwritten.get() | f.bits(missing))
+        return f.gather(kind, places[0], mask, align=align)
+
     with f.loop(f.count) as k:
         if bits == 64:
-            low, high = (f.gather("i32", at(k, word), mask).to(LONGS) for word in (0, 1))
+            low, high = (gather(at(k, word), "i32", 4).to(LONGS) for word in (0, 1))
             value = low | high << 32
         else:
-            value = f.gather(f"i{bits}", at(k), mask, align=bits // 8)
+            value = gather(at(k), f"i{bits}", bits // 8)
         f.store(value, f.buffer.at(k * (4 * bits)), 64)
-    f.leave()
+    f.leave(unwritten.get())
     return f
 
 
@@ -214,12 +223,12 @@ def _store_local(bits: int) -> Function:
     mask = f.active.to(BITS)
     with f.loop(f.count) as k:
         value = f.load(vector(f"i{bits}"), f.buffer.at(k * (4 * bits)), 64)
-        if bits == 64:
-            for word in (0, 1):
-                f.scatter((value >> 32 * word).to(INTS), at(k, word), mask)
-        else:
-            f.scatter(value, at(k), mask, bits // 8)
-    f.leave()
+        parts = [(value >> 32 * word).to(INTS) for word in (0, 1)] if bits == 64 else [value]
+        for word, part in enumerate(parts):
+            here, beyond = at(k, word)
+            f.scatter(part, here, mask, min(bits, 32) // 8)
+            f.scatter(f.constant(part.type, 0), beyond, mask, min(bits, 32) // 8)
+    f.leave(0)
     return f
 
 
@@ -758,7 +767,7 @@ def _run_blocks() -> Function:
     ctx = f.ctx
     warps, states, stride = ctx.field(CONTEXT["warps"], "i32"), ctx.field(CONTEXT["states"], "ptr"), ctx.field(CONTEXT["stride"], "i64")
     shadow_bytes = ctx.field(CONTEXT["shadow_bytes"], "i64")
-    memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_size"], "i64"))]
+    memories = [(ctx.field(CONTEXT["shared"], "ptr"), ctx.field(CONTEXT["shared_end"], "i64"))]
     memories += [(ctx.field(CONTEXT[f"shadow_{kind}"], "ptr"), shadow_bytes) for kind in ("writer", "reader")]
     local_bytes = ctx.field(CONTEXT["local_bytes"], "i64")
     epoch_at, stop_at = ctx.at(CONTEXT["epoch"]), ctx.at(CONTEXT["stop"])
@@ -788,7 +797,7 @@ def _run_blocks() -> Function:
             queue = state.field(WARP_STATE["copies"], "ptr")
             with f.when(queue.is_("ne", Var(f, "ptr", "null"))):
                 f.clear(queue, f.constant("i64", QUEUE_HEAD))
-            f.clear(state.field(WARP_STATE["local"], "ptr"), local_bytes << 5)
+            f.clear(state.field(WARP_STATE["local"], "ptr"), local_bytes << 6, 255)
         # All warps run to their next barrier, in turn, until all have ended.
         with f.repeat() as ended:
             meeting = f.variable(f.constant("i32", -2))

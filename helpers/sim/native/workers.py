@@ -100,15 +100,16 @@ class _Worker:
         self.words = self.context.view(np.int64)
         self.halves = self.context.view(np.int32)
         self.states = _aligned(lowered.state_bytes * warps)
-        self.shared = _aligned(max(64, shared_bytes))
+        shared_end = prepared.program.shared_start + shared_bytes
+        self.shared = _aligned(max(64, shared_end))  # from address 0 on, as in the NumPy machine
         self.counts = np.zeros((max(1, lowered.counts), 2), np.int64)
         self.memos = _aligned(MEMO_BYTES * max(1, len(lowered.memos)))
-        shadow_bytes = -(-shared_bytes // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
+        shadow_bytes = -(-shared_end // 4) * 16 if prepared.options.watching else 0  # a word per granule, granules >= 1 byte
         has_turns = prepared.program.warp_barriers
         self.shadow = [_aligned(shadow_bytes * (1 + has_turns)) for _ in range(2)]
         self.params, self.arenas = params, arenas
         self.products = np.array([*lowered.products, 0], np.int32)
-        self.records = self._records(lowered, shared_bytes)
+        self.records = self._records(lowered, shared_end)
         for name, array in (
             ("shared", self.shared), ("params", params), ("records", self.records), ("block_counts", self.counts),
             ("memos", self.memos), ("states", self.states), ("arenas", arenas),
@@ -116,7 +117,7 @@ class _Worker:
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = array.ctypes.data
         for name, value in (
-            ("shared_size", shared_bytes), ("stride", lowered.state_bytes), ("arena_count", len(arenas)),
+            ("shared_end", shared_end), ("stride", lowered.state_bytes), ("arena_count", len(arenas)),
             ("shadow_bytes", shadow_bytes),
         ):  # fmt: skip
             self.words[CONTEXT[name] // 8] = value
@@ -137,7 +138,7 @@ class _Worker:
         copies = "cp.async" in prepared.program.uses
         self.queues = _aligned(QUEUE_BYTES * warps if copies else 0)  # pages never touched cost nothing
         local_bytes = -(-prepared.program.local_bytes // 4) * 4
-        self.local = _aligned(WARP * local_bytes * warps)
+        self.local = _aligned(2 * WARP * local_bytes * warps)
         self.words[CONTEXT["local_bytes"] // 8] = local_bytes
         linear = np.arange(warps * WARP, dtype=np.int32)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
@@ -147,7 +148,7 @@ class _Worker:
             state = states[warp]
             state[WARP_STATE["initial"] // 4] = np.array((1 << lanes) - 1, np.uint32).view(np.int32)
             state[WARP_STATE["warp"] // 4] = warp
-            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + WARP * local_bytes * warp
+            state.view(np.int64)[WARP_STATE["local"] // 8] = self.local.ctypes.data + 2 * WARP * local_bytes * warp
             if copies:
                 state.view(np.int64)[WARP_STATE["copies"] // 8] = self.queues.ctypes.data + QUEUE_BYTES * warp
             for axis in range(3):
@@ -157,14 +158,15 @@ class _Worker:
                 state[at : at + WARP] = mine
         self.failed = False
 
-    def _records(self, lowered: Lowered, shared_bytes: int) -> np.ndarray:
+    def _records(self, lowered: Lowered, shared_end: int) -> np.ndarray:
         records = np.zeros((max(1, len(lowered.records)), RECORD_BYTES // 4), np.int32)
         wide = records.view(np.int64)
         for i, record in enumerate(lowered.records):
             if record.local:
                 wide[i, RECORD["high"] // 8] = -(-self.program.local_bytes // 4) * 4
             elif record.shared:
-                wide[i, RECORD["high"] // 8] = shared_bytes
+                wide[i, RECORD["low"] // 8] = self.program.shared_start
+                wide[i, RECORD["high"] // 8] = shared_end
                 wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
             if record.memo >= 0:
                 wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo

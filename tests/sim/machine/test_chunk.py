@@ -430,11 +430,11 @@ extern "C" __global__ void f(volatile float* C) {
     while (C[0] > 0) C[1] += 1;  // loop
 }"""
     c = np.zeros(4, np.float32)
+    with pytest.raises(RunError, match="500 steps"):
+        run(source, (1, 1, 1), (1, 1, 1), [c], budget=Budget(steps=500))
     with pytest.raises(RunError, match="had not ended") as caught:
         run(source, (1, 1, 1), (1, 1, 1), [c], budget=Budget(seconds=0.3))
     assert caught.value.line == line_of(source, "// loop") and caught.value.findings[0].kind == "endless"
-    with pytest.raises(RunError, match="500 steps"):
-        run(source, (1, 1, 1), (1, 1, 1), [c], budget=Budget(steps=500))
     assert not c.any()
 
 

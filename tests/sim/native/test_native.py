@@ -343,6 +343,7 @@ extern "C" __global__ void k(float* c, int n) {
 
 def test_a_run_that_does_not_end_is_stopped():
     c = np.ones(32, np.float32)
+    simulate(compile_source(ENDLESS), (64, 1, 1), (32, 1, 1), [c.copy(), 0], engine="native")  # makes the code
     start = time.monotonic()
     with pytest.raises(RunError, match="had not ended after 0.5 seconds") as caught:
         simulate(compile_source(ENDLESS), (64, 1, 1), (32, 1, 1), [c, 1], budget=Budget(seconds=0.5), engine="native")

@@ -61,12 +61,14 @@ def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
 def _encode(kind, size, value, position) -> bytes:
     if value is None:
         return bytes(size)  # a null pointer
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value[:size]).ljust(size, b"\0")
     if isinstance(value, TensorMap):
         return bytes(size)  # nothing branches on it
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
+    if isinstance(value, np.void):
+        value = value.tobytes()  # a struct; 16-bit floats are passed as one
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value[:size]).ljust(size, b"\0")
     if isinstance(value, (int, np.integer)) and not kind.startswith("f"):
         return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
     if isinstance(value, (int, float, np.number)):

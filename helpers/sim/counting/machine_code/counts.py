@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.sim.code import time_limit
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassInstruction, parse
 from helpers.sim.counting import names, rules
@@ -60,15 +60,14 @@ def instruction_counts(
     accesses: bool = False,
     budget: int = 2_000_000,
     cluster: Sequence[int] | None = None,
-    seconds: float = math.inf,
 ) -> tuple[InstructionCounts | None, str]:
     """(counts, '') or (None, why not) for one launch.
 
     compiled: needs `.sass`, `.symbol`, `.arch`, `.ptx`. grid, block: up to three extents, x first. args: one value per
     parameter; arrays stand for a pointer of their own, aligned to 256 bytes unless they are views; an int for a pointer
     parameter is its address.
-    blocks: count only these linear block indices (x fastest). budget, seconds: basic blocks executed and time spent before
-    giving up. cluster: blocks per cluster (x, y, z).
+    blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up. cluster: blocks
+    per cluster (x, y, z). Raises TimeIsUp where a `time_limit` is over.
     """
     program = _slice(compiled.sass, compiled.symbol, accesses)
     if program is None:
@@ -77,7 +76,7 @@ def instruction_counts(
         dims = tuple(cluster or (1, 1, 1))
         constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, dims)
         constants |= cubin_constants(getattr(compiled, "cubin", b""), compiled.symbol)
-        run = SliceRun(program, grid, block, constants, blocks, accesses, budget, dims, seconds)
+        run = SliceRun(program, grid, block, constants, blocks, accesses, budget, dims)
         return _collected(run, run.run()), ""
     except CannotTell as reason:
         return None, str(reason)
@@ -181,10 +180,14 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
 
     totals, by_line: as `Outcome` has them; they are not changed. Counters that the SASS decides (instructions executed, in
     all and per opcode; threads of FFMA and its like; with accesses=True the memory counters too) replace those of the same
-    name and are added where there were none. If the SASS cannot tell, both come back as they were, with the reason.
+    name and are added where there were none. If the SASS cannot tell, or not in time, both come back as they were, with the
+    reason.
     blocks, scale: the blocks that were run, and what their counters were multiplied by. cluster: blocks per cluster.
     """
-    counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
+    try:
+        counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
+    except time_limit.TimeIsUp:
+        counts, why = None, "the time of the launch was over before they were counted"
     if counts is None:
         return totals, by_line, why
     exact, lines = counters(counts, compiled)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.sim.code import time_limit
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass import SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassConstant, SassImmediate, SassJump, SassPredicate, SassRegister
@@ -31,11 +31,11 @@ class _Part:
 class SliceRun:
     """One launch (or some of its blocks) of the slice."""
 
-    def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster, seconds):
+    def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster):
         self.program = program
         self.constants = constants
         self.accesses = accesses
-        self.budget, self.seconds, self.clustered = budget, seconds, math.prod(cluster) > 1
+        self.budget, self.clustered = budget, math.prod(cluster) > 1
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
         self.threads = block[0] * block[1] * block[2]
         self.lanes = -(-self.threads // WARP) * WARP
@@ -201,7 +201,7 @@ class SliceRun:
 
     def run(self) -> tuple[int, ...]:
         """How often each instruction is executed, per warp, in the order of the code."""
-        steps, start = 0, time.monotonic()
+        steps = 0
         while self.parts or self.waiting:
             if not self.parts:
                 self.wake()
@@ -211,8 +211,7 @@ class SliceRun:
             steps += 1
             if steps > self.budget:
                 raise CannotTell(f"the launch takes more than {self.budget} basic blocks")
-            if time.monotonic() - start > self.seconds:
-                raise CannotTell(f"the launch takes more than {self.seconds:g} seconds")
+            time_limit.look()
             self.execute(part)
         return tuple(int(n) for n in np.cumsum(self.executed)[:-1])
 
@@ -288,7 +287,7 @@ class SliceRun:
             groups = self.groups.get(i.operands[-1], ZERO)
             self.groups[i.operands[-1]] = np.where(TRUE if mask is None else mask, 0, groups)
             return
-        handler = HANDLERS.get(name)
+        handler = None if i.index in self.program.data else HANDLERS.get(name)
         if handler is not None:
             handler(self, i, mask)
         elif name == "BMOV":
@@ -309,6 +308,8 @@ class SliceRun:
                 guard = None if extra is None else guard & extra
         if "DIV" in i.modifiers and i.name == "BRA":
             guard = self.diverged(i, mask)
+        elif "ANY" in i.modifiers and i.name == "BRA" and guard is not None:  # the warp stays together
+            guard = self.per_warp(np.asarray(self.narrow(mask, guard)), np.any)
         if guard is None:
             raise CannotTell(f"a branch depends on data: {i}")
         taken, rest = self.split(mask, guard)

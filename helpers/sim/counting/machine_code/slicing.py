@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from helpers.sim.code import cfg
+from helpers.sim.code import cfg, time_limit
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassJump, registers_of
 
-from .semantics import HANDLERS
+from .semantics import ARITHMETIC, HANDLERS
 
 
 @dataclass
@@ -81,6 +81,37 @@ class Slice:
             return frozenset([*i.addressing, *registers_of(i.predicate)])
         return None
 
+    def _data(self, bits_of) -> frozenset[int]:
+        """Indices of the float arithmetic that surely works on data: some source was loaded, or computed from what was, whatever way
+        led there. Its results are unknown without a look at its sources; a matrix kernel's sums are such."""
+        out = {block.start: -1 for block in self.blocks}  # registers that surely hold data; -1: all, until something is known
+        before: dict[int, list[int]] = defaultdict(list)
+        for block in self.blocks:
+            for successor in self._successors(block):
+                before[successor].append(block.start)
+        found: set[int] = set()
+        changed = True
+        while changed:
+            time_limit.look()
+            changed = False
+            found.clear()
+            for block in self.blocks:
+                holds = 0 if block.start == 0 else -1
+                for start in before[block.start]:
+                    holds &= out[start]
+                for i in self.instructions[block.start : block.end]:
+                    on_data = i.name in ARITHMETIC and bool(bits_of(i.reads - set(registers_of(i.predicate))) & holds)
+                    if on_data:
+                        found.add(i.index)
+                    written = bits_of(i.writes)
+                    if on_data or (i.name not in HANDLERS and i.name != "BMOV"):
+                        holds |= written if i.predicate is None else 0
+                    else:
+                        holds &= ~written
+                if holds != out[block.start]:
+                    out[block.start], changed = holds, True
+        return frozenset(found)
+
     def _mark(self):
         """Find the needed instructions: registers are bits of an integer, liveness runs backwards through the blocks."""
         bits: dict[str, int] = {}
@@ -95,12 +126,15 @@ class Slice:
         somewhere = {"stack"} if ("stack",) in slots else set()
         every = {slot for named in slots for slot in named}
         facts = []
+        self.data = self._data(bits_of)
         for i, mine in zip(self.instructions, slots, strict=True):
+            time_limit.look()
             roots = self._roots(i)
             kills = i.predicate is None and i.row.packs_predicates != "writes"
             names = i.writes
             # What nothing here evaluates is unknown whatever it reads.
-            needs = i.reads if i.name in HANDLERS or i.name == "BMOV" else registers_of(i.predicate)
+            evaluated = (i.name in HANDLERS and i.index not in self.data) or i.name == "BMOV"
+            needs = i.reads if evaluated else registers_of(i.predicate)
             if mine:
                 reached = every if mine == ("stack",) else {*mine, *somewhere}
                 if i.name == "LDL":
@@ -117,6 +151,7 @@ class Slice:
                 predecessors[successor].append(block)
         pending = list(self.blocks)
         while pending:
+            time_limit.look()
             block = pending.pop()
             live = 0
             for successor in successors[block.start]:

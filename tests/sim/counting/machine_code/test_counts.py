@@ -1,11 +1,12 @@
 """Counting instructions from the control flow of the machine code."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from helpers.sim import simulate
+from helpers.sim import Budget, simulate
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
@@ -109,6 +110,70 @@ def test_threads_that_come_to_a_collective_apart_execute_it_together_and_go_on_a
     assert why == ""
     # Of the two warps one parts; its halves meet in the collective.
     assert counts.by_opcode == {"S2R": 2, "ISETP": 2, "MOV": 2, "BRA": 2, "NOP": 1, "WARPSYNC": 3, "VOTE": 2, "ENDCOLLECTIVE": 2, "EXIT": 3}
+
+
+def test_a_loop_over_the_different_values_of_a_warp_ends_and_the_warp_stays_together():
+    """As ptxas makes it where lanes give different operands to an instruction that takes one for the warp."""
+    compiled = assembled(
+        "S2R R0, SR_TID.X", "LOP3.LUT R2, R0, 0x3, RZ, 0xc0, !PT", "PLOP3.LUT P1, PT, PT, PT, PT, 0x80, 0x0",
+        ".L_1: PLOP3.LUT P0, PT, P0, P1, PT, 0xa2, 0x0", "@P1 R2UR P0, UR8, R2", "@P1 PLOP3.LUT P1, PT, P0, PT, PT, 0x80, 0x0",
+        "PLOP3.LUT P0, PT, PT, PT, PT, 0x80, 0x0", "SYNCS.EXCH.64 URZ, [UR8], UR4", "@P1 BRA.U.ANY `(.L_1)", "NOP", "EXIT",
+    )  # fmt: skip
+    counts, why = machine_code.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [], budget=100)
+    assert why == "" and (counts.by_opcode["SYNCS"], counts.by_opcode["NOP"]) == (2 * 4, 2)
+
+
+def test_fmas_of_16_bit_pairs_run_on_the_tensor_pipe_and_sums_do_not():
+    compiled = assembled("HFMA2 R0, -RZ, RZ, 1, 1", "HADD2 R2, R0, R0", "HFMA2.MMA R4, R0, R0, R2", "EXIT")
+    counts, _ = machine_code.instruction_counts(compiled, (1, 1, 1), (64, 1, 1), [])
+    totals, _ = machine_code.counters(counts)
+    assert {name: value for name, value in totals.items() if "tensor" in name} == {"smsp__inst_executed_pipe_tensor.sum": 4}
+
+
+def test_whether_registers_were_given_is_not_what_the_predicate_was_before():
+    compiled = assembled(
+        "UISETP.NE.AND UP0, UPT, URZ, URZ, UPT", ".L_1: USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0",
+        "PLOP3.LUT P0, PT, PT, PT, UP0, 0x80, 0x0", "@!P0 BRA `(.L_1)", "EXIT",
+    )  # fmt: skip
+    counts, why = machine_code.instruction_counts(compiled, (1, 1, 1), (32, 1, 1), [], budget=100)
+    assert counts is None and "depends on data" in why
+
+
+def test_counting_ends_with_the_time_of_the_launch():
+    """What was executed is kept."""
+    endless = assembled(".L_1: S2R R0, SR_TID.X", "BRA `(.L_1)")
+    endless.ptx, endless.cubin = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n", b"there"
+    start = time.monotonic()
+    outcome = simulate(endless, (1, 1, 1), (32, 1, 1), [], budget=Budget(seconds=0.5), engine="numpy")
+    assert "the time of the launch" in outcome.uncounted and outcome.counters and time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(("scale", "rounds"), [(1.5, 180), (0.29, 35), (-1.0, 0)])
+def test_bounds_may_be_float_arithmetic_on_scalars(scale, rounds):
+    """A loop of ceil(n * scale + 0.25 * scale - 0.5) rounds; what it sums is data."""
+    source = """__global__ void k(int n, float scale, const float* x, float* y) {
+        int m = (int)ceilf(fmaf(n, scale, 0.25f * scale) - 0.5f);
+        float sum = 0;
+        #pragma unroll 1
+        for (int i = 0; i < m; i++) sum = sum * scale + x[i & 31];
+        y[threadIdx.x] = sum;
+    }"""
+    args = [120, np.float32(scale), np.zeros(32, np.float32), np.zeros(32, np.float32)]
+    counts, why = machine_code.instruction_counts(compile_source(source), (1,), (32,), args)
+    assert (why, counts.by_opcode.get("LDG", 0)) == ("", rounds)
+
+
+def test_sixteen_bit_scalars_are_compared_as_what_they_are():
+    source = """#include <cuda_fp16.h>
+    __global__ void k(int n, __half alpha, __half* y, __half beta) {
+        const int i = threadIdx.x;
+        if (i < n) y[i] = __heq(beta, __float2half(0.f)) ? alpha : __hfma(beta, y[i], alpha);
+    }"""
+    compiled = compile_source(source)
+    for beta, loads in ((0.0, 0), (-0.0, 0), (0.5, 1)):
+        halves = [np.frombuffer(np.float16(value).tobytes(), "V2")[0] for value in (2.0, beta)]
+        counts, why = machine_code.instruction_counts(compiled, (1,), (32,), [20, halves[0], np.zeros(32, np.float16), halves[1]])
+        assert (why, counts.by_opcode.get("LDG", 0)) == ("", loads)
 
 
 def test_a_ballot_holds_the_lanes_that_say_yes():

@@ -1,4 +1,5 @@
 // Keys in widgets: JupyterLab takes arrows and Enter for the notebook, even from a menu or a button in a cell's output.
+// And names of sliders: ipywidgets writes one beside a slider, and tells screen readers nothing of it.
 
 const CONTROL = ".jupyter-widgets select, .jupyter-widgets button, .jupyter-widgets input, .jupyter-widgets [role='slider']";
 const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown", "Enter", " "]);
@@ -15,4 +16,13 @@ export function leaveKeysToWidgets() {
     },
     true,
   );
+}
+
+/** Give the slider that gets the focus the name that stands beside it. */
+export function nameSliders() {
+  window.addEventListener("focusin", ({ target }) => {
+    const slider = target instanceof Element && target.matches(".widget-slider [role='slider']") ? target : null;
+    const label = slider?.closest(".widget-slider").querySelector(".widget-label")?.textContent;
+    if (label) slider.setAttribute("aria-label", label);
+  });
 }

@@ -1,6 +1,6 @@
 // The plugin: a cell whose first line is %%cuda is CUDA C++, any other code cell is what its notebook says.
 import { makeLanguage, MAGIC, MIME } from "./language.js";
-import { leaveKeysToWidgets } from "./keys.js";
+import { leaveKeysToWidgets, nameSliders } from "./keys.js";
 import { keepStills } from "./stills.js";
 import { watchStopButtons } from "./stop.js";
 
@@ -76,6 +76,7 @@ export async function makePlugin(load) {
       tracker.widgetAdded.connect((_, panel) => welcome(panel));
       watchStopButtons(tracker);
       leaveKeysToWidgets();
+      nameSliders();
     },
   };
 }

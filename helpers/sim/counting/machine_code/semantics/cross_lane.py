@@ -12,8 +12,9 @@ from .handlers import meaning_of, set_carries, set_register
 
 @meaning_of("R2UR")
 def _to_uniform(launch, i, mask):
-    """R2UR: the value of the warp's first active lane."""
-    value = launch.read(i.sources[0])
+    """R2UR: the value of the warp's first active lane; a predicate tells the lanes that hold another one, for which what
+    needs the value is done again."""
+    value = mine = launch.read(i.sources[0])
     if value is not None and value.shape[-1] > 1:
         rows = launch.by_warp(value)
         if mask is None:
@@ -25,6 +26,7 @@ def _to_uniform(launch, i, mask):
         shape = (*chosen.shape[:3], launch.lanes)
         value = np.broadcast_to(chosen, (*chosen.shape[:4], WARP)).reshape(shape)
     set_register(launch, i, value, mask)
+    set_carries(launch, i, (None if value is None else mine != value,), mask)
 
 
 @meaning_of("VOTE", "VOTEU")

@@ -13,10 +13,44 @@ from helpers.sim.counting.machine_code.values import LOW, float_of
 HANDLERS: dict[str, Callable] = {}
 
 
+COMPARISONS: dict[str, Callable] = {
+    "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal, "NE": np.not_equal,
+}  # fmt: skip
+
+
+def comparison(modifier: str) -> Callable | None:
+    """What a modifier of a comparison of floats means: LT, with U true also of NaN, NUM, NAN; None for other modifiers."""
+
+    def unordered(a, b):
+        return np.isnan(a) | np.isnan(b)
+
+    if modifier in ("NUM", "NAN"):
+        return unordered if modifier == "NAN" else lambda a, b: ~unordered(a, b)
+    compare = COMPARISONS.get(modifier.removesuffix("U"))
+    if compare is None:
+        return None
+    if modifier.endswith("U"):
+        return lambda a, b: compare(a, b) | unordered(a, b)
+    return lambda a, b: compare(a, b) & ~unordered(a, b)
+
+
+def combined(test, i, extra):
+    """Both results of a SETP: (test op extra), (not test op extra)."""
+    if test is None or extra is None:
+        return None, None
+    if "OR" in i.modifiers:
+        return test | extra, ~test | extra
+    if "XOR" in i.modifiers:
+        return test ^ extra, ~test ^ extra
+    return test & extra, ~test & extra
+
+
 def meaning_of(*opcodes: str):
     """Register a handler for these opcodes."""
 
     def register(handler):
+        if known := HANDLERS.keys() & opcodes:
+            raise ValueError(f"{', '.join(sorted(known))} has two meanings")
         HANDLERS.update(dict.fromkeys(opcodes, handler))
         return handler
 

@@ -26,12 +26,15 @@ def _load_constant(launch, i, mask):
     count = 4 if "128" in i.modifiers else 2 if "64" in i.modifiers else 1
     for k in range(count):
         value = None
+        narrow = i.has("U8", "U16", "S8", "S16")
         if isinstance(source, SassConstant):
-            value = launch.read(SassConstant(source.bank, source.offset + 4 * k))
+            first = source.offset & 3 if narrow else 0
+            value = launch.read(SassConstant(source.bank, source.offset - first + 4 * k))
+            value = None if value is None else value >> 8 * first
         elif isinstance(source, SassIndexedConstant):
             value = _indexed_constant(launch, source, 4 * k)
-        if value is not None and i.has("U8", "U16", "S8", "S16"):
-            value = None if isinstance(source, SassIndexedConstant) or source.offset % 4 else _narrowed(value, i.modifiers)
+        if value is not None and narrow:
+            value = None if isinstance(source, SassIndexedConstant) else _narrowed(value, i.modifiers)
         set_register(launch, i, value, mask, k)
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from helpers.sim.code.sass_operands import SassImmediate, SassPredicate, SassRegister
 from helpers.sim.counting.machine_code.values import LOW, TRUE, known, signed
 
-from .handlers import float_operand, meaning_of, set_predicates, set_register, split_sources, without_sign
-
-_COMPARE: dict[str, Callable] = {
-    "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal, "NE": np.not_equal,
-}  # fmt: skip
-
-
-def _combine(test, i, launch, extra):
-    """Both results of a SETP: (test op extra), (not test op extra)."""
-    if test is None or extra is None:
-        return None, None
-    if "OR" in i.modifiers:
-        return test | extra, ~test | extra
-    if "XOR" in i.modifiers:
-        return test ^ extra, ~test ^ extra
-    return test & extra, ~test & extra
+from .handlers import (
+    COMPARISONS,
+    combined,
+    comparison,
+    float_operand,
+    meaning_of,
+    set_predicates,
+    set_register,
+    split_sources,
+    without_sign,
+)
 
 
 @meaning_of("ISETP", "UISETP")
@@ -32,14 +25,14 @@ def _isetp(launch, i, mask):
     values, predicates = split_sources(i)
     a, b = launch.read(values[0]), launch.read(values[1])
     test = None
-    name = next(m for m in _COMPARE if m in i.modifiers) if i.has(*_COMPARE) else None
+    name = next(m for m in COMPARISONS if m in i.modifiers) if i.has(*COMPARISONS) else None
     if name is None:
         test = None if not known(a, b) else np.full((1, 1, 1, 1), "T" in i.modifiers)
     elif known(a, b):
         a, b = a & LOW, b & LOW
         if "U32" not in i.modifiers:
             a, b = signed(a), signed(b)
-        test = _COMPARE[name](a, b)
+        test = COMPARISONS[name](a, b)
         if "EX" in i.modifiers:
             low = launch.condition(predicates[1])
             if low is None:
@@ -49,8 +42,8 @@ def _isetp(launch, i, mask):
             elif name == "EQ":
                 test = test & low
             else:
-                test = _COMPARE[name[0] + "T"](a, b) | ((a == b) & low)
-    set_predicates(launch, i, _combine(test, i, launch, launch.condition(predicates[0] if predicates else None)), mask)
+                test = COMPARISONS[name[0] + "T"](a, b) | ((a == b) & low)
+    set_predicates(launch, i, combined(test, i, launch.condition(predicates[0] if predicates else None)), mask)
 
 
 @meaning_of("FSETP")
@@ -60,16 +53,9 @@ def _fsetp(launch, i, mask):
     test = None
     if known(*raw):
         a, b = (float_operand(v, r) for v, r in zip(values, raw, strict=False))
-        name = next((m for m in i.modifiers if m.rstrip("U") in _COMPARE or m in ("NUM", "NAN")), None)
-        unordered = np.isnan(a) | np.isnan(b)
-        if name == "NUM":
-            test = ~unordered
-        elif name == "NAN":
-            test = unordered
-        elif name is not None:
-            ordered = _COMPARE[name.removesuffix("U")](a, b) & ~unordered
-            test = ordered | unordered if name.endswith("U") else ordered
-    set_predicates(launch, i, _combine(test, i, launch, launch.condition(predicates[0] if predicates else None)), mask)
+        compare = next((comparison(name) for name in i.modifiers if comparison(name)), None)
+        test = compare and compare(a, b)
+    set_predicates(launch, i, combined(test, i, launch.condition(predicates[0] if predicates else None)), mask)
 
 
 @meaning_of("PLOP3", "UPLOP3")

@@ -126,6 +126,13 @@
       true
     );
   }
+  function nameSliders() {
+    window.addEventListener("focusin", ({ target }) => {
+      const slider = target instanceof Element && target.matches(".widget-slider [role='slider']") ? target : null;
+      const label = slider?.closest(".widget-slider").querySelector(".widget-label")?.textContent;
+      if (label) slider.setAttribute("aria-label", label);
+    });
+  }
 
   // src/stills.js
   var VIEW = "application/vnd.jupyter.widget-view+json";
@@ -301,6 +308,7 @@
         tracker.widgetAdded.connect((_, panel) => welcome(panel));
         watchStopButtons(tracker);
         leaveKeysToWidgets();
+        nameSliders();
       }
     };
   }

@@ -1,0 +1,99 @@
+"""Which registers may hold nothing that a program has written, and which instructions that concerns.
+
+A register is a candidate if some way from the entry reads it before it is written: `float sum;` without a value, or a value that
+only some threads are given. Correct code has next to none, so what follows is next to nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from . import cfg
+from .program import Block, Effect, Op
+from .sites import AccessKind, Site
+
+SPACES = ("local", "param", "shared")  # memory that is followed as registers are
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """registers: those that are read, on some way, before they are written. doubtful: these, and those that what they hold
+    may come to (bits). spaces: memory in which it may come to lie. watched: positions of the instructions that have to do with it.
+    """
+
+    registers: tuple[int, ...] = ()
+    doubtful: int = 0
+    spaces: frozenset[str] = frozenset()
+    watched: frozenset[int] = frozenset()
+
+    def origins(self, ops: Sequence[Op], register: int) -> tuple[set[int], list[Op]]:
+        """Where what a register holds may come from: (registers that nobody wrote, loads from local memory)."""
+        found, loads, waiting = {register}, [], [register]
+        while waiting:
+            now, sources = waiting.pop(), set()
+            for op in ops:
+                if now not in op.writes:
+                    continue
+                spaces = spaces_of(op.sites[0]) & self.spaces if moves_memory(op, AccessKind.LOAD) else frozenset()
+                if "local" in spaces:
+                    loads.append(op)
+                elif spaces:
+                    stores = (other for other in ops if moves_memory(other, AccessKind.STORE) and spaces_of(other.sites[0]) & spaces)
+                    sources.update(other for store in stores for other in store.reads)
+                elif not op.sites:
+                    sources.update(op.reads)
+            new = {other for other in sources if self.doubtful >> other & 1} - found
+            found |= new
+            waiting += new
+        return found & set(self.registers), loads
+
+
+def moves_memory(op: Op, kind: AccessKind) -> bool:
+    """Is it a plain load, or a plain store, of whole registers?"""
+    return op.bitwise and len(op.sites) == 1 and op.sites[0].op is kind
+
+
+def spaces_of(site: Site) -> frozenset[str]:
+    """The state spaces that an access may go to, of those that are followed."""
+    if site.generic:
+        return frozenset({"local", "shared"})
+    return frozenset(SPACES) & {"shared" if site.space == "cluster" else site.space}
+
+
+def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], local_bytes: int) -> Doubts:
+    """given: registers that the machine fills in. local_bytes: of local memory, which begins unwritten."""
+    if not blocks:
+        return Doubts()
+    unwritten = blocks[0].live_in & ~sum(1 << index for index in set(given))
+    # What other instructions write to memory is not followed, so nothing can be said of it then.
+    written_otherwise = [
+        site
+        for op in ops
+        for site in op.sites
+        if not site.op.only_reads and (not moves_memory(op, AccessKind.STORE) or site.space == "cluster")
+    ]
+    closed = frozenset().union(*map(spaces_of, written_otherwise))
+    spaces = {"local"} - closed if local_bytes else set()
+    if not unwritten and not spaces:
+        return Doubts()
+    doubtful, before = unwritten, None
+    while before != (doubtful, len(spaces)):
+        before = doubtful, len(spaces)
+        for op in ops:
+            reads = any(doubtful >> register & 1 for register in op.reads)
+            if moves_memory(op, AccessKind.STORE):
+                if reads:
+                    spaces |= spaces_of(op.sites[0]) - closed
+            elif moves_memory(op, AccessKind.LOAD):
+                if spaces_of(op.sites[0]) & spaces:
+                    doubtful |= sum(1 << register for register in op.writes)
+            elif reads and op.effect in (Effect.PURE, Effect.EXCHANGE):
+                doubtful |= sum(1 << register for register in op.writes)
+    watched = frozenset(
+        op.position
+        for op in ops
+        if any(doubtful >> register & 1 for register in (*op.reads, *op.writes))
+        or (op.bitwise and any(spaces_of(site) & spaces for site in op.sites))
+    )
+    return Doubts(tuple(cfg.members(unwritten)), doubtful, frozenset(spaces), watched)

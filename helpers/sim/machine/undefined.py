@@ -1,0 +1,258 @@
+"""Values that nobody has written, followed bit by bit until somebody could see them.
+
+Reading a register that holds nothing is no mistake in itself: compilers copy, convert and add such values in advance and
+drop them again. It is one when it decides something: what goes to device memory, an address, a branch, a matrix product. So
+each register, and local, parameter and shared memory where need be, has a second value beside it: the bits that are
+undefined. Only the instructions that `code.doubts` names are watched; the others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from helpers.errors import RunError
+from helpers.sim.checks import unwritten
+from helpers.sim.checks.findings import Findings
+from helpers.sim.checks.observer import Observer
+from helpers.sim.code.addresses import PARAM_WINDOW, SHARED_WINDOW, WINDOW_REACH
+from helpers.sim.code.doubts import Doubts, moves_memory, spaces_of
+from helpers.sim.code.program import Effect, Op
+from helpers.sim.code.sites import AccessKind
+
+from .memory import RAW, SharedMemory, ThreadMemory
+
+_FOLLOWED = ("regs", "params", "local", "shared", "memory", "checks", "findings", "watching", "polls", "mask")
+
+
+class _Elsewhere:
+    """Device memory, for an access whose undefined bits are followed: it holds nothing."""
+
+    def __init__(self):
+        kinds = (np.int8, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64)
+        self.views = {dtype: np.zeros(64, dtype) for dtype in (*RAW.values(), *map(np.dtype, kinds))}
+
+    def locate(self, m, site, addresses, width):
+        return np.zeros_like(addresses), m.mask
+
+
+class _Registers(dict):
+    """What an instruction finds in its registers while its undefined bits are followed: the real ones where nothing is put."""
+
+    def __init__(self, real: list):
+        self.real = real
+
+    def __missing__(self, register: int):
+        return self.real[register]
+
+
+class Undefined:
+    """The undefined bits of a chunk's registers (unsigned integers; none where a register is all defined) and memory."""
+
+    def __init__(self, m, doubts: Doubts):
+        self.doubts = doubts
+        self.bits: dict[int, np.ndarray] = {}
+        for register in doubts.registers:
+            raw = _raw(m, register)
+            if raw is not None:
+                self.bits[register] = m.uniform(_ones(raw), raw)
+        program, spaces = m.program, doubts.spaces
+        self.memory = {
+            "local": ThreadMemory(m, program.local_bytes, "local", unwritten=True) if "local" in spaces else None,
+            "param": ThreadMemory(m, program.param_bytes, "param") if "param" in spaces else None,
+            "shared": SharedMemory(m, m.program.shared_start, m.launch.shared_bytes) if "shared" in spaces else None,
+        }
+
+    def part(self, m, cut: Callable, rows: np.ndarray) -> Undefined:
+        """The same for some of the blocks: `cut` takes the lanes of the part `m` out of an array."""
+        other = Undefined.__new__(Undefined)
+        other.doubts = self.doubts
+        other.bits = {register: cut(bits) for register, bits in self.bits.items()}
+        other.memory = {
+            space: memory and (memory.part(m, rows) if space == "shared" else memory.part(cut)) for space, memory in self.memory.items()
+        }
+        return other
+
+    def note(self, m, register: int, bits: np.ndarray | None, active: np.ndarray | None) -> None:
+        """The active threads' register has these undefined bits (None: none)."""
+        old = self.bits.get(register)
+        if bits is None and old is None:
+            return
+        if active is not None:
+            nothing = np.zeros((), _raw(m, register))
+            bits = np.where(active, nothing if bits is None else bits, nothing if old is None else old)
+        if bits is None or not bits.any():
+            self.bits.pop(register, None)
+        else:
+            self.bits[register] = bits
+
+
+def unwritten_value(m, register: int) -> np.ndarray:
+    """What a register holds that nobody has written: all bits set, a NaN in every floating-point type and -1 in every integer.
+
+    Hardware gives whatever it held before. 0 would make `float sum;` without a value come out right.
+    """
+    raw, dtype = _raw(m, register), m.launch.dtypes[m.program.types[register]]
+    return m.uniform(0, dtype) if raw is None else m.uniform(_ones(raw), raw).view(dtype)
+
+
+def _raw(m, register: int) -> np.dtype | None:
+    """How a register's bits are kept; None for 128 bits, which are not followed."""
+    dtype = m.launch.dtypes[m.program.types[register]]
+    return dtype if dtype.kind == "b" else RAW.get(dtype.itemsize)
+
+
+def _ones(raw: np.dtype):
+    return np.ones((), bool) if raw.kind == "b" else ~np.zeros((), raw)
+
+
+def watcher(op: Op, doubts: Doubts) -> Callable:
+    """What comes before an instruction that has to do with undefined values, as a closure of the machine."""
+    store, load = moves_memory(op, AccessKind.STORE), moves_memory(op, AccessKind.LOAD)
+    if store or load:
+        site = op.sites[0]
+        follow = bool(spaces_of(site) & doubts.spaces)
+        steering = {site.base, None if op.guard is None else op.guard.register}
+        data = tuple(register for register in op.reads if register not in steering) if store else ()
+
+        def access(m):
+            undefined = m.undefined
+            if undefined is None:
+                return
+            active = _active(m, op)
+            if site.base in undefined.bits:
+                _seen(m, op, (site.base,), active, "an address is made of it")
+            if any(register in undefined.bits for register in data) and (site.generic or site.space == "global"):
+                _seen(m, op, data, _outside(m, op, active), "what it holds is stored")
+            if follow:
+                _follow(m, op, data, active)
+            else:
+                for register in op.writes:
+                    undefined.note(m, register, None, active)
+
+        return access
+
+    def run(m):
+        undefined = m.undefined
+        if undefined is None:
+            return
+        bits = undefined.bits
+        touched = [register for register in op.reads if register in bits]
+        if not touched:
+            if bits:
+                active = _active(m, op)
+                for register in op.writes:
+                    undefined.note(m, register, None, active)
+            return
+        if op.effect is Effect.PURE or (op.effect is Effect.EXCHANGE and op.bitwise):
+            _propagate(m, op, touched)
+            return
+        active = _active(m, op)
+        if op.addend is not None and set(touched) <= set(op.addend[1]):
+            added = m.regs[op.addend[0]]
+            _seen(m, op, touched, added if active is None else active & added, "a matrix product adds it")
+        else:
+            _seen(m, op, touched, active, "a branch depends on it" if op.effect in (Effect.JUMP, Effect.END) else "an instruction takes it")
+        for register in op.writes:
+            undefined.note(m, register, None, active)
+
+    return run
+
+
+def _active(m, op: Op) -> np.ndarray | None:
+    """The threads that execute the instruction; one whose guard is undefined does something, so that is seen here."""
+    if op.guard is None:
+        return m.mask
+    guard = op.guard.register
+    if guard in m.undefined.bits and op.effect is not Effect.PURE:
+        _seen(m, op, (guard,), m.mask, "a branch depends on it")
+    on = ~m.regs[guard] if op.guard.negated else m.regs[guard]
+    return on if m.mask is None else on & m.mask
+
+
+def _propagate(m, op: Op, touched: list[int]) -> None:
+    """Undefined bits of the sources make undefined bits of the results."""
+    undefined, active = m.undefined, _active(m, op)
+    guard = None if op.guard is None else undefined.bits.get(op.guard.register)
+    if op.bitwise and guard is None:
+        low, high = (_with(m, op, touched, ones) for ones in (False, True))
+        for register in op.writes:
+            raw = _raw(m, register)
+            if raw is not None:
+                undefined.note(m, register, low[register].view(raw) ^ high[register].view(raw), active)
+        return
+    bad = np.zeros((), bool)
+    for register in touched:
+        bad = bad | (undefined.bits[register] != 0)
+    if guard is not None:
+        active = m.mask
+    for register in op.writes:
+        raw = _raw(m, register)
+        if raw is not None:
+            undefined.note(m, register, np.where(bad, _ones(raw), np.zeros((), raw)), active)
+
+
+def _with(m, op: Op, touched: list[int], ones: bool) -> _Registers:
+    """The results, with the undefined bits of the sources all zero or all one."""
+    view = _Registers(m.regs)
+    for register in touched:
+        bits = m.undefined.bits[register]
+        real = m.regs[register].view(bits.dtype)
+        view[register] = (real | bits if ones else real & ~bits).view(m.regs[register].dtype)
+    _run(m, op, view)
+    return view
+
+
+def _run(m, op: Op, view: _Registers, **instead) -> None:
+    """Run an instruction's closures on other registers, and tell nobody."""
+    kept = {name: getattr(m, name) for name in _FOLLOWED}
+    m.regs, m.checks, m.findings, m.watching = view, Observer(), Findings(False), False
+    for name, value in instead.items():
+        setattr(m, name, value)
+    try:
+        for step in op.steps:
+            step(m)
+    except RunError:
+        pass  # the instruction itself will say so
+    finally:
+        for name, value in kept.items():
+            setattr(m, name, value)
+
+
+def _follow(m, op: Op, data: tuple[int, ...], active) -> None:
+    """Load or store the undefined bits of memory as the instruction loads or stores the values."""
+    undefined = m.undefined
+    view = _Registers(m.regs)
+    for register in data:
+        raw = _raw(m, register)
+        bits = undefined.bits.get(register)
+        view[register] = (m.uniform(0, raw) if bits is None else bits).view(m.regs[register].dtype)
+    spaces = {"params": "param", "local": "local", "shared": "shared"}
+    memory = {name: undefined.memory[space] or getattr(m, name) for name, space in spaces.items()}
+    _run(m, op, view, memory=_Elsewhere(), **memory)
+    for register in op.writes:
+        if register in view:
+            undefined.note(m, register, view[register].view(_raw(m, register)), active)
+
+
+def _outside(m, op: Op, active) -> np.ndarray | None:
+    """Of the active threads, those whose access goes to device memory."""
+    site = op.sites[0]
+    if not site.generic or site.base is None:
+        return active
+    address = m.regs[site.base].view(np.int64) + site.address.offset
+    far = (address < PARAM_WINDOW - WINDOW_REACH) | (address >= SHARED_WINDOW + WINDOW_REACH)
+    return far if active is None else far & active
+
+
+def _seen(m, op: Op, registers, active, what: str) -> None:
+    """Report the active threads for which undefined bits of these registers decide something, and take the bits for defined."""
+    for register in registers:
+        bits = m.undefined.bits.get(register)
+        if bits is None:
+            continue
+        bad = bits != 0 if active is None else (bits != 0) & active
+        if bad.any():
+            unwritten.note(m, op, register, bad, what)
+            m.undefined.note(m, register, None, bad)
