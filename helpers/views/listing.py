@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from helpers.sim.code import sass
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import parsed
 from helpers.sim.counting import names
@@ -25,16 +26,17 @@ from .places import plural
 
 @dataclass(frozen=True)
 class Column:
-    """One number per line. counters: summed. per: divided by the sum of these, if any."""
+    """One number per line. counters: summed. per: divided by the sum of these, if any. threads: how many counts make one."""
 
     title: str
     counters: tuple[str, ...]
     colour: str
     per: tuple[str, ...] = ()
+    threads: int = 1
 
     def value(self, counts: Mapping[str, int]) -> float | None:
         """The number of one line, None where the line does nothing of the kind."""
-        total = sum(counts.get(name, 0) for name in self.counters)
+        total = sum(counts.get(name, 0) for name in self.counters) / self.threads
         if not self.per:
             return total or None
         base = sum(counts.get(name, 0) for name in self.per)
@@ -45,7 +47,7 @@ _REQUESTS, _SECTORS = (tuple(name("global", op) for op in ("ld", "st")) for name
 _WAVEFRONTS, _CONFLICTS = (tuple(map(name, ("ld", "st"))) for name in (names.shared_wavefronts, names.shared_conflicts))
 COLUMNS: tuple[Column, ...] = (
     Column("instructions", (names.PTX_INSTRUCTIONS,), QUIET),
-    Column("FFMA", (names.threads("ffma"),), GREEN),
+    Column("FFMA", (names.threads("ffma"),), GREEN, threads=WARP),  # of whole warps, as the instructions are
     Column("global requests", _REQUESTS, BLUE),
     Column("sectors", _SECTORS, BLUE),
     Column("sectors per request", _SECTORS, ORANGE, per=_REQUESTS),

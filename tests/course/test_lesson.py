@@ -38,6 +38,7 @@ def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
     profile = reference("coalesced").profile()
     assert profile.run.sampled and profile.run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 4096**3
     assert "<table>" in profile._repr_html_() and "What limits it" in str(profile)
+    assert f"in whole warps, as the instructions are: {4096**3 // 32:,}" in str(profile)
 
 
 def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():
@@ -71,6 +72,12 @@ def test_climbing_saves_a_rung():
     (saved,) = store.climbs()
     assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "recorded", 2, 512)
     assert saved.source == reference("coalesced").source
+    assert climb.reached == 2
+
+
+def test_a_picture_of_a_large_product_is_refused_at_once():
+    with pytest.raises(CourseError, match="size=512 or less"):
+        reference("coalesced").show(4096)
 
 
 def test_a_wrong_kernel_does_not_climb():

@@ -8,6 +8,7 @@ from helpers.errors import Finding
 from helpers.toolchain.compile import compile_source
 from helpers.views import listing
 from helpers.views.canvas import NothingToSee
+from helpers.views.listing import COLUMNS as listing_columns
 from helpers.views.listing import code_of, heat, lines, number, ptx_of, sass_of, table
 from tests.views.view_builders import run_of
 
@@ -66,6 +67,11 @@ def test_the_picture_shows_the_same_numbers(run, said):
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+def test_multiply_adds_are_counted_in_whole_warps_as_instructions_are():
+    (ffma,) = (column for column in listing_columns if column.title == "FFMA")
+    assert ffma.value({ffma.counters[0]: 64}) == 2
 
 
 def test_nothing_counted_and_nothing_written_are_said(said):

@@ -1,0 +1,195 @@
+"""Figures in the prose of the lessons stand for something: each is worked out here, from the recorded runs, the published ladders, the
+kernels' log and the GPUs' table, and must be what the text says.
+
+A figure that a cell computes is no business of this file. One that stands in the text is a `Claim`: a sentence with {} where the figures
+stand, and what they are. If either drifts, the sentence is no longer in the lesson. A test finds figures that nobody claims.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from helpers import evidence, ladder
+from helpers.course.steps import STEPS, get
+from helpers.model import hardware
+from tests import ROOT
+
+LESSONS = [step for step in STEPS if step.number <= 10]
+H200 = hardware.gpu("H200 SXM")
+REGISTERS = H200.capability.registers
+
+
+@functools.cache
+def log() -> str:
+    return " ".join((ROOT / "kernels/LOG.md").read_text(encoding="utf-8").split())
+
+
+def logged(pattern: str) -> tuple[str, ...]:
+    """The figures in the kernels' log, by a pattern with a group for each."""
+    found = re.findall(pattern, log())
+    assert len(found) == 1, f"{pattern!r} stands {len(found)} times in kernels/LOG.md"
+    return found[0] if isinstance(found[0], tuple) else (found[0],)
+
+
+def by_nvcc(step: str) -> str:
+    """TFLOPS of a step at 4096 in the log's table of kernels that nvcc compiled."""
+    return logged(rf"\| {step} (?:\([^)]*\) )?\| [\d.]+ \([\d.]+\) \| [\d.]+ \([\d.]+\) \| ([\d.]+)")[0]
+
+
+def recorded(step: str, size: int = 4096) -> float:
+    """TFLOPS."""
+    return evidence.recorded(step, size).rows[0].tflops
+
+
+def published(device: str, name: str, size: int) -> float:
+    """TFLOPS of the first rung whose name begins so."""
+    return next(one.tflops for one in ladder.published() if one.device == device and one.name.startswith(name) and one.m == size)
+
+
+def factors(fast: str, slow: str) -> list[float]:
+    """How many times as fast one step is as another, in each published ladder that has both."""
+    return [fast.tflops / slow.tflops for slow, fast in evidence.elsewhere(slow, fast).rows]
+
+
+def registers_for(threads: int, blocks: int) -> int:
+    """The most registers a thread may have if so many blocks are to fit on a multiprocessor: they are given out by eights."""
+    return REGISTERS // (threads * blocks) // 8 * 8
+
+
+def more(old: str, new: str) -> tuple[str]:
+    """How much more the second figure is, in per cent."""
+    return (f"{100 * (float(new) / float(old) - 1):.0f}",)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """lesson: its number. text: a sentence or a part of it, with {} for each figure. figures: what they are, as text. holds: what must be
+    true besides, for what is said in words."""
+
+    lesson: int
+    text: str
+    figures: Callable[[], tuple] = tuple
+    holds: Callable[[], bool] = lambda: True
+
+    def __str__(self) -> str:
+        return f"{self.lesson:02}: {self.text[:40]}"
+
+
+def as_read(*figures: str) -> Callable[[], tuple]:
+    """Figures as other people published them, which nothing here can work out."""
+    return lambda: figures
+
+
+CLAIMS = (
+    Claim(0, "a kernel that is, on large products, a little faster than cuBLAS",
+          holds=lambda: all(1 < evidence.recorded(11, size).rows[0].cublas_ratio < 1.1 for size in (4096, 8192))),
+    Claim(0, "an H200 has {}", lambda: (H200.sms,)),
+    Claim(2, "At 4096 the time falls by more than that", holds=lambda: recorded("coalesced") / recorded("naive") > 33 / 5),
+    Claim(2, "At 4097 it falls by less", holds=lambda: recorded("coalesced", 4097) / recorded("naive", 4097) < 33 / 5),
+    Claim(2, "between six and thirteen everywhere", holds=lambda: all(6 < factor < 13 for factor in factors("coalesced", "naive"))),
+    Claim(3, "that was worth {} per cent at 4096", lambda: more(*logged(r"addresses computed anew\) ([\d.]+) at 4096.*?\*\*([\d.]+)\*\* \(shipped\)"))),
+    Claim(3, "- {} for `a`", lambda: (2 / 4,)),
+    Claim(3, "- {} for the two stores that fill the tiles, once for every 32 `k`", lambda: (f"{2 / 32:.2f}",)),
+    Claim(3, "on an H200: {} TFLOPS of arithmetic, of which shared memory feeds less than a sixth",
+          lambda: (f"{H200.peak_fp32_tflops:.1f}",), lambda: 4 * (1 + 2 / 4 + 2 / 32) > 6),
+    Claim(3, "The recorded kernel reaches most of it", holds=lambda: 0.75 < recorded("shared_tile") / (H200.peak_fp32_tflops / 6.25) < 1),
+    Claim(3, "reports {} GFLOPS for a tiled kernel and {} for the one before it (published)", as_read("314", "1058")),
+    Claim(4, "the waves of the first row, {}.", lambda: (f"{1024**2 / 256 / (hardware.gpu('RTX 3090').sms * 6):.2f}",)),
+    Claim(4, "does {} GFLOPS. With two operands from shared memory per multiply-add it would need {} GB/s", as_read("444.3", "1777")),
+    Claim(4, "and shared memory gives {} GB/s", as_read("178.56")),
+    Claim(4, "({} GHz is the base clock of an RTX 3090. The other is not even its boost clock, {} GHz.)",
+          lambda: (f"{178.56 / 128:.3f}", hardware.gpu("RTX 3090").clock_mhz / 1000)),
+    Claim(4, "gave {}, {}, {}, {} and {} TFLOPS for TM = 1, 2, 4, 8, 16",
+          lambda: logged(r"32×32×32 tile, 4096³: TM 1 ([\d.]+) · 2 ([\d.]+) · 4 ([\d.]+) · 8 ([\d.]+) · 16 ([\d.]+);")),
+    Claim(4, "gave {} for TM = 8 and {} for TM = 16", lambda: logged(r"64×64×16: TM 8 ([\d.]+), TM 16 ([\d.]+);")),
+    Claim(4, "with TM = 32 fell to {}: it spilled registers", lambda: logged(r"128×128, TM 32 ([\d.]+) \(spills\)")),
+    Claim(4, "reports {} ms for its shared-memory kernel on an RTX 5090 and {} ms for its 1D tile", as_read("0.24867", "0.249046")),
+    Claim(5, "it was worth {} per cent at 4096", lambda: more(*logged(r"05 ([\d.]+) \(0.432\) / 22.29, and ([\d.]+) with two blocks"))),
+    Claim(5, "the kernel has half the speed of step 04",
+          holds=lambda: 0.45 < recorded("thread_tile_2d", 1024) / recorded("thread_tile_1d", 1024) < 0.55),
+    Claim(5, "about one and a half to two everywhere", holds=lambda: all(1.4 < one < 2 for one in factors("thread_tile_2d", "thread_tile_1d"))),
+    Claim(5, "the {} registers of a thread are the limit", lambda: (255,)),
+    Claim(6, "for each of eight rows: {} registers to hold", lambda: (4 * 8,)),
+    Claim(6, "it runs at {} TFLOPS", lambda: (by_nvcc("06"),)),
+    Claim(6, "it loses 5 % ({}), and with BK = 16 it loses 13 % ({} instead of {})",
+          lambda: logged(r"PAD 0 loses 5–13 % \(([\d.]+) for 34.4 at BK 8; ([\d.]+) for ([\d.]+) at BK 16\)"),
+          lambda: (round(100 - 3270 / 34.4), round(100 - 3160 / 36.5)) == (5, 13)),
+    Claim(6, "the recorded kernel has half of that", holds=lambda: 0.45 < recorded("bank_conflicts") / H200.peak_fp32_tflops < 0.55),
+    Claim(6, "all of them lose against it. Beside the 2D tile, most of them would look like a gain.",
+          holds=lambda: all(one < 1 for one in factors("bank_conflicts", "vectorized"))
+          and all(one > 1 for one in factors("bank_conflicts", "thread_tile_2d"))),
+    Claim(7, "The stairs from {} to {}.", lambda: (by_nvcc("05"), logged(r"the vector path all-or-nothing: ([\d.]+)\.")[0])),
+    Claim(7, "| step 05 | {} | | step 06: no conflicts, the tile of A transposed | {} |", lambda: (by_nvcc("05"), by_nvcc("06"))),
+    Claim(7, "BK = 8 | {} | | the same with BK = 16, half as many barriers | {} |", lambda: logged(r"before\): ([\d.]+) at BK 8, ([\d.]+) at BK 16")),
+    Claim(7, "the kernel above | {} |", lambda: logged(r"the vector path all-or-nothing: ([\d.]+)\.")),
+    Claim(7, "step 06 was worth {} TFLOPS, the wide copies {}, half the barriers {}, and **not waiting for each piece** {}:",
+          lambda: tuple(f"{float(high) - float(low):.0f}" for low, high in (
+              (by_nvcc("05"), by_nvcc("06")), (by_nvcc("06"), "37.4"), ("37.4", "39.3"), ("39.3", "43.3")))),
+    Claim(7, "Without the padding of `As` it is {}.", lambda: logged(r"BK 32 44.4. PAD 0 ([\d.]+)\.")),
+    Claim(7, "{} TFLOPS for a 2D block tile and {} for the same with vector access, {} and {} with a 1D thread tile",
+          lambda: (f"{published('RTX 3090', 'V02', 4096):.2f}", "1.91", f"{published('RTX 3090', 'V03', 4096):.2f}", "4.05")),
+    Claim(7, "At 1024 the tile of 128 × 128 is too large, and step 04 is faster",
+          holds=lambda: recorded("vectorized", 1024) < recorded("thread_tile_1d", 1024)),
+    Claim(7, "A third leaves {} registers a thread", lambda: (registers_for(256, 3),)),
+    Claim(8, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("08"),)),
+    Claim(8, "save a quarter of the shared loads: **{}**", lambda: logged(r"16×8 thread tile without prefetch ([\d.]+)")),
+    Claim(8, "twice as many barriers: **{}**. BK = 32: {}, a little better",
+          lambda: logged(r"that 09 turns into a gain. BK 8 ([\d.]+), BK 32 ([\d.]+),")),
+    Claim(8, "64 × 32 instead of 32 × 64: {}.", lambda: logged(r"WM 64 × WN 32 ([\d.]+)\.")),
+    Claim(8, "a warp tile brought between {} per cent (RTX 3090) and a quarter (H200 at 8192³)",
+          lambda: (f"{100 * (min(factors('warp_tile', 'vectorized')) - 1):.0f}",), lambda: 1.24 < max(factors("warp_tile", "vectorized")) < 1.28),
+    Claim(9, "still a third of the peak is missing", holds=lambda: 0.3 < 1 - recorded("warp_tile") / H200.peak_fp32_tflops < 0.36),
+    Claim(9, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("09"),)),
+    Claim(9, "| step 08 | {} | | the larger tile without the buffers | {} |",
+          lambda: (by_nvcc("08"), *logged(r"16×8 thread tile without prefetch ([\d.]+)"))),
+    Claim(9, "8 × 8 results per thread | {} | | both: the kernel above | {} |", lambda: (*logged(r"09: 8×8 thread tile ([\d.]+)"), by_nvcc("09"))),
+    Claim(9, "The buffers alone need {} registers by nvcc", lambda: logged(r"09: 8×8 thread tile [\d.]+ \((\d+) registers, one block\)")),
+    Claim(9, "per thread: {}. **BK = 8**: {}.", lambda: logged(r"one block\)\. BK 8 ([\d.]+)\. 8×16 ([\d.]+)\.")[::-1]),
+    Claim(9, "At 1024 the step loses a third, and at 2048 a little",
+          holds=lambda: 0.6 < recorded("double_buffer", 1024) / recorded("warp_tile", 1024) < 0.7
+          and 0.98 < recorded("double_buffer", 2048) / recorded("warp_tile", 2048) < 1),
+    Claim(9, "It makes room: {} registers, so two blocks", lambda: (registers_for(256, 2),)),
+    Claim(9, "a third block would leave it {} registers", lambda: (registers_for(128, 3),)),
+    Claim(9, "by a fifth, and on the H200 at 8192 by {} per cent",
+          lambda: (f"{100 * (1 - published('H200 SXM', 'double buffer', 8192) / published('H200 SXM', 'warp tile', 8192)):.0f}",),
+          lambda: 0.78 < min(factors("double_buffer", "warp_tile")) < 0.82),
+    Claim(10, "the sums alone are {} registers", lambda: (16 * 8,)),
+    Claim(10, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("10"),)),
+    Claim(10, "2, 3 and 4 stages: {}, {}, {}.", lambda: logged(r"2, 3, 4 stages ([\d.]+), ([\d.]+), ([\d.]+)\. 128×256")),
+    Claim(10, "both alignments interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
+    Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
+    Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
+)  # fmt: skip
+
+
+def prose(lesson: int) -> Iterator[tuple[str, str]]:
+    """(id, text in one line) of each cell of text."""
+    for cell in json.loads(get(lesson).notebook_path.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "markdown":
+            yield cell["id"], " ".join("".join(cell["source"]).replace("> ", "").split())
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_what_the_text_says_is_so(claim):
+    said = claim.text.format(*claim.figures())
+    assert any(said in text for _, text in prose(claim.lesson)), f"lesson {claim.lesson:02} does not say: {said}"
+    assert claim.holds(), said
+
+
+FIGURE = re.compile(r"\d+\.\d+|\b\d+(?= ?(?:TFLOPS|GFLOPS|GB/s|registers|ms|per cent)\b)")
+
+
+@pytest.mark.parametrize("step", LESSONS, ids=lambda step: step.name)
+def test_every_figure_is_claimed(step):
+    claimed = [claim.text.format(*claim.figures()) for claim in CLAIMS if claim.lesson == step.number]
+    for name, text in prose(step.number):
+        for said in claimed:
+            text = text.replace(said, " ")
+        left = FIGURE.findall(re.sub(r"`[^`]*`", " ", text))
+        assert not left, f"cell {name}: {left} are figures that no claim works out: let a cell compute them, or add a claim"
