@@ -90,6 +90,20 @@ def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
     return pieces / requests
 
 
+def different_sectors(run, array: str, op: str = "ld") -> int:
+    """How many different sectors of `array` a run's loads and copies (op "ld") or stores ("st") touch: what has to come from DRAM, or go
+    there, where no cache holds it. Needs a traced run; 0 if there was no such access.
+    """
+    trace = run.trace.select(space="global")
+    home = next((item for item in trace.allocations if item.name == array and item.space == "global"), None)
+    if home is None:
+        return 0
+    chosen = np.isin(trace.accesses["site"], [i for i, site in enumerate(trace.sites) if site.op in _COUNTED_AS[op] and site.width])
+    addresses = trace.addresses[chosen]
+    inside = (addresses >= home.base) & (addresses < home.base + home.nbytes)
+    return len(np.unique(addresses[inside] // SECTOR_BYTES))
+
+
 def global_loads_per_result(run) -> float:
     """Global load instructions each thread executes, per element of C it is responsible for (a full warp counts 32)."""
     shape = shape_of(run)

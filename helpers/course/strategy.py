@@ -1,4 +1,4 @@
-"""One configuration does not serve all sizes: step 11 with several settings of its constants, on several shapes.
+"""One configuration does not serve all sizes: step 12 with several settings of its constants, on several shapes.
 
 `course record --strategy` times every configuration on every shape, all in turn with cuBLAS, and keeps the rows with
 the recorded runs. The lesson shows the table; nothing in it is computed but ratios.
@@ -17,6 +17,7 @@ from . import rungs
 from .table import Cell, Table, Tabular
 
 STEP = "autotune"
+_FASTER, _SLOW = "rgba(0,158,115,.3)", "rgba(230,159,0,.3)"  # the green and the orange of the pictures, for light pages and dark ones
 
 # What differs from the shipped constants, by tile of C. A library has dozens of such kernels.
 CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
@@ -63,13 +64,12 @@ class Strategy(Tabular):
         return self.rows[shape][configuration]["cublas_ratio"]
 
     def table(self) -> Table:
-        """Shapes down, configurations across, speed relative to cuBLAS; the best of each shape in stars, or bold."""
+        """Shapes down, configurations across, speed relative to cuBLAS: green where faster, orange below a half, the best bold."""
         header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
         cells = []
         for shape, found in self.rows.items():
             best = self.best(shape)
-            ratios: dict[str, str | Cell] = {name: f"{self.ratio(shape, name):.2f}" if name in found else "–" for name in CONFIGURATIONS}
-            ratios[best] = Cell(f"*{ratios[best]}*", f"<b>{ratios[best]}</b>")
+            ratios = {name: _shaded(self.ratio(shape, name), name == best) if name in found else "–" for name in CONFIGURATIONS}
             cublas = max(row["cublas_tflops"] for row in found.values())
             cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
         return Table(header, cells, self.caption)
@@ -79,6 +79,14 @@ class Strategy(Tabular):
         """What the numbers are, and whose."""
         row = next(iter(next(iter(self.rows.values())).values()))
         return f"speed relative to cuBLAS (recorded, {row['device']}, {row['date']})"
+
+
+def _shaded(ratio: float, best: bool) -> Cell:
+    """A speed relative to cuBLAS: green from 1 on, orange below a half; the best of its shape in stars, or bold."""
+    number = f"{ratio:.2f}"
+    colour = _FASTER if ratio >= 1 else _SLOW if ratio < 0.5 else "transparent"
+    text = f"<b>{number}</b>" if best else number
+    return Cell(f"*{number}*" if best else number, f"<span style='display:block;padding:0 .3em;background:{colour}'>{text}</span>")
 
 
 def recorded(device: str = "NVIDIA H200") -> Strategy:
