@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 
+@pytest.fixture(scope="session")
+def make_home(tmp_path_factory) -> Callable[[Path], Path]:
+    """Makes a folder for $GEMM_LADDER_HOME: progress of its own, and the cache that all workers of this test session share."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    cache.mkdir(exist_ok=True)
+
+    def make(folder: Path) -> Path:
+        folder.mkdir()
+        (folder / "cache").symlink_to(cache, target_is_directory=True)
+        return folder
+
+    return make
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _home(tmp_path_factory):
-    """A data folder for this test session; compiled kernels are shared by its tests."""
+def _home(tmp_path_factory, make_home):
+    """A data folder for this worker; compiled kernels are shared by all tests."""
     before = os.environ.get("GEMM_LADDER_HOME")
-    os.environ["GEMM_LADDER_HOME"] = str(tmp_path_factory.mktemp("home"))
+    os.environ["GEMM_LADDER_HOME"] = str(make_home(tmp_path_factory.mktemp("worker") / "home"))
     yield
     if before is None:
         del os.environ["GEMM_LADDER_HOME"]

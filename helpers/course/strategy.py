@@ -17,7 +17,6 @@ from . import rungs
 from .table import Cell, Table, Tabular
 
 STEP = "autotune"
-_FASTER, _SLOW = "rgba(0,158,115,.3)", "rgba(230,159,0,.3)"  # the green and the orange of the pictures, for light pages and dark ones
 
 # What differs from the shipped constants, by tile of C. A library has dozens of such kernels.
 CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
@@ -64,29 +63,29 @@ class Strategy(Tabular):
         return self.rows[shape][configuration]["cublas_ratio"]
 
     def table(self) -> Table:
-        """Shapes down, configurations across, speed relative to cuBLAS: green where faster, orange below a half, the best bold."""
+        """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
         header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
         cells = []
         for shape, found in self.rows.items():
             best = self.best(shape)
-            ratios = {name: _shaded(self.ratio(shape, name), name == best) if name in found else "–" for name in CONFIGURATIONS}
+            ratios: list[str | Cell] = []
+            for name in CONFIGURATIONS:
+                if name not in found:
+                    ratios.append("–")
+                    continue
+                ratio = self.ratio(shape, name)
+                text = f"{ratio:.2f}"
+                shade = min(ratio, 1.0) ** 2  # squared: 0.9 and 1.0 should differ more than 0.1 and 0.2
+                ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
-            cells.append([shape, str(SHAPES[shape]), *ratios.values(), f"{cublas:.3g}"])
-        return Table(header, cells, self.caption)
+            cells.append([shape, str(SHAPES[shape]), *ratios, f"{cublas:.3g}"])
+        return Table(header, cells, self.caption, below=("The stronger the colour, the nearer to cuBLAS. Bold: the fastest of its shape.",))
 
     @property
     def caption(self) -> str:
         """What the numbers are, and whose."""
         row = next(iter(next(iter(self.rows.values())).values()))
         return f"speed relative to cuBLAS (recorded, {row['device']}, {row['date']})"
-
-
-def _shaded(ratio: float, best: bool) -> Cell:
-    """A speed relative to cuBLAS: green from 1 on, orange below a half; the best of its shape in stars, or bold."""
-    number = f"{ratio:.2f}"
-    colour = _FASTER if ratio >= 1 else _SLOW if ratio < 0.5 else "transparent"
-    text = f"<b>{number}</b>" if best else number
-    return Cell(f"*{number}*" if best else number, f"<span style='display:block;padding:0 .3em;background:{colour}'>{text}</span>")
 
 
 def recorded(device: str = "NVIDIA H200") -> Strategy:

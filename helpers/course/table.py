@@ -18,10 +18,11 @@ STYLE = """<style>
 
 
 class Cell(NamedTuple):
-    """A cell that is more than plain text in HTML."""
+    """A cell that is more than plain text in HTML. shade: 0 to 1, how strong its background is, for numbers to be compared."""
 
     text: str
     html: str
+    shade: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Table:
         for i, cell in enumerate(cells):
             side = " class='left'" if i in self.left else ""
             text = cell.html if isinstance(cell, Cell) else html.escape(cell)
-            made.append(f"<{tag}{side}>{text}</{tag.split()[0]}>")
+            fill = f" style='background:rgba(0,158,115,{0.6 * cell.shade:.2f})'" if isinstance(cell, Cell) and cell.shade else ""
+            made.append(f"<{tag}{side}{fill}>{text}</{tag.split()[0]}>")
         return f"<tr>{''.join(made)}</tr>"
 
 

@@ -22,7 +22,7 @@ import ipywidgets
 from helpers import still, views
 from helpers.errors import CourseError
 from helpers.sim import TraceFilter
-from helpers.views.canvas import PICTURES, Choice, Control, Picture, Span, settle
+from helpers.views.canvas import PICTURES, Choice, Control, NothingToSee, Picture, Span, settle
 
 # (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
 # different things keep different values.
@@ -54,7 +54,7 @@ class Panel(still.Kept):
         self._row = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center"))
         self._image = ipywidgets.HTML()
         save = ipywidgets.Button(description="Save picture", icon="download", tooltip="Offer this picture as SVG and PNG",
-                                 layout=ipywidgets.Layout(width="9em"))  # fmt: skip
+                                 layout=ipywidgets.Layout(width="auto"))  # fmt: skip
         save.on_click(lambda _: self._guard(self._offer))
         super().__init__([self._row, self._image, ipywidgets.HBox([save, self._links])])
         self._initial = dict(initial or {})
@@ -237,6 +237,7 @@ class Explorer(still.Kept):
         self._run, self._state_name, self._again = run, state, again
         self._panels: dict[str, Panel] = {}
         wanted = first or _KEPT.get((state, "explore", ""), {}).get("picture")
+        names, self._left_out = _worth_seeing(names, [run], first, again is not None)
         self.choice = _pictures_menu(names, wanted)
         self.choice.observe(lambda _: self._open(), "value")
         super().__init__()
@@ -259,7 +260,7 @@ class Explorer(still.Kept):
         if name not in self._panels:
             self._panels[name] = Panel(self._run_for(PICTURES[name]), PICTURES[name], self._state_name)
         _KEPT[self._state_name, "explore", ""] = {"picture": name}
-        self.children = (self.choice, self._panels[name])
+        self.children = (self.choice, self._panels[name], *self._left_out)
 
     def _run_for(self, picture: Picture) -> Any:
         """The run, or one that recorded what this picture needs."""
@@ -279,6 +280,41 @@ class Failed:
 
     def __getattr__(self, name: str):
         raise self._error
+
+
+def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: bool) -> tuple[list[str], list[ipywidgets.HTML]]:
+    """The pictures that have something to show of at least one of `runs`, and a line that says why the others are left out.
+
+    asked: the picture that the cell asks for, which stays: it says itself why there is nothing. again: a picture that needs
+    another recording can get it.
+    """
+    kept, reasons = [], {}
+    for name in names:
+        picture = PICTURES[name]
+        why = None if name == asked or (again and picture.needs is not None) else _why_not(picture, runs)
+        if why is None:
+            kept.append(name)
+        else:
+            reasons.setdefault(why, []).append(picture.title)
+    if not kept or not reasons:
+        return kept or names, []
+    said = " ".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
+    return kept, [ipywidgets.HTML(f'<div style="max-width:60em;line-height:1.4">Not shown. {said}</div>')]
+
+
+def _why_not(picture: Picture, runs: list[Any]) -> str | None:
+    """Why the picture has nothing to show of any of `runs`: the first one's reason; None if it has."""
+    first = None
+    for run in runs:
+        try:
+            picture.controls(run)
+        except NothingToSee as reason:
+            first = first or reason.message
+        except CourseError:  # of the run, not of the picture, which says so
+            return None
+        else:
+            return None
+    return first
 
 
 def _pictures_menu(names: list[str], wanted: str | None) -> ipywidgets.ToggleButtons:
@@ -319,6 +355,7 @@ class Comparison(still.Kept):
         self._runs, self._state_name, self._first, self._initial = runs, state, first, initial
         self._sides: dict[str, list[Panel]] = {}
         self._rows: dict[str, ipywidgets.HBox] = {}
+        names, self._left_out = _worth_seeing(names, list(runs.values()), first, False)
         wanted = _KEPT.get((state, "compare", first), {}).get("picture", first)
         self.choice = _pictures_menu(names, wanted)
         self.choice.observe(lambda _: self._open(), "value")
@@ -347,7 +384,7 @@ class Comparison(still.Kept):
             self._rows[name] = self._row(self._sides[name])
         _KEPT[self._state_name, "compare", self._first] = {"picture": name}
         self._join()
-        self.children = (self.choice, self.together, self._rows[name])
+        self.children = (self.choice, self.together, self._rows[name], *self._left_out)
 
     def _row(self, panels: list[Panel]) -> ipywidgets.HBox:
         """The two panels side by side, each below its name."""

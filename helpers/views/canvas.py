@@ -136,7 +136,7 @@ def picture(
     title: str,
     *,
     controls: Callable[..., Sequence[Control]] = _no_controls,
-    size: tuple[float, float] = (10.0, 5.0),
+    size: tuple[float, float] | Callable[..., tuple[float, float]] = (10.0, 5.0),
     margins: tuple[float, float, float, float] = (0.9, 0.7, 0.3, 1.1),
     order: int = 100,
     of: str = "run",
@@ -145,7 +145,8 @@ def picture(
 ):
     """Mark `f(run, ..., *, ax)` as a picture: see the top of this file.
 
-    size: inches of a figure made for it. margins: inches left, below, right and above its Axes. order: among pictures.
+    size: inches of a figure made for it, or a function of the same arguments that gives them. margins: inches left, below, right
+    and above its Axes. order: among pictures.
     of, html, needs: see `Picture`.
     """
 
@@ -153,11 +154,12 @@ def picture(
         @functools.wraps(function)
         def draw(*args, ax: Axes | None = None, **options) -> Axes:
             with matplotlib.rc_context(style()):
-                if ax is None:
-                    ax = new_axes(size, margins)
                 try:
+                    if ax is None:
+                        ax = new_axes(size(*args, **options) if callable(size) else size, margins)
                     alt = function(*args, ax=ax, **options)
                 except CourseError as error:
+                    ax = new_axes((10.0, 5.0), margins) if ax is None else ax
                     alt = say(ax, error.message)
                 if isinstance(ax, CourseAxes):
                     ax.alt = alt or ""
@@ -241,6 +243,19 @@ def _fit(ax: Axes, note, lines: int) -> int:
     note.set_text("\n".join(wrapped))
     note.set_linespacing(1.3)
     return len(wrapped)
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """The parts of "#rrggbb", 0 to 1."""
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return red, green, blue
+
+
+def text_on(colour: str) -> str:
+    """PAPER or INK, whichever is easier to read on a fill: by the luminance that WCAG defines."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb(colour)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return INK if luminance > 0.25 else PAPER
 
 
 # ------------------------------------------------------------------------------------------------------ many small texts

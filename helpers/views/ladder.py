@@ -31,6 +31,9 @@ NAMES = {
 }  # fmt: skip
 
 
+_SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
+
+
 @dataclass(frozen=True)
 class Row:
     """One rung of the picture: the marks of one step, or of one kernel outside the steps."""
@@ -75,15 +78,16 @@ def controls(rungs, device=None, log=None):
     every = (("all, as a share of cuBLAS", "all"),) if len(known) > 1 else ()
     return (
         Choice("device", "GPU", tuple((name, name) for name in known) + every) if known else Choice("device", "GPU", (("none", None),)),
-        Choice("log", "scale", (("logarithmic", True), ("linear", False))),
+        Choice("log", "scale", (("linear", False), ("logarithmic", True))),
     )
 
 
-@picture("Ladder", controls=controls, size=(10, 6.4), margins=(2.15, 1.15, 1.25, 1.05), order=90, of="rungs")
-def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *, ax):
+@picture("Ladder", controls=controls, size=(10, 6.4), margins=(2.2, 1.25, 2.05, 1.05), order=90, of="rungs")
+def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *, ax):
     """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
 
-    rungs: rows of `helpers.course.rungs.rungs()`. device: a name, or "all". log: logarithmic scale.
+    rungs: rows of `helpers.course.rungs.rungs()`. device: a name, or "all". log: a logarithmic scale, for the lowest rungs; the bars
+    then begin anywhere, and their lengths say nothing.
     """
     known = devices(rungs)
     if not known:
@@ -103,19 +107,29 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = True, *,
         _row(ax, y, row, start)
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
     _verticals(ax, lines)
-    ax.set_xlim(start, high * (1.35 if log else 1.1))
+    ax.set_xlim(start, high * (1.35 if log else 1.04))
     _finish(ax, [row.label for row in shown], [rung.kind for row in shown for rung in row.rungs])
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
     types = named(size.dtype, size.out_dtype)
     heading(ax, device, detail=f"{types}, {shape}", above=24)  # the lines' names stand below it
-    if any(rung.cublas_ratio for row in shown for rung in row.rungs):
-        ax.annotate("of cuBLAS", (1, 0), (80, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
-                    fontsize=12, color=QUIET, annotation_clip=False)  # fmt: skip
-    ax.set_xlabel("TFLOPS (10¹² operations per second)")
+    titles = (("TFLOPS", _SPEED), *((("of cuBLAS", _SHARE),) if any(rung.cublas_ratio for row in shown for rung in row.rungs) else ()))
+    for text, right in titles if timed else ():
+        ax.annotate(text, (1, 0), (right, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
+                    color=QUIET, annotation_clip=False)  # fmt: skip
+    ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in row.rungs) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {rung.tflops:.3g} TFLOPS" for rung in lines]
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
+
+
+def _three_digits(value: float) -> str:
+    """0.498, 6.35, 54.0, 123."""
+    return f"{value:#.3g}".removesuffix(".")
+
+
+def _scale(log: bool) -> str:
+    return "logarithmic scale" if log else "linear scale"
 
 
 def _say(rung) -> str:
@@ -138,17 +152,15 @@ def _row(ax, y: int, row: Row, start: float) -> None:
     if not timed:
         ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
         return
-    right = max(rung.tflops * (1 + (rung.spread or 0) / 2) for rung in timed)
-    ax.annotate(f"{timed[-1].tflops:.3g}", (right, y), (11, 0), textcoords="offset points", zorder=4,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.9}, **_font(timed[-1]))  # fmt: skip
+    beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right", "annotation_clip": False}
+    ax.annotate(_three_digits(timed[-1].tflops), (1, y), (_SPEED, 0), **beside, **_font(timed[-1]))
     compared = [rung for rung in timed if rung.cublas_ratio]  # a prediction has no ratio: cuBLAS was not run beside it
     if compared:
         share = 100 * compared[-1].cublas_ratio
         text = f"{share:.0f} %" if share >= 9.95 else f"{share:.1f} %"
         own = compared[-1] is timed[-1]  # else it is not of the figure that is written, but of the recorded bar
         style = _font(compared[-1]) if own else {"va": "center", "fontsize": 13, "color": QUIET}
-        ax.annotate(text if own else f"({text})", (1, y), (80, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha="right", annotation_clip=False, **style)  # fmt: skip
+        ax.annotate(text if own else f"({text})", (1, y), (_SHARE, 0), **beside, **style)
 
 
 def _font(rung) -> dict[str, Any]:
@@ -168,7 +180,8 @@ def _verticals(ax, lines) -> None:
         ax.axvline(rung.tflops, color=colour, linestyle=dashes, linewidth=2, zorder=0.8)
         kind = f" ({rung.kind})" if rung.kind == "published" else ""
         left = key == CUBLAS
-        ax.annotate(f"{key}{kind} {rung.tflops:.3g}", (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
+        name = f"{key}{kind} {_three_digits(rung.tflops)}"
+        ax.annotate(name, (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
                     textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=12, weight="bold",
                     color="#8f6200" if key == CUBLAS else "#a84900", annotation_clip=False)  # fmt: skip
 
@@ -176,7 +189,7 @@ def _verticals(ax, lines) -> None:
 def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
-    ax.tick_params(axis="y", length=0, labelsize=13)
+    ax.tick_params(axis="y", length=0, labelsize=13, pad=9)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_locator(NullLocator())
@@ -201,7 +214,7 @@ def _all(ax, rungs, known, log: bool) -> str:
         raise NothingToSee("No rung states its share of cuBLAS, so the GPUs cannot be compared.")
     place = {row.label: y for y, row in enumerate(shown)}
     colours = [BLUE, GREEN, PURPLE, VERMILLION, ORANGE, SKY]
-    said = []
+    said, handles = [], []
     for number, device in enumerate(known):
         points = []
         for row in shown:
@@ -212,19 +225,20 @@ def _all(ax, rungs, known, log: bool) -> str:
         if not points:
             continue
         colour = colours[number % len(colours)]
-        ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linewidth=2, alpha=0.6, zorder=1)
+        handles += ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linewidth=2, zorder=1, label=device,
+                           linestyle=("-", "--", ":", "-.")[number % 4])  # fmt: skip
         for x, y, rung in points:
             face = colour if rung.kind in ("measured", "recorded") else "white"
             ax.plot(x, y, "o" if rung.kind != "published" else "^", color=colour, markerfacecolor=face, markeredgewidth=2, zorder=2)
-        ax.annotate(device, (0.9, 0), (0, 14 + 22 * len(said)), xycoords="axes fraction", textcoords="offset points", ha="right",
-                    color=colour, weight="bold", fontsize=13, annotation_clip=False)  # fmt: skip
         said.append(f"{device}: " + ", ".join(f"{shown[y].label} {x:.3g} %" for x, y, _ in points))
     if log:
         ax.set_xscale("log")
     ax.annotate("cuBLAS", (100, 1), (5, 3), xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom", fontsize=12,
                 weight="bold", color="#8f6200", annotation_clip=False)  # fmt: skip
-    ax.axvline(100, color=ORANGE, linestyle="--")
+    ax.axvline(100, color=ORANGE, linewidth=3, zorder=0.8)
+    ax.set_xlim(left=None if log else 0)
     _finish(ax, list(place), [])
-    ax.set_xlabel("% of cuBLAS on the same GPU")
+    ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.88, 0.02), fontsize=13, handlelength=3, labelcolor="linecolor")
+    ax.set_xlabel(f"% of cuBLAS on the same GPU, {_scale(log)}")
     heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published", above=24)
     return "Kernels as a share of cuBLAS on the same GPU. " + ". ".join(said) + "."

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from helpers.sim.code.sites import AccessKind
 
 from .banks import BANKS, WORD, WRITES, SharedAccess, controls, copied_from, shared_access
-from .canvas import BLUE, FAINT, GREEN, PAPER, QUIET, VERMILLION, heading, picture, stamp
+from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
 from .places import at, code, cut, element, plural
 
 ROW = BANKS * WORD  # bytes
@@ -53,7 +53,9 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
     drawn = [box for box in boxes if box[0] // ROW in place]
     colours = [VERMILLION if floor else _SHADES[writes][phase % 4] for _, _, floor, phase, _ in drawn]
     cells = [_cell(address // WORD % BANKS, banks, place[address // ROW]) for address, banks, *_ in drawn]
-    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=PAPER, linewidths=1, zorder=2))
+    waits = [bool(floor) for _, _, floor, *_ in drawn]  # seen without colours, too
+    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=[INK if later else PAPER for later in waits],
+                                     linewidths=[1.8 if later else 1 for later in waits], zorder=2))  # fmt: skip
     brought = _brought(run, seen) if points > 26 else {}
     for address, banks, _, _, lanes in drawn:
         x, y = address // WORD % BANKS + banks / 2, place[address // ROW] + 0.5
@@ -62,7 +64,7 @@ def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: 
             text += f"\n{brought[lanes[0]]}"
         stamp(ax, x, y, text, ha="center", va="center", fontsize=min(10.5, 0.75 * points), color=PAPER, linespacing=1.25, zorder=3)
     _edges(ax, run, shown, rows, points)
-    key = "lanes in their boxes; one shade: served together" + ("; red: has to wait" if seen.conflicts else "")
+    key = "lanes in their boxes; one shade: served together" + ("; red with an outline: has to wait" if seen.conflicts else "")
     ax.annotate(key, (1, len(shown)), (0, -26), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", va="top",
                 fontsize=12, color=QUIET)  # fmt: skip
     verdict = f"{plural(seen.conflicts, 'conflict')}" if seen.conflicts else "no conflict"

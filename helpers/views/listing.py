@@ -7,6 +7,7 @@ give the machine's words for one line.
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import parsed
 from helpers.sim.counting import names
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture, rgb
 from .places import plural
 
 
@@ -115,10 +116,10 @@ def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
 _TABLE_STYLE = """<style>
 .ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:13px;line-height:1.4;color:var(--jp-content-font-color1,#222)}
 .ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
-.ladder-listing td,.ladder-listing th{padding:1px 8px;border:0;text-align:right;background:none}
-.ladder-listing thead th{vertical-align:bottom;max-width:6em;border-bottom:1px solid var(--jp-border-color1,#999)}
+.ladder-listing td,.ladder-listing th{padding:1px 6px;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
+.ladder-listing thead th{vertical-align:bottom;white-space:normal;border-bottom:1px solid var(--jp-border-color1,#999)}
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
-.ladder-listing td.code{text-align:left;white-space:pre;width:100%;max-width:0;min-width:20ch;overflow:hidden;text-overflow:ellipsis;
+.ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:30ch;
 font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
@@ -140,12 +141,12 @@ class ListingTable:
         for entry, shares in zip(self.lines, shade, strict=False):
             cells = []
             for column, value, share in zip(self.columns, entry.values, shares, strict=False):
-                red, green, blue = (int(channel * 255) for channel in _rgb(column.colour))
+                red, green, blue = (round(255 * channel) for channel in rgb(column.colour))
                 style = f' style="background:rgba({red},{green},{blue},{0.08 + 0.5 * share:.2f})"' if value is not None else ""
                 cells.append(f"<td{style}>{number(value)}</td>")
             mark = ' class="marked"' if entry.number == self.marked else ""
-            title = html.escape(entry.text.strip(), quote=True)
-            code = f'<td class="code" title="{title}">{html.escape(entry.text)}</td>'
+            hang = len(entry.text) - len(entry.text.lstrip()) + 4  # where a line that is too long goes on
+            code = f'<td class="code" style="padding-left:{hang + 1}ch;text-indent:-{hang}ch">{html.escape(entry.text)}</td>'
             body.append(f'<tr{mark}><th scope="row">{entry.number}</th>{code}{"".join(cells)}</tr>')
             body += [
                 f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
@@ -211,7 +212,7 @@ def sass_of(run, line: int) -> str:
 
 
 @dataclass(frozen=True)
-class Code:
+class MachineCode:
     """PTX and SASS of one source line, side by side."""
 
     line: int
@@ -233,7 +234,7 @@ class Code:
         return f"line {self.line}: {self.source}\nPTX\n{self.ptx}\nSASS\n{self.sass}"
 
 
-def code_of(run, line: int) -> Code:
+def code_of(run, line: int) -> MachineCode:
     """PTX and SASS of one source line; a sentence stands where there is none."""
     source = run.kernel.compiled.source.split("\n")
     if not 1 <= line <= len(source):
@@ -245,21 +246,23 @@ def code_of(run, line: int) -> Code:
         except NothingToSee as reason:
             return f"({reason.message})"
 
-    return Code(line, source[line - 1].strip(), words(ptx_of), words(sass_of))
+    return MachineCode(line, source[line - 1].strip(), words(ptx_of), words(sass_of))
 
 
 # ------------------------------------------------------------------------------------------------------ picture
 
 _NO_LINE = 0  # not None, which a menu takes for nothing chosen
-_COLUMN, _NUMBER = 62.0, 34.0  # widths in points
+_COLUMN, _NUMBER = 72.0, 34.0  # widths in points
+_WIDTH, _SIZE, _ROW = 16.0, 10.0, 15.0  # of the figure in inches; of the text and from line to line, in points
+_MARGINS = (0.2, 0.15, 0.2, 0.85)
 _ADVANCE = 0.602  # of a monospaced character, in parts of its size
 
 
 @dataclass(frozen=True)
-class Page:
+class ListingPage:
     """Parts of HTML under one another."""
 
-    parts: tuple[ListingTable | Code, ...]
+    parts: tuple[ListingTable | MachineCode, ...]
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.parts)
@@ -273,41 +276,52 @@ def controls(run, line=None):
     return (Choice("line", "machine code of", (("no line", _NO_LINE), *options)),)
 
 
-def page(run, line: int | None = None) -> Page:
+def page(run, line: int | None = None) -> ListingPage:
     """The busy part of the table, and under it the PTX and SASS of one line if there is one to show."""
-    return Page((table(run, line, whole=False), *((code_of(run, line),) if line else ())))
+    return ListingPage((table(run, line, whole=False), *((code_of(run, line),) if line else ())))
 
 
-@picture("Listing", controls=controls, html=page, size=(12.5, 7.0), margins=(0.2, 0.15, 0.2, 0.85), order=30)
+def _figure_size(run, line: int | None = None) -> tuple[float, float]:
+    """As high as the lines need, those that go on in another one included."""
+    columns, everything = lines(run)
+    shown = excerpt(everything)
+    code = 72 * (_WIDTH - _MARGINS[0] - _MARGINS[2]) - _COLUMN * len(columns)
+    rows = sum(len(part) for part in _wrapped(shown, code, _SIZE))
+    return _WIDTH, _MARGINS[1] + _MARGINS[3] + _ROW * (rows + 0.5) / 72
+
+
+@picture("Listing", controls=controls, html=page, size=_figure_size, margins=_MARGINS, order=30)
 def listing(run, line: int | None = None, *, ax):
     """The busy part of the source; every number shaded by its share of the largest in its column. line: one to mark."""
     columns, everything = lines(run)
     shown = excerpt(everything)
     shade = heat(columns, everything)[[entry.number - everything[0].number for entry in shown]]
-    rows = max(len(shown), 12)
-    width = ax.get_window_extent().width * 72 / ax.figure.dpi
+    box = ax.get_window_extent()
+    width, height = (72 * pixels / ax.figure.dpi for pixels in (box.width, box.height))
     right_of_code = width - _COLUMN * len(columns)
-    size = float(np.clip(300 / rows, 7, 12))
-    fits = int((right_of_code - _NUMBER - 6) / (_ADVANCE * size))
-    indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
+    wrapped = _wrapped(shown, right_of_code, _SIZE)
+    rows = sum(map(len, wrapped))
+    size = min(_SIZE, height / (rows + 0.2) * _SIZE / _ROW)  # smaller only in an Axes that is too low
     ax.set_axis_off()
-    ax.set_ylim(rows, -0.2)
+    ax.set_ylim(max(rows, height / _ROW - 0.2), -0.2)
     ax.set_xlim(0, width)
     cells, colours = [], []
-    for y, entry in enumerate(shown):
+    y = 0
+    for entry, pieces, shares in zip(shown, wrapped, shade, strict=True):
         if entry.number == line or entry.findings:
-            cells.append([(0, y), (right_of_code, y), (right_of_code, y + 1), (0, y + 1)])
-            colours.append((*_rgb(VERMILLION if entry.findings else ORANGE), 0.18))
+            end = y + len(pieces)
+            cells.append([(0, y), (right_of_code, y), (right_of_code, end), (0, end)])
+            colours.append((*rgb(VERMILLION if entry.findings else ORANGE), 0.18))
         ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
-        ax.text(
-            _NUMBER, y + 0.5, _fit(entry.text, indent, fits), va="center", fontsize=size, family="monospace", color=INK, parse_math=False
-        )
+        for row, text in enumerate(pieces):
+            ax.text(_NUMBER, y + row + 0.5, text, va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
         for j, value in enumerate(entry.values):
             if value is not None:
                 x = right_of_code + _COLUMN * j
                 cells.append([(x + 2, y + 0.04), (x + _COLUMN, y + 0.04), (x + _COLUMN, y + 0.96), (x + 2, y + 0.96)])
-                colours.append((*_rgb(columns[j].colour), 0.08 + 0.5 * shade[y, j]))
+                colours.append((*rgb(columns[j].colour), 0.08 + 0.5 * shares[j]))
                 ax.text(x + _COLUMN - 4, y + 0.5, number(value), ha="right", va="center", fontsize=size, color=INK)
+        y += len(pieces)
     ax.add_collection(PolyCollection(cells, facecolors=colours, linewidths=0, zorder=0.5))
     for j, column in enumerate(columns):
         x = right_of_code + _COLUMN * (j + 1) - 4
@@ -317,16 +331,16 @@ def listing(run, line: int | None = None, *, ax):
     return _summary(columns, everything)
 
 
-def _fit(text: str, indent: int, columns: int) -> str:
-    """Less of the indentation, then without its comment, then cut, until it fits."""
-    text = text[indent:] if not text[:indent].strip() else text.lstrip()
-    if len(text) > columns and "//" in text and text.split("//")[0].strip():
-        text = text.split("//")[0].rstrip()
-    return text if len(text) <= columns else text[: columns - 1] + "…"
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+def _wrapped(shown: list[Line], width: float, size: float) -> list[list[str]]:
+    """Each line without the indentation that all of them have, in as many pieces as `width` points ask for."""
+    fits = max(20, int((width - _NUMBER - 12) / (_ADVANCE * size)))
+    indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
+    found = []
+    for entry in shown:
+        text = entry.text[indent:] if not entry.text[:indent].strip() else entry.text.lstrip()
+        hang = " " * min(len(text) - len(text.lstrip()) + 4, fits // 2)
+        found.append(textwrap.wrap(text, fits, subsequent_indent=hang) or [""])
+    return found
 
 
 def _summary(columns, listed) -> str:

@@ -9,10 +9,11 @@ import numpy as np
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, stamp
+from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, rgb, stamp
 from .places import block_label, cut, nearest, once_per_trace, plural
 from .tiles import matrices
 
+_CHOSEN = 0.75  # strength of the chosen warp's colour
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, QUIET)
 
 
@@ -94,7 +95,7 @@ def controls(run, block=0, warp=0, lane=0):
 
 @picture("Owners", controls=controls, size=(10, 8.3), margins=(0.9, 0.75, 2.5, 1.0), order=25)
 def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
-    """The tile of C that a block computes, coloured by warp; the chosen warp strong, the elements of its lane numbered.
+    """The tile of C that a block computes, coloured by warp; the chosen warp in full colour, the elements of its lane numbered.
 
     The numbers count the elements that one thread stores: each sits in a register of its own until then.
     """
@@ -106,12 +107,12 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
     elements = np.argwhere(mine & (seen.lane == lane))
     image = np.ones((rows, columns, 3))
     for number in np.unique(seen.warp[seen.warp >= 0]):
-        colour = np.array(_rgb(_COLOURS[number % len(_COLOURS)]))
-        strength = 0.75 if number == warp else 0.3
+        colour = np.array(rgb(_COLOURS[number % len(_COLOURS)]))
+        strength = _CHOSEN if number == warp else 0.3
         image[seen.warp == number] = 1 + strength * (colour - 1)
     if len(elements) < mine.sum():
         for row, column in elements:
-            image[row, column] = _rgb(INK)
+            image[row, column] = rgb(INK)
     extent = (seen.column, seen.column + columns, seen.row + rows, seen.row)
     ax.imshow(
         (255 * image).astype(np.uint8),
@@ -135,21 +136,36 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
     title = f"{rows} × {columns} elements of C in {block_label(run.trace, seen.block)}"
     detail = f"warp {warp}, lane {lane}: {plural(per_thread, 'element')}" + (f" in {per_thread} registers" if per_thread > 1 else "")
     heading(ax, title, detail=detail + cut(run.trace))
+    _name_warps(ax, seen, size=11)
     notes = [
         f"{plural(len(np.unique(seen.warp[seen.warp >= 0])), 'warp')}, one\ncolour each",
-        f"warp {warp} (strong)\n{_span(own, mine)}",
-        f"lane {lane} (dark)\n{_span(elements, mine & (seen.lane == lane))}",
+        f"warp {warp}\n{_span(own, mine)}",
+        f"lane {lane}\n{_span(elements, mine & (seen.lane == lane))}",
     ]
-    ax.annotate("\n\n".join(notes), (1, 1), (16, 0), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=13,
-                linespacing=1.45, annotation_clip=False)  # fmt: skip
+    strong = tuple(1 + _CHOSEN * (part - 1) for part in rgb(_COLOURS[warp % len(_COLOURS)]))
+    beside = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "annotation_clip": False}
+    for number, (note, swatch) in enumerate(zip(notes, (None, strong, INK), strict=True)):
+        ax.annotate(note, (1, 1), (16 if swatch is None else 40, -58 * number), fontsize=13, linespacing=1.45, **beside)
+        if swatch is not None:  # a patch, and no word such as "dark": a dark theme turns light and dark around
+            ax.annotate("■", (1, 1), (14, 5 - 58 * number), fontsize=22, color=swatch, **beside)
     return (
         f"{title}, coloured by warp. {detail}. Warp {warp} stores rows {seen.row + low_row} to {seen.row + high_row - 1}, columns "
         f"{seen.column + low_column} to {seen.column + high_column - 1}."
     )
 
 
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+def _name_warps(ax, seen: Ownership, size: float) -> None:
+    """The number of each warp in the lower right corner of its elements, where they fill a rectangle with room for it."""
+    box = ax.get_window_extent()
+    points = 72 * box.height / ax.figure.dpi / len(seen.warp), 72 * box.width / ax.figure.dpi / len(seen.warp[0])
+    for number in np.unique(seen.warp[seen.warp >= 0]):
+        mine = seen.warp == number
+        places = np.argwhere(mine)
+        (top, left), (bottom, right) = places.min(axis=0), places.max(axis=0) + 1
+        room = (bottom - top) * points[0] > 1.3 * size and (right - left) * points[1] > 5 * size
+        if room and mine[top:bottom, left:right].all():
+            stamp(ax, seen.column + right - 0.4 * size / points[1], seen.row + bottom, f"warp {number}", down=-3, ha="right", va="bottom",
+                  fontsize=size, color=INK)  # fmt: skip
 
 
 def _span(elements, mask) -> str:

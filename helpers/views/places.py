@@ -239,7 +239,8 @@ def element(run, space: str, address: int) -> str:
 
 
 _SIZES = {"float": 4, "int": 4, "unsigned": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2, "float2": 8,
-          "float4": 16, "half2": 4, "__half2": 4, "char": 1, "unsigned char": 1}  # fmt: skip
+          "float4": 16, "half2": 4, "__half2": 4, "char": 1, "unsigned char": 1,
+          "short": 2, "unsigned short": 2, "double2": 16, "int4": 16}  # fmt: skip
 
 
 def shared_shape(run, array) -> tuple[tuple[int, ...], int]:
@@ -303,6 +304,43 @@ def thread_of(trace, warp: int, lane: int) -> tuple[int, int, int]:
     x, y, _ = trace.block
     linear = warp * WARP + lane
     return linear % x, linear // x % y, linear // (x * y)
+
+
+def thread_label(trace, thread: int) -> str:
+    """ "thread (3, 1)" of a linear index in its block, with z only where the block has it."""
+    place = thread_of(trace, thread // WARP, thread % WARP)
+    return "thread (" + ", ".join(str(part) for part in (place if trace.block[2] > 1 else place[:2])) + ")"
+
+
+def steps_along_k(trace, block: int, rows: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """[accesses]: the step that each access of a block belongs to, -1 for those that are not `counted`.
+
+    A step is what happens between two barriers if the kernel has barriers, else one round through the counted accesses (a round
+    ends when a warp makes an access again); steps without a counted access have no number.
+    """
+    at = np.full(len(rows), -1)
+    barriers = trace.barriers[(trace.barriers["block"] == block) & np.isin(trace.barriers["kind"], ("sync", "warp"))]
+    for warp in np.unique(rows["warp"]):
+        mine = np.flatnonzero((rows["warp"] == warp) & counted)
+        mine = mine[np.argsort(rows["order"][mine], kind="stable")]
+        if len(barriers):
+            at[mine] = np.searchsorted(np.sort(barriers["order"][barriers["warp"] == warp]), rows["order"][mine])
+        else:
+            at[mine] = _rounds(rows["site"][mine])
+    used = np.unique(at[at >= 0])
+    at[at >= 0] = np.searchsorted(used, at[at >= 0])
+    return at
+
+
+def _rounds(sites) -> list[int]:
+    """Number the rounds of a sequence: a new one begins where a site comes up that this round has already seen."""
+    seen, current, result = set(), 0, []
+    for site in sites.tolist():
+        if site in seen:
+            seen, current = set(), current + 1
+        seen.add(site)
+        result.append(current)
+    return result
 
 
 def cut(trace, place: Place | None = None) -> str:

@@ -17,7 +17,7 @@ _CONTRAST = 0.05  # of the FP32 limit: scores that differ by less are not drawn 
 
 
 @dataclass(frozen=True)
-class Cell:
+class MapCell:
     """All configurations of one place of the map: how many, the best of those that are left (or None), and what refused
     the most of the others (or "waiting", or "")."""
 
@@ -39,7 +39,7 @@ def _values(found, names: Sequence[str]) -> list[tuple[int, ...]]:
     return sorted({tuple(item.constants[name] for name in names) for item in found.candidates})
 
 
-def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Cell]:
+def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[int, ...]], MapCell]:
     """(value down, value across) -> cell, for every pair that occurs in the space."""
     rows, columns = down.split(_TIMES), across.split(_TIMES)
     places: dict = {}
@@ -53,7 +53,7 @@ def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[in
         waiting = any(not item.rule and item.score is None for item in items)
         rules = Counter(item.rule for item in items if item.rule)
         why = "waiting" if waiting else rules.most_common(1)[0][0] if rules else ""
-        result[place] = Cell(len(items), alive[0] if alive else None, why)
+        result[place] = MapCell(len(items), alive[0] if alive else None, why)
     return result
 
 

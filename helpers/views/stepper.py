@@ -17,7 +17,25 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .banks import BANKS, WORD, WRITES
-from .canvas import BLUE, FAINT, GREEN, ORANGE, PAPER, PURPLE, QUIET, SKY, NothingToSee, Span, heading, new_axes, picture, style, to_html
+from .canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    QUIET,
+    SKY,
+    NothingToSee,
+    Span,
+    heading,
+    new_axes,
+    picture,
+    rgb,
+    style,
+    to_html,
+)
 from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
 
 _NONE = (
@@ -29,7 +47,7 @@ _AROUND = 4  # lines of source and PTX shown before and after
 
 
 @dataclass(frozen=True)
-class Value:
+class RegisterValue:
     """One register in 32 lanes. kind: its PTX type. fresh: this step wrote it."""
 
     name: str
@@ -48,13 +66,13 @@ class State:
     steps: int
     code: int
     active: np.ndarray
-    operands: tuple[Value, ...]
-    registers: tuple[Value, ...]
+    operands: tuple[RegisterValue, ...]
+    registers: tuple[RegisterValue, ...]
     access: int | None
     order: int
 
     @property
-    def written(self) -> tuple[Value, ...]:
+    def written(self) -> tuple[RegisterValue, ...]:
         return tuple(value for value in self.registers if value.fresh)
 
 
@@ -80,7 +98,7 @@ def state(run, block: int = 0, warp: int = 0, step: int = 0) -> State:
         name, kind = trace.registers[trace.writes["register"][write]]
         if name:
             values.pop(name, None)  # the latest written last
-            values[name] = Value(name, kind, trace.values[write], int(trace.writes["step"][write]) == now)
+            values[name] = RegisterValue(name, kind, trace.values[write], int(trace.writes["step"][write]) == now)
     before = trace.steps["order"][mine[step - 1]] if step else -1
     accesses = np.flatnonzero(
         (trace.accesses["block"] == block) & (trace.accesses["warp"] == warp)
@@ -184,7 +202,7 @@ def controls(run, block=0, warp=0, step=0):
     )
 
 
-def show(value: Value, lane: int, run) -> str:
+def show(value: RegisterValue, lane: int, run) -> str:
     """A register's value in one lane, as its type reads: a number, an element's name for an address, yes or no."""
     bits = int(value.bits[lane])
     if value.kind in ("f32", "f64", "f16"):
@@ -199,14 +217,15 @@ def show(value: Value, lane: int, run) -> str:
     return str(bits - 2**32 if bits >= 2**31 else bits)
 
 
-def page(run, block: int = 0, warp: int = 0, step: int = 0) -> Page:
+def page(run, block: int = 0, warp: int = 0, step: int = 0) -> StepPage:
     """The stepper as HTML: source, PTX, values, and the picture of shared memory."""
-    return Page(run, state(run, block, warp, step))
+    return StepPage(run, state(run, block, warp, step))
 
 
 _STYLE = """<style>
 .ladder-step{display:flex;flex-wrap:wrap;gap:1.2em;font-size:13px;color:var(--jp-content-font-color1,#222);line-height:1.45}
-.ladder-step pre{margin:0;font-size:12.5px;background:none;color:inherit;white-space:pre}
+.ladder-step>div{max-width:100%}
+.ladder-step pre{margin:0;font-size:12.5px;background:none;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
 .ladder-step .now{background:rgba(230,159,0,.35);display:inline-block;min-width:100%}
 .ladder-step .no{opacity:.55}
 .ladder-step table{border-collapse:collapse;font-family:var(--jp-code-font-family,monospace);font-size:12px;margin:.2em 0 .8em}
@@ -220,7 +239,7 @@ _STYLE = """<style>
 
 
 @dataclass(frozen=True)
-class Page:
+class StepPage:
     """One step of a warp, as HTML."""
 
     run: object
@@ -264,7 +283,7 @@ class Page:
             "<pre>"
             + "\n".join(
                 f"<span class='{'now' if number == line else ''}'><span class='no'>{number:3} </span>"
-                f"{html.escape(_cut(lines[number - 1], 68))}</span>"
+                f"{html.escape(lines[number - 1])}</span>"
                 for number in range(first, last + 1)
             )
             + "</pre>"
@@ -281,11 +300,11 @@ class Page:
             + "</pre>"
         )
 
-    def _short(self, value: Value) -> str:
+    def _short(self, value: RegisterValue) -> str:
         shown = [show(value, lane, self.run) for lane in range(WARP)]
         return f"{shown[0]} in every lane" if len(set(shown)) == 1 else f"{shown[0]}, {shown[1]}, … {shown[-1]}"
 
-    def _value(self, value: Value) -> str:
+    def _value(self, value: RegisterValue) -> str:
         return self._lanes(value.name, [show(value, lane, self.run) if on else "–" for lane, on in enumerate(self.now.active)])
 
     def _lanes(self, title: str, shown: list[str]) -> str:
@@ -307,10 +326,6 @@ class Page:
         addresses = trace.addresses[self.now.access]
         shown = [element(self.run, site.space, int(address)) if address >= 0 else "–" for address in addresses]
         return f"<div><h4>{site.space} memory</h4>{self._lanes('touches', shown)}</div>"
-
-
-def _cut(text: str, columns: int) -> str:
-    return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
 def _shared_arrays(trace):
@@ -367,11 +382,14 @@ def _memory(ax, run, now: State) -> str:
     landed, coming = copied(trace, now.block, now.order, len(touched))
     written |= landed
     image = np.ones((shown * BANKS, 3))
-    image[:words] = _rgb(FAINT)
-    image[written] = _rgb(SKY)
-    image[coming] = _rgb(PURPLE)
+    image[:words] = rgb(FAINT)
+    image[written] = rgb(SKY)
+    image[coming] = rgb(PURPLE)
     store = space == "shared" and trace.sites[trace.accesses["site"][now.access]].op in WRITES
-    image[touched] = _rgb(GREEN if store else ORANGE)
+    image[touched] = rgb(GREEN if store else ORANGE)
+    words_now = [(number % BANKS, number // BANKS) for number in np.flatnonzero(touched)]
+    rings = [[(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1)] for x, y in words_now]
+    ax.add_collection(PolyCollection(rings, facecolors="none", edgecolors=INK, linewidths=1, zorder=3))  # seen without colours, too
     ax.imshow((255 * image).astype(np.uint8).reshape(shown, BANKS, 3), extent=(0, BANKS, shown, 0), aspect="auto", interpolation="nearest")
     edges = [[(x, 0), (x + 1, 0), (x + 1, shown), (x, shown)] for x in range(0, BANKS, 2)]
     if shown <= 40:
@@ -385,14 +403,10 @@ def _memory(ax, run, now: State) -> str:
             ax.hlines(top, -0.4, BANKS, colors=BLUE, linewidths=1)
     ax.set_xlim(0, BANKS)
     ax.set_ylim(shown, 0)
-    key = f"32 banks → · blue: written ({int(written[:words].sum()):,} of {words:,} words) · orange: read now · green: written now"
+    key = f"32 banks → · blue: written ({int(written[:words].sum()):,} of {words:,} words) · outlined, orange: read now, green: written now"
     key += " · pink: copies under way" if coming.any() else ""
     ax.text(0, -0.02, key, transform=ax.transAxes, va="top", fontsize=12, color=QUIET)
     on_the_way = f" {int(coming.sum())} more are on their way." if coming.any() else ""
     return (
         f"{int(written[:words].sum())} of {words} words of shared memory are written; this step touches {int(touched.sum())}.{on_the_way}"
     )
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))

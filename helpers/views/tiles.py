@@ -2,7 +2,7 @@
 
 Everything comes from executed accesses to global memory, mapped back to the matrices. A *step* is what happens between
 two barriers if the kernel has barriers, else one round through the kernel's loads (a round ends when a warp makes an
-access again); only steps that load from A or B are counted.
+access again); only steps that load from A or B are counted. What threads read of tiles in shared memory is in `shared_reads`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.patches import Patch
 
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
-from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, thread_of
+from .canvas import BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, steps_along_k, thread_label
 
 LEVELS = ("block", "warp", "thread")
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedPart:
     """Elements of one matrix that the chosen part of the block touched.
 
     now: [rows, columns] how often in this step. before: in the steps before it. by_block: in this step, by the whole block.
@@ -50,9 +51,9 @@ class March:
     thread: int
     step: int
     steps: int
-    a: Touched
-    b: Touched
-    c: Touched
+    a: TouchedPart
+    b: TouchedPart
+    c: TouchedPart
 
 
 def matrices(trace):
@@ -100,8 +101,8 @@ def march(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
         everyone = np.ones_like(mine)
         if any_time:  # C belongs to no step: it is the result of all
             every = np.ones(len(rows), bool)
-            return Touched(array.name, count(every, mine), count(every[:0], mine), count(every, everyone))
-        return Touched(array.name, count(now, mine), count(past, mine), count(now, everyone))
+            return TouchedPart(array.name, count(every, mine), count(every[:0], mine), count(every, everyone))
+        return TouchedPart(array.name, count(now, mine), count(past, mine), count(now, everyone))
 
     return March(block, warp, thread, step, steps, touched(a), touched(b), touched(c, any_time=True))
 
@@ -118,38 +119,11 @@ def _walk(trace, block: int):
     rows, addresses = rows[keep], addresses[keep]
     widths = np.array([site.width for site in trace.sites] or [0])[rows["site"]]
     inputs = _within(addresses, a) | _within(addresses, b)
-    return rows, addresses, widths, _steps(trace, block, rows, inputs.any(axis=1))
+    return rows, addresses, widths, steps_along_k(trace, block, rows, inputs.any(axis=1))
 
 
 def _within(addresses, array):
     return (addresses >= array.base) & (addresses < array.base + array.nbytes)
-
-
-def _steps(trace, block, rows, loads) -> np.ndarray:
-    """[accesses]: the step each belongs to, -1 for those that load neither A nor B."""
-    at = np.full(len(rows), -1)
-    barriers = trace.barriers[(trace.barriers["block"] == block) & np.isin(trace.barriers["kind"], ("sync", "warp"))]
-    for warp in np.unique(rows["warp"]):
-        mine = np.flatnonzero((rows["warp"] == warp) & loads)
-        mine = mine[np.argsort(rows["order"][mine], kind="stable")]
-        if len(barriers):
-            at[mine] = np.searchsorted(np.sort(barriers["order"][barriers["warp"] == warp]), rows["order"][mine])
-        else:
-            at[mine] = _rounds(rows["site"][mine])
-    used = np.unique(at[at >= 0])
-    at[at >= 0] = np.searchsorted(used, at[at >= 0])
-    return at
-
-
-def _rounds(sites) -> list[int]:
-    """Number the rounds of a sequence: a new one begins where a site comes up that this round has already seen."""
-    seen, current, result = set(), 0, []
-    for site in sites.tolist():
-        if site in seen:
-            seen, current = set(), current + 1
-        seen.add(site)
-        result.append(current)
-    return result
 
 
 def _count(array, addresses, widths, lanes):
@@ -182,6 +156,7 @@ def controls(run, level="block", block=0, warp=0, thread=0, step=0):
 
 
 _LARGEST = 1024  # pixels of a matrix side; larger matrices are thinned out
+_BEFORE, _OTHERS = 0.3, 0.5  # strengths of what is not loaded now, or not by the chosen part of the block
 _GAP = 0.13  # between the matrices, in parts of their extent
 
 
@@ -190,7 +165,7 @@ _TEXT = {BLUE: BLUE, ORANGE: "#8f6200", GREEN: "#00734f"}  # darker than the fil
 
 @picture("Tiles", controls=controls, size=(10, 7.4), margins=(0.35, 0.25, 0.3, 1.0), order=20)
 def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int = 0, step: int = 0, *, ax):
-    """A on the left, B above, C where they meet: strong where this step loads, pale where steps before it did.
+    """A on the left, B above, C where they meet: full colour where this step loads, paler where steps before it did.
 
     level: "block", "warp" or "thread", of linear `block`; step: along K.
     """
@@ -215,7 +190,8 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=_TEXT[GREEN], **names)
     where = _where(run, seen, level)
     title = f"Step {seen.step + 1} of {seen.steps}{_range_of_k(seen)}"
-    heading(ax, title, detail=where + cut(run.trace))
+    heading(ax, title, detail=f"{where}: what it loads from global memory{cut(run.trace)}")
+    _key(ax, level, left, top, gap)
     notes = _notes(seen)
     column = {
         "xycoords": ("axes fraction", "data"),
@@ -233,7 +209,19 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     return f"{title}. {where}. {said}" + (f" Load instructions per result: {', '.join(per_result)}." if per_result else "")
 
 
-def _outline(ax, part: Touched, colour: str, x: float, y: float, extent: float) -> None:
+def _key(ax, level: str, left: float, top: float, gap: float) -> None:
+    """What the strengths of the colours mean, as patches, since a dark theme turns light and dark around; where the corner has room."""
+    (x0, y0), (x1, y1) = ax.transData.transform([(0, top - gap), (left - gap, 0)])
+    if (x1 - x0) * 72 / ax.figure.dpi < 130 or (y1 - y0) * 72 / ax.figure.dpi < 80:
+        return
+    shades = [(1.0, "in this step"), (_BEFORE, "in steps before")]
+    if level != "block":
+        shades.insert(1, (_OTHERS, "rest of the block"))
+    handles = [Patch(facecolor=tuple(1 + shade * (part - 1) for part in rgb(INK)), label=text) for shade, text in shades]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transData, borderaxespad=0, handletextpad=0.6)
+
+
+def _outline(ax, part: TouchedPart, colour: str, x: float, y: float, extent: float) -> None:
     """The matrix's edge, and a ring around what would be too small to be seen."""
     rows, columns = part.now.shape
     ax.plot([x, x + columns, x + columns, x, x], [y, y, y + rows, y + rows, y], color=QUIET, linewidth=1)
@@ -255,12 +243,12 @@ def _tile_lines(ax, run, m, n, k, k_b, left, top) -> None:
     ax.add_collection(LineCollection(lines, colors=PAPER, linewidths=1, zorder=1.5))
 
 
-def _shade(part: Touched, colour: str, every: int):
+def _shade(part: TouchedPart, colour: str, every: int):
     """RGB image: paper, pale where touched before, paler still where others of the block touch now, full where touched now."""
-    base = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    base = np.array(rgb(colour))
     strength = np.full(part.now.shape, 0.06)
-    strength[part.before > 0] = 0.3
-    strength[part.by_block > 0] = 0.5
+    strength[part.before > 0] = _BEFORE
+    strength[part.by_block > 0] = _OTHERS
     strength[part.now > 0] = 1.0
     if every > 1:
         rows, columns = (-(-size // every) for size in strength.shape)
@@ -285,8 +273,7 @@ def _where(run, seen: March, level: str) -> str:
     if level == "warp":
         text += f", warp {seen.warp}"
     if level == "thread":
-        place = thread_of(run.trace, seen.thread // WARP, seen.thread % WARP)
-        text += f", thread ({', '.join(str(part) for part in (place if run.trace.block[2] > 1 else place[:2]))})"
+        text += f", {thread_label(run.trace, seen.thread)}"
     return text
 
 

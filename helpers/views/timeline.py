@@ -3,8 +3,8 @@
 The order is the executed one; nothing here is time. Asynchronous copies have a second row: each group of them from its first
 copy to the wait that it lands at, so that the stages under way at one moment lie under one another. Between two barriers a bar reaches
 from the first to the last instruction of its kind, and bears their number; what lies under one another is interleaved. The
-way from barrier to barrier grows with the square root of the number of instructions, so that two loads are seen beside 512
-FMAs. Warps that do the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
+way from barrier to barrier grows with the square root of the number of instructions, and the axis says so: two loads are to be
+seen beside 512 FMAs. Warps that do the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,24 @@ from matplotlib.collections import PolyCollection
 
 from helpers.sim.code.sites import AccessKind
 
-from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture
+from .canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    QUIET,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    NothingToSee,
+    Span,
+    heading,
+    picture,
+    text_on,
+)
 from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace, plural
 
 # Kind -> colour, in the order of the swim lanes.
@@ -181,7 +198,7 @@ def controls(run, block=0, start=0):
     )
 
 
-@picture("Timeline", controls=controls, size=(10, 5.6), margins=(1.75, 0.85, 0.25, 1.05), order=40)
+@picture("Timeline", controls=controls, size=(10, 5.8), margins=(1.75, 1.05, 0.25, 1.05), order=40)
 def timeline(run, block: int = 0, start: int = 0, *, ax):
     """Swim lanes of one block, one set for each group of warps that do the same. start: the first interval to show."""
     block, found = lanes(run, block)
@@ -210,7 +227,8 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
                 colours.append(KINDS[bar.kind])
                 inside = (right - bar.left) * points > 9 * len(str(bar.count))
                 if inside and low <= (bar.left + right) / 2 <= high:
-                    ax.text((bar.left + right) / 2, y + 0.4, str(bar.count), ha="center", va="center_baseline", fontsize=11, color=PAPER)
+                    ax.text((bar.left + right) / 2, y + 0.4, str(bar.count), ha="center", va="center_baseline", fontsize=11,
+                            color=text_on(KINDS[bar.kind]))  # fmt: skip
                 elif not inside:
                     _beside(ax, bar, right, y + 0.4, points, [low, high, *(x for x, _ in lane.barriers)])
         rows = 1 + max((stage.row for stage in lane.stages), default=0)
@@ -232,20 +250,31 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     ax.set_xticks([])
     for side in ("left", "top", "right", "bottom"):
         ax.spines[side].set_visible(False)
-    ax.set_xlabel("instructions of the warp in the order of execution →")
+    scale = "\nbetween two barriers as wide as the square root of their number" if any(lane.barriers for lane in shown) else ""
+    ax.set_xlabel(f"instructions of the warp in the order of execution →{scale}", linespacing=1.4)
     sync = sum(kind == SYNC for _, kind in shown[0].barriers)
-    title = (
-        f"{_warps(shown[0].warps).capitalize()} of {block_label(run.trace, block)}"
-        if len(found) == 1
-        else block_label(run.trace, block).capitalize()
-    )
+    where = block_label(run.trace, block)
+    where = f"{_warps(shown[0].warps)} of {where}" if len(found) == 1 else where
+    title = f"{run.kernel.compiled.entry}: {_summary(shown[0], sync)}"
     more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
-    lines = f"black lines are barriers, {sync} in all" if sync else "no barriers"
+    lines = f"; solid lines are barriers, {sync} in all" if sync else "; no barriers"
     if any(kind == WAIT for lane in shown for _, kind in lane.barriers):
         lines += "; at a dotted line the warp waits for copies"
-    heading(ax, title, detail=f"{lines}{more}{no_math}{cut(run.trace)}")
-    return " ".join([f"{title}.", *(_say(lane) for lane in shown)])
+    heading(ax, title, detail=f"{where}{lines}{more}{no_math}{cut(run.trace)}")
+    return " ".join([f"{title}. {where[0].upper()}{where[1:]}.", *(_say(lane) for lane in shown)])
+
+
+def _summary(lane: Lane, sync: int) -> str:
+    """What tells this timeline from that of another kernel."""
+    if lane.stages:
+        return f"{plural(_deep(lane), 'group')} of copies under way at most"
+    return f"{plural(lane.events, 'instruction')}, {plural(sync, 'barrier')}" if sync else plural(lane.events, "instruction")
+
+
+def _deep(lane: Lane) -> int:
+    """How many groups of copies are under way at once, at most."""
+    return 1 + max(stage.row for stage in lane.stages)
 
 
 def _beside(ax, bar: Bar, right: float, y: float, points: float, edges: list[float]) -> None:
@@ -277,6 +306,5 @@ def _say(lane: Lane, most: int = 12) -> str:
     words += [(x, "barrier" if kind == SYNC else "wait") for x, kind in lane.barriers]
     text = ", ".join(word for _, word in sorted(words)[:most])
     if lane.stages:
-        deep = 1 + max(stage.row for stage in lane.stages)
-        text += f"; {plural(len(lane.stages), 'group')} of copies, at most {deep} under way at once"
+        text += f"; {plural(len(lane.stages), 'group')} of copies, at most {_deep(lane)} under way at once"
     return f"{_warps(lane.warps).capitalize()}: {text}{', …' if len(words) > most else ''} ({plural(lane.events, 'instruction')})."

@@ -2,8 +2,8 @@
 
 A full bar is a counter of the run times the bytes it stands for. The hollow ones are no counters. L2: what would be asked of it
 if the L1 cache kept every sector until the block that loaded it ends, and blocks shared nothing; from the accesses of a trace
-that has them all. DRAM: what any kernel must move, each matrix once. The ratio between two neighbours is the reuse that the
-upper one achieves.
+that has them all. DRAM: what any kernel must move, each matrix once. Between two neighbours stands how many times fewer bytes
+the lower one is asked for: the reuse that the upper one achieves.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _distinct_sectors(trace) -> tuple[int, int]:
 
 @picture("Traffic", size=(10, 5.2), margins=(1.75, 0.75, 1.5, 1.05), order=60)
 def traffic(run, *, ax):
-    """One bar per level, in bytes, on a logarithmic scale, with the ratio to the level below."""
+    """One bar per level, in bytes, on a logarithmic scale; between two bars how many times fewer bytes the lower one is."""
     found = levels(run)
     sizes = [level.bytes for level in found]
     ax.set_xscale("log")
@@ -110,14 +110,17 @@ def traffic(run, *, ax):
     ax.xaxis.set_major_formatter(lambda value, _: amount(value))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel("bytes in the whole launch", color=INK)
+    ax.set_xlabel("bytes in the whole launch (logarithmic scale)", color=INK)
     heading(ax, "Bytes asked of each level", detail="full: counted in this run; hatched: a model, and what any kernel must move")
     said = "; ".join(f"{' '.join(level.name.split())} {amount(level.bytes)} ({level.what})" for level in found)
     return f"Bytes asked of each level: {said}."
 
 
 def _ratio(value: float) -> str:
-    return f"× {value:,.3g}" if value >= 1 else f"÷ {1 / value:,.3g}"
+    """What a step down is, for a level with `value` times the bytes of the next."""
+    if f"{value:.3g}" == "1":
+        return "↓ the same"
+    return f"↓ {value:,.3g} times fewer" if value > 1 else f"↓ {1 / value:,.3g} times more"
 
 
 def amount(size: float) -> str:

@@ -108,7 +108,7 @@ class Lab:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, make_home: Callable[[Path], Path]) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "notebooks", folder / "course" / "notebooks")
     with socket.socket() as free:
@@ -116,7 +116,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         port = free.getsockname()[1]
     token = secrets.token_hex(16)
     environment = os.environ | {
-        "GEMM_LADDER_HOME": str(folder / "home"),
+        "GEMM_LADDER_HOME": str(make_home(folder / "home")),
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),

@@ -126,7 +126,7 @@ def test_compare_shows_two_runs_side_by_side(shared):
     pair = widgets.compare(gemm_run("naive", 32, 32, 32), shared, line=3)
     left, right = pair.panels
     assert "32 sectors" in alt(left) and "4 sectors" in alt(right)
-    assert "before: naive" in pair.children[-1].children[0].children[0].value
+    assert "before: naive" in pair.children[2].children[0].children[0].value
 
 
 def test_compare_changes_the_picture_of_both_sides_and_keeps_it(shared):
@@ -236,3 +236,16 @@ def test_the_listing_s_menu_says_that_no_line_is_chosen():
     assert panel._fields["line"].label == "no line" and "PTX (virtual)" not in panel.shown
     panel.set(line=3)
     assert "PTX (virtual)" in panel.shown
+
+
+def test_pictures_with_nothing_to_show_are_left_out_with_the_reason():
+    run = one_load(4 * np.arange(32))
+    explorer = widgets.explore(run)
+    names = [name for _, name in explorer.choice.options]
+    assert "coalescing" in names and not {"banks", "layout", "shared_reads", "stepper"} & set(names)
+    said = explorer.children[-1].value
+    assert "<b>Banks, Layout</b>: This kernel makes no access to shared memory" in said and "Shared reads" in said
+    asked = widgets.explore(run, picture="banks")  # what a cell asks for says it itself
+    assert asked.choice.value == "banks" and "no access to shared memory" in alt(asked.panel)
+    pair = widgets.compare(run, one_load(4 * np.arange(32), space="shared"))
+    assert {"coalescing", "banks"} <= {name for _, name in pair.choice.options}  # of one of the two

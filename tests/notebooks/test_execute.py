@@ -82,9 +82,9 @@ def _alt(output: NotebookNode) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_notebook_runs_without_errors(step, tmp_path, monkeypatch, record_property):
+def test_a_notebook_runs_without_errors(step, tmp_path, monkeypatch, record_property, make_home):
     path = step.notebook_path
-    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(make_home(tmp_path / "home")))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     folder = tmp_path / "notebooks"
     folder.mkdir()

@@ -76,12 +76,20 @@ def test_error_bars_are_the_spread():
 @pytest.mark.parametrize("log, scale", [(True, "log"), (False, "linear")])
 def test_scales(log, scale):
     ax = ladder(RUNGS, log=log)
-    assert ax.get_xscale() == scale and "TFLOPS" in ax.get_xlabel()
+    assert ax.get_xscale() == scale and "TFLOPS" in ax.get_xlabel() and scale in ax.get_xlabel()
 
 
-def test_all_devices_are_compared_by_their_own_cublas(said):
+def test_no_figure_stands_on_a_line():
+    ax = ladder(RUNGS)
+    lines = [line.get_window_extent() for line in ax.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
+    assert len(lines) == 2
+    assert not [text.get_text() for text in ax.texts for line in lines if text.get_window_extent().overlaps(line)]
+
+
+def test_all_devices_are_compared_by_their_own_cublas():
     ax = ladder(RUNGS, device="all")
-    assert "RTX 3090" in said(ax) and "H200 SXM" in said(ax) and "%" in ax.get_xlabel()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["H200 SXM", "RTX 3090"] and "%" in ax.get_xlabel()
+    assert len({line.get_linestyle() for line in ax.get_legend().get_lines()}) == 2  # told apart without colours
     assert "RTX 3090: 01 naive 1.1 %" in ax.alt
 
 

@@ -118,8 +118,9 @@ def test_the_timeline_alternates_as_the_kernel_says(runs, said):
     for bar in groups[0].bars:
         counts[bar.kind] = counts.get(bar.kind, 0) + bar.count
     assert counts == {"global loads": 4, "shared stores": 4, "shared loads": 80, "arithmetic": 64, "global stores": 1}
-    assert "black lines are barriers, 4 in all" in said(timeline(runs["shared_tile"]))
+    assert "solid lines are barriers, 4 in all" in said(timeline(runs["shared_tile"]))
     assert "no barriers" in said(timeline(runs["naive"]))
+    assert "square root" in timeline(runs["shared_tile"]).get_xlabel() and "square root" not in timeline(runs["naive"]).get_xlabel()
 
 
 def test_warps_that_differ_are_drawn_apart(said):
@@ -152,7 +153,8 @@ def test_traffic_is_counters_times_bytes(runs, said):
     assert amounts["arithmetic"] == 8 * 64 * 96 * 64 and amounts["DRAM,\nat least"] == 4 * (64 * 64 + 64 * 96 + 64 * 96)
     assert amounts["L1 cache"] == 32 * (4 * 2 * 64 * 96 * 64 // 32 // 32 + 4 * 64 * 96 // 32)
     assert "shared memory" not in {level.name for level in levels(runs["naive"])}
-    assert "bytes in the whole launch" == traffic(run).get_xlabel()
+    assert "bytes in the whole launch (logarithmic scale)" == traffic(run).get_xlabel()
+    assert "fewer" in said(traffic(run)) and "×" not in said(traffic(run))
     # By the model a block of 32 x 32 loads 32 rows of A and 32 columns of B once, whatever it asks for. There are 2 x 3 blocks.
     assert amounts["L2 cache,\nby a model"] == 6 * 4 * 2 * 32 * 64 + 4 * 64 * 96 == 32 * sectors_of_blocks(runs["naive"]) + 4 * 64 * 96
     assert "L2 cache, by a model" in traffic(runs["naive"]).alt
@@ -259,6 +261,8 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
     assert next(bar.count for bar in lane.bars if bar.kind == "async copies") == stages - 1
     assert "waits for copies" in said(timeline(run))
     assert shared_access(run).place.what == "copy to tile"
+    at_once = {2: "1 group", 3: "2 groups", 4: "3 groups"}[stages]
+    assert f"{at_once} of copies under way at most" in said(timeline(run))
 
 
 BULK = """

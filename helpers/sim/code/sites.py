@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .ptx import Address
+from .sass_opcodes import opcode_row
 
 
 class AccessKind(StrEnum):
@@ -60,6 +61,9 @@ class CostRule(StrEnum):
     MATRIX = "matrix"  # ldmatrix and stmatrix: a phase for each 8 x 8 matrix
     WARPGROUP = "warpgroup"  # operands of wgmma: 128 bytes at a time, past the load-store unit
     NONE = "none"  # not charged, or not known before a generic address is
+
+
+_MAY_BECOME = {AccessKind.LOAD: AccessKind.MATRIX_LOAD, AccessKind.ATOMIC: AccessKind.REDUCTION}
 
 
 @functools.cache
@@ -132,8 +136,9 @@ class Site:
 
     @property
     def made(self) -> AccessKind:
-        """What ptxas made of it: some loads of wmma become LDSM."""
-        return AccessKind.MATRIX_LOAD if self.op is AccessKind.LOAD and self.sass.startswith("LDSM") else self.op
+        """What ptxas made of it: some loads of wmma become LDSM, and an atomic operation whose old value nobody uses RED."""
+        other = _MAY_BECOME.get(self.op)
+        return other if other and opcode_row(self.sass).op == other else self.op
 
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address turned out to lie in `space`."""

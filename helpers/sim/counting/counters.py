@@ -149,9 +149,7 @@ class Counting:
             site = self.program.sites[index]
             if not requests:
                 continue
-            op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(site.op, site.op)
-            if op == "atom" and site.sass.startswith("RED"):
-                op = "red"  # nobody uses the old value, and ptxas noticed
+            op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(site.made, site.made)
             if space in ("global", "local"):
                 add(site.line, names.requests(space, op), requests)
                 add(site.line, names.sectors(space, op), second)

@@ -276,8 +276,10 @@ def run(
             thread.join()
     if late and any(worker.failed for worker in workers):
         raise OutOfTime(next(worker.position for worker in workers if worker.failed))
-    if any(worker.failed for worker in workers):
-        raise Declined("something happened that the NumPy machine must explain")
+    for worker in workers:
+        if worker.failed:
+            op = prepared.program.ops[worker.position]
+            raise Declined(f"something happened that the NumPy machine must explain, at `{op.opcode}`", op)
     if _failures:
         raise _failures.pop()
     for worker in workers:

@@ -10,7 +10,7 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 from helpers.errors import RunError
 from helpers.sim import simulate
 from helpers.toolchain.compile import compile_source
-from tests.sim.native.test_native import both, own_cache  # noqa: F401 - a fixture
+from tests.sim.native.test_native import both
 
 EXCHANGE = """
 extern "C" __global__ void k(const int* in, int* out, float* floats, int n) {

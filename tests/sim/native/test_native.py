@@ -29,14 +29,6 @@ KERNELS = sorted((ROOT / "kernels").glob("*.cu"))
 QUIET = Collect(counters=False, findings=False)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory):
-    """Object code of these tests does not go to the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GEMM_LADDER_HOME", str(tmp_path_factory.mktemp("home")))
-        yield
-
-
 def both(compiled, grid, block, args, shared=0, **collect):
     """Run in both engines and compare everything; returns the native outcome."""
     outcomes, results = [], []

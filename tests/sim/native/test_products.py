@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 from helpers.sim.native.products import KINDS
 from helpers.toolchain.compile import compile_source
 from tests.sim import matrix_cases as cases
-from tests.sim.native.test_native import both, own_cache  # noqa: F401 - a fixture
+from tests.sim.native.test_native import both
 
 NATIVE_MMAS = [case for case in cases.MMAS if case.selector is None and {case.a, case.b, case.d} <= set(KINDS)]
 
