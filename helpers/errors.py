@@ -6,7 +6,8 @@ wants the details reads the attributes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Finding:
     kind: short name from `FINDING_KINDS`. line: 1-based line of the reader's cell, or None when unknown.
     other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
     advice: what to do about it, one sentence. count: how many times it was seen.
+    code, other_code: the text of the two lines, where it is known.
     """
 
     kind: str
@@ -26,11 +28,29 @@ class Finding:
     thread: tuple[int, int, int] | None = None
     advice: str = ""
     count: int = 1
+    code: str = field(default="", compare=False)
+    other_code: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        where = "" if self.line is None else f"line {self.line}: "
+        quote = f", “{self.code}”" if self.code else ""
+        where = "" if self.line is None else f"line {self.line}{quote}: "
+        other = f" Line {self.other_line} is “{self.other_code}”." if self.other_code and self.other_line != self.line else ""
         advice = f" {self.advice}" if self.advice else ""
-        return f"{where}{self.message}{advice}"
+        return f"{where}{self.message}{other}{advice}"
+
+
+QUOTED = 72  # characters of a line that a finding quotes
+
+
+def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
+    """The findings with the text of the lines they name."""
+    lines = source.split("\n")
+
+    def text(number: int | None) -> str:
+        code = lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
+        return code if len(code) <= QUOTED else f"{code[: QUOTED - 1]}…"
+
+    return [replace(one, code=text(one.line), other_code=text(one.other_line)) for one in findings]
 
 
 FINDING_KINDS = {

@@ -6,7 +6,7 @@ A lesson never states a time itself. It asks here, and shows with the answer whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from helpers.element_types import named
 from helpers.errors import CourseError
@@ -21,10 +21,14 @@ PREFERENCE = (rungs.MEASURED, rungs.RECORDED, rungs.PUBLISHED, rungs.PREDICTED)
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times as fast one rung is as another of the same kind, on the same device and size."""
+    """How many times as fast one rung is as another of the same kind, on the same device and size.
+
+    own: what the reader's own ladder says of the same two, where that is something else.
+    """
 
     fast: Rung
     slow: Rung
+    own: Speedup | None = None
 
     @property
     def factor(self) -> float:
@@ -32,13 +36,14 @@ class Speedup:
 
     @property
     def source(self) -> str:
-        """Kind, device, size and source, as a phrase."""
+        """Kind, device, size and source, as a phrase; and what the reader's own ladder says, if that is not it."""
         rung = self.fast
         whose = {True: "yours, ", False: ""}[rung.mine]
         origin = f", {rung.source}" if rung.kind == rungs.PUBLISHED else ""
         types = [named(one.dtype, one.out_dtype) for one in (rung, self.slow)]
         compared = f", {types[0]} against {types[1]}" if types[0] != types[1] else ""
-        return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{compared}{origin}"
+        beside = f"; on your ladder, {self.own.fast.kind}: {self.own.factor:.1f} times" if self.own else ""
+        return f"{whose}{rung.kind}: {rung.device}, {rung.m} × {rung.n} × {rung.k}{compared}{origin}{beside}"
 
     def __str__(self) -> str:
         return f"{self.factor:.1f} times as fast ({self.source})"
@@ -53,15 +58,19 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     fast, slow = steps.get(step), steps.get(over)
     types = {(one.dtype, one.out_dtype) for one in (fast, slow)}
     timed = [rung for pair in types for rung in rungs.rungs(size, dtype=pair[0], out_dtype=pair[1]) if rung.tflops]
+    pairs = [
+        Speedup(one, other) for one in timed for other in timed
+        if (one.step, other.step) == (fast.number, slow.number) and _origin(one) == _origin(other)
+    ]  # fmt: skip
+
+    def rank(pair: Speedup) -> tuple:
+        return pair.fast.device != device, -pair.fast.tflops, -pair.slow.tflops
+
+    own = min((pair for pair in pairs if pair.fast.mine), key=lambda pair: (PREFERENCE.index(pair.fast.kind), *rank(pair)), default=None)
     for kind in kinds:
-        pairs = []
-        for one in timed:
-            for other in timed:
-                wanted = (one.step, other.step) == (fast.number, slow.number) and one.kind == kind
-                if wanted and _origin(one) == _origin(other):
-                    pairs.append(Speedup(one, other))
-        if pairs:
-            return min(pairs, key=lambda pair: (pair.fast.device != device, -pair.fast.tflops, -pair.slow.tflops))
+        if found := [pair for pair in pairs if pair.fast.kind == kind]:
+            best = min(found, key=rank)
+            return best if best.fast.mine else replace(best, own=own)
     raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
 
 

@@ -25,15 +25,17 @@ from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
 from helpers.run.timing import GemmTiming, time_gemm
 from helpers.sim import TraceFilter
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from . import history, rungs, steps, store
+from .measures import DEFAULT_GPU
 from .table import Cell, Table, Tabular
 
-DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
+SHOW_LIMIT = 512  # the largest: above, a recording of every access no longer fits
 PROFILE_SIZE = 4096  # the ladder's size
 
 
@@ -94,7 +96,15 @@ class LessonKernel(Kernel):
         return history.restore(self.lesson_name, number)
 
     def show(self, size: int = SHOW_SIZE, **options: Any):
-        """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from."""
+        """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from.
+
+        Raises CourseError for a size above SHOW_LIMIT.
+        """
+        if size > SHOW_LIMIT:
+            raise CourseError(
+                f"show() records every access of a run, and {size}³ has too many of them: take size={SHOW_LIMIT} or less. A picture shows "
+                "one block or a few anyway. profile() and climb() are there for large products."
+            )
         with delayed():
             from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
@@ -199,6 +209,8 @@ class Profile(Tabular):
         shared = any(run.counters.get(metrics.executed(f"shared_{op}")) for op in ("ld", "st"))
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
+                if name == metrics.threads("ffma"):
+                    meaning += f"; in whole warps, as the instructions are: {run.counters[name] / WARP:,.0f}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
         return found
 
@@ -243,6 +255,11 @@ class Climb:
     profile: Profile
     saved: store.SavedClimb
 
+    @property
+    def reached(self) -> int:
+        """The last step that the reader has climbed to: what lies above would answer the questions of later lessons."""
+        return max((row.step for row in store.own().climbs() if row.step is not None), default=0)
+
     def __str__(self) -> str:
         profile = self.profile
         name = profile.kernel.lesson_name
@@ -264,4 +281,4 @@ class Climb:
 
         print(self)
         problem = self.profile.problem
-        display(widgets.ladder(problem.m, problem.dtype, problem.out_dtype, device=self.profile.device))
+        display(widgets.ladder(problem.m, problem.dtype, problem.out_dtype, device=self.profile.device, until=self.reached))

@@ -7,16 +7,18 @@ is about one array, from its trace; nothing is looked up.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from helpers.errors import CourseError
+from helpers.model import hardware
 from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import names
@@ -24,6 +26,7 @@ from helpers.sim.counting import names
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from helpers.run.gemm import Problem
 
+DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
 
 
@@ -121,19 +124,90 @@ def bytes_requested(run) -> int:
     return SECTOR_BYTES * sum(count(run, names.sectors("global", op)) for op in ("ld", "st"))
 
 
-def shared_passes_per_multiply_add(run) -> float:
-    """Passes through shared memory (wavefronts of loads and stores) for each multiply-add of a whole warp.
+def multiply_adds(run) -> float:
+    """Fused multiply-adds of float32 in whole warps: 32 threads' are one, as for every other instruction here."""
+    return count(run, names.threads("ffma")) / WARP
+
+
+def multiply_add_share(run) -> float:
+    """The part of all instructions that are multiply-adds. Raises CourseError where instructions were not counted."""
+    if not (executed := count(run, names.INSTRUCTIONS)):
+        raise CourseError("The machine instructions of this kernel could not be counted.")
+    return multiply_adds(run) / executed
+
+
+def shared_wavefronts_per_multiply_add(run) -> float:
+    """Wavefronts of shared loads and stores for each multiply-add of a whole warp.
 
     Raises CourseError for a kernel that does no multiply-add.
     """
-    multiply_adds = count(run, names.threads("ffma")) / WARP
-    if not multiply_adds:
+    if not (found := multiply_adds(run)):
         raise CourseError("The kernel did no float32 multiply-add.")
-    return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st")) / multiply_adds
+    return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st")) / found
+
+
+def shared_memory_limit(run, gpu_name: str = DEFAULT_GPU) -> float:
+    """TFLOPS of float32 that shared memory can feed on a GPU, at one wavefront per cycle and multiprocessor; at most its peak."""
+    gpu = hardware.gpu(gpu_name)
+    per_cycle = shared_wavefronts_per_multiply_add(run) * gpu.capability.fp32_lanes / WARP  # at full arithmetic
+    return gpu.peak_fp32_tflops / max(1.0, per_cycle)
+
+
+def instruction_limit(run, gpu_name: str = DEFAULT_GPU) -> float:
+    """TFLOPS of float32 that are left on a GPU whose schedulers issue an instruction per cycle: the share of the multiply-adds."""
+    return hardware.gpu(gpu_name).peak_fp32_tflops * multiply_add_share(run)
+
+
+def machine_code(kernel, *opcodes: str) -> dict[str, int]:
+    """How often each of these opcodes stands in the machine code, told apart by width: {"LDS": 32, "LDS.128": 8}."""
+    found: dict[str, int] = {}
+    for opcode, modifiers in re.findall(rf"\b({'|'.join(opcodes)})\b((?:\.\w+)*)", kernel.sass):
+        name = ".".join([opcode, *(part for part in modifiers.split(".") if part in ("64", "128"))])
+        found[name] = found.get(name, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def multiply_adds_behind_loads(run) -> list[int]:
+    """Multiply-adds of block 0's warp 0 between each tile's last load from global memory and the first store of its values to shared
+    memory: what the wait for the loads can hide behind. One number for each tile.
+
+    Raises CourseError unless the run was traced with TraceFilter(math=True).
+    """
+    trace = run.trace.select(block=0, warp=0)
+    kinds = np.array([f"{site.space} {site.op}" for site in trace.sites])[trace.accesses["site"]]
+    order = trace.accesses["order"]
+    stores, last = order[kinds == "shared st"], {}
+    for load in order[kinds == "global ld"]:
+        if len(later := stores[stores > load]):  # the last loads read C
+            last[int(later[0])] = int(load)
+    math_order = trace.math["order"]
+    return [int(((math_order > load) & (math_order < store)).sum()) for store, load in last.items()]
+
+
+def _copies(run) -> tuple[np.ndarray, np.ndarray]:
+    """The places in the order of execution of the asynchronous copies that block 0's warp 0 starts, and of its barriers."""
+    trace = run.trace.select(block=0, warp=0)
+    return trace.select(op="cp.async", space="global").accesses["order"], trace.barriers["order"][trace.barriers["kind"] == "sync"]
+
+
+def copies_per_pair(run) -> int:
+    """Asynchronous copies that a thread starts for one pair of tiles: those between its first two barriers."""
+    copies, barriers = _copies(run)
+    if len(barriers) < 2:
+        raise CourseError("The run has fewer than two barriers: take a larger K.")
+    return int(((copies > barriers[0]) & (copies < barriers[1])).sum())
+
+
+def pairs_under_way(run) -> float:
+    """Pairs of tiles whose copies were started before the first barrier. Raises CourseError where the loop starts no copies."""
+    copies, barriers = _copies(run)
+    if not (pair := copies_per_pair(run)):
+        raise CourseError("The run starts no asynchronous copies between its first two barriers.")
+    return int((copies < barriers[0]).sum()) / pair
 
 
 def wavefronts_per_shared_load(run) -> float:
-    """Passes through shared memory that one warp-wide load of it takes, on average: 1 at best, for 128-bit loads 2.
+    """Wavefronts that one warp-wide load from shared memory takes, on average: 1 at best, for 128-bit loads 2.
 
     Raises CourseError for a kernel that loads nothing from shared memory.
     """
@@ -151,15 +225,18 @@ def shared_stores_per_result(run) -> float:
 
 def barriers_per_warp(run) -> float:
     """Barriers of the whole block that each warp passes. Raises CourseError where instructions were not counted."""
-    name = names.opcode("BAR")
     if names.INSTRUCTIONS not in run.counters:
         raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
-    warps = math.prod(run.grid) * -(-math.prod(run.block) // WARP)
-    return count(run, name) / warps
+    return count(run, names.opcode("BAR")) / _warps(run)
+
+
+def _warps(run) -> int:
+    """Warps of the launch."""
+    return math.prod(run.grid) * -(-math.prod(run.block) // WARP)
 
 
 def shared_load_conflicts(run) -> int:
-    """Extra trips to shared memory that loads made because several lanes wanted different words of one bank."""
+    """Wavefronts that loads took besides what their addresses need at least: lanes wanted different words of one bank."""
     return count(run, names.shared_conflicts("ld"))
 
 
@@ -209,17 +286,101 @@ class Expectation:
         return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound)
 
 
-_SENTENCES: tuple[tuple[str, Callable[..., float]], ...] = (
+_MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"sectors per load of (\w+)", lambda run, array: sectors_per_request(run, array, "ld")),
     (r"sectors per store of (\w+)", lambda run, array: sectors_per_request(run, array, "st")),
     (r"global loads per result", global_loads_per_result),
     (r"shared loads per result", shared_loads_per_result),
     (r"shared stores per result", shared_stores_per_result),
     (r"wavefronts per shared load", wavefronts_per_shared_load),
+    (r"wavefronts per multiply-add", shared_wavefronts_per_multiply_add),
+    (r"most TFLOPS by shared memory", shared_memory_limit),
+    (r"most TFLOPS by instructions", instruction_limit),
     (r"barriers per warp", barriers_per_warp),
     (r"bank conflicts of shared loads", shared_load_conflicts),
     (r"bank conflicts of shared stores", shared_store_conflicts),
+    (r"wavefronts of shared loads", lambda run: count(run, names.shared_wavefronts("ld"))),
+    (r"wavefronts of shared stores", lambda run: count(run, names.shared_wavefronts("st"))),
+    (r"sectors of global loads", lambda run: count(run, names.sectors("global", "ld"))),
+    (r"sectors of global stores", lambda run: count(run, names.sectors("global", "st"))),
+    (r"global loads", lambda run: count(run, names.requests("global", "ld"))),
+    (r"global stores", lambda run: count(run, names.requests("global", "st"))),
+    (r"shared loads", lambda run: count(run, names.executed("shared_ld"))),
+    (r"shared stores", lambda run: count(run, names.executed("shared_st"))),
+    (r"multiply-adds", multiply_adds),
+    (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
+    (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
+    (r"registers per thread", lambda run: _kernel(run).registers),
+    (r"bytes spilled per thread", lambda run: _kernel(run).compiled.local_bytes),
+    (r"bytes of shared memory per block", lambda run: _shared_bytes(_kernel(run))),
+    (r"threads per block", lambda run: math.prod(_kernel(run).compiled.constants["block_shape"])),
+    (r"warps per multiprocessor", lambda run: _kernel(run).occupancy().warps_per_sm),
+    (r"findings", lambda run: len(run.findings)),
 )
+
+
+def measure(words: str) -> Callable[[Any], float]:
+    """The function of a run that these words name: "sectors per load of A", "shared loads", "LDS instructions". Instructions, loads
+    and stores are counted per warp; " of each warp" behind them divides by the launch's warps. Registers, spills, threads, shared
+    memory and the warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError
+    for other words.
+    """
+    total, per_warp, rest = words.partition(" of each warp")
+    if per_warp and not rest:
+        of_all = measure(total)
+        return lambda run: of_all(run) / _warps(run)
+    for pattern, function in _MEASURES:
+        if found := re.fullmatch(pattern, words):
+            return _bound(function, found.groups())
+    raise CourseError(f"Nothing here counts {words!r}. There are: {_known()}.")
+
+
+def _kernel(run):
+    """What a run ran, or a kernel that was not run."""
+    return getattr(run, "kernel", run)
+
+
+def _shared_bytes(kernel) -> int:
+    """Static and dynamic shared memory of a block."""
+    from helpers.run.gemm import geometry
+
+    return kernel.shared_bytes + geometry(kernel).shared
+
+
+def _known() -> str:
+    """All words that `measure` knows, with A for any array and LDS for any opcode."""
+    return "; ".join(pattern.replace(r"(\w+)", "A").replace("([A-Z0-9]+)", "LDS") for pattern, _ in _MEASURES)
+
+
+@dataclass(frozen=True)
+class LineOfRun:
+    """What one line of the source did in a run; for everything that asks a run for its counters."""
+
+    run: Any
+    number: int  # 1-based
+
+    @property
+    def counters(self):
+        return self.run.by_line.get(self.number, {})
+
+    def __getattr__(self, name: str):
+        return getattr(self.run, name)
+
+
+def line_number(kernel, text: str) -> int:
+    """1-based number of the first line of a kernel's source with `text` in it, as findings and pictures count lines.
+
+    Raises CourseError if there is none.
+    """
+    for number, line in enumerate(kernel.source.split("\n"), 1):
+        if text in line:
+            return number
+    raise CourseError(f"{kernel.name} has no line with “{text}”. If you have changed that line, change the text here as well.")
+
+
+def at_line(run, text: str) -> LineOfRun:
+    """The part of a run that the first line with `text` did. Raises CourseError if there is no such line."""
+    return LineOfRun(run, line_number(run.kernel, text))
 
 
 def expect(sentence: str) -> Expectation:
@@ -232,12 +393,9 @@ def expect(sentence: str) -> Expectation:
         what, relation, number, per_k = match.groups()
         factor = Fraction(number)
         bound = (lambda shape: float(factor * shape.k)) if per_k else float(factor)
-        for pattern, measure in _SENTENCES:
-            if found := re.fullmatch(pattern, what):
-                bounds = {"exactly": bound} if relation == "==" else {"at_most": bound}
-                return Expectation(what, _bound(measure, found.groups()), **bounds)
-    known = "; ".join(pattern.replace(r"(\w+)", "A") for pattern, _ in _SENTENCES)
-    raise ValueError(f"{sentence!r} is not an expectation. Write one of [{known}], then <= or ==, then a number or a multiple of K.")
+        with contextlib.suppress(CourseError):
+            return Expectation(what, measure(what), **{"exactly" if relation == "==" else "at_most": bound})
+    raise ValueError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
 
 
 def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from helpers.errors import CourseError
 from helpers.interrupts import delayed
 
 from . import steps
+from .evidence import Speedup
 from .store import Store, own
 from .table import Cell, Table
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from .exercises import Exercise
 
 EXACT = 1e-3  # relative: closer than this is "exactly"
-CLOSE = 2.0  # a factor within which a prediction counts as close
+CLOSE = 1.25  # a factor within which a prediction counts as close
 
 
 @dataclass(frozen=True)
@@ -86,36 +88,48 @@ def committed(id: str, store: Store | None = None) -> Any:
 
 
 def commit(question: Question, text: str | None, store: Store | None = None) -> float | str:
-    """Keep an answer. Raises CourseError if it cannot be understood."""
+    """Keep an answer. Raises CourseError if it cannot be understood, or if the truth was shown beside an earlier one: that one stands."""
+    store = store or own()
+    if told(question.id, store):
+        raise CourseError("The truth has been shown, so your prediction stays as it was.")
     answer = question.parse(text)
-    (store or own()).answer(question.id, answer, step=question.step)
+    store.answer(question.id, answer, step=question.step)
     return answer
+
+
+def told(id: str, store: Store | None = None) -> bool:
+    """Has the truth been shown beside the reader's answer?"""
+    answers = (store or own()).answers(question=id)
+    return bool(answers) and answers[-1].truth is not None
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """Predictions beside the truth. rows: (question, prediction or None, truth)."""
+    """Predictions beside the truth. rows: (question, prediction or None, truth, where the truth comes from or "")."""
 
-    rows: tuple[tuple[Question, Any, Any], ...]
+    rows: tuple[tuple[Question, Any, Any, str], ...]
 
     def __str__(self) -> str:
         lines = []
-        for question, yours, truth in self.rows:
+        for question, yours, truth, source in self.rows:
             said = "–" if yours is None else question.show(yours)
-            lines.append(f"{question.text}\n  you: {said}   truth: {question.show(truth)}   {judge(yours, truth)}")
+            whose = f" ({source})" if source else ""
+            lines.append(f"{question.text}\n  you: {said}   truth: {question.show(truth)}{whose}   {judge(yours, truth)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = []
-        for question, yours, truth in self.rows:
+        for question, yours, truth, source in self.rows:
             said = "–" if yours is None else question.show(yours)
-            shown = Cell(question.show(truth), f"<b>{html.escape(question.show(truth))}</b>")
+            whose = f"<br><small>{html.escape(source)}</small>" if source else ""
+            shown = Cell(question.show(truth), f"<b>{html.escape(question.show(truth))}</b>{whose}")
             rows.append((Cell(question.text, question.text), said, shown, judge(yours, truth)))
         return Table(("question", "you said", "it is", ""), rows, left=(0, 3))._repr_html_()
 
 
 def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
-    """The reader's answers beside the truth: {question id: number or choice}, as the run just gave it.
+    """The reader's answers beside the truth: {question id: number or choice}, as the run just gave it, or what
+    `evidence.speedup` found, which says where it comes from.
 
     Raises CourseError for a question whose cell has not been run.
     """
@@ -124,12 +138,14 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
     for name, value in truths.items():
         if name not in _asked:
             raise CourseError(f"The question {name} has not been asked yet: run the cell under “Predict” first.")
+        source = value.source if isinstance(value, Speedup) else ""
+        value = value.factor if isinstance(value, Speedup) else value
         truth = value if isinstance(value, str) else float(value)
         past = store.answers(question=name)
         yours = past[-1].answer if past else None
         if past and past[-1].truth != truth:
             store.answer(name, yours, truth, step=_asked[name].step)
-        rows.append((_asked[name], yours, truth))
+        rows.append((_asked[name], yours, truth, source))
     return Revealed(tuple(rows))
 
 
@@ -177,12 +193,16 @@ def question_card(question: Question, store: Store):
     said = widgets.HTML()
 
     def settle(answer) -> None:
-        field.disabled = True
-        button.description, button.button_style = "Change", ""
-        said.value = f"You said: <b>{html.escape(question.show(answer))}</b>. The truth comes further down."
+        field.disabled, shown = True, told(question.id, store)
+        button.description, button.button_style, button.disabled = "Change", "", shown
+        end = "The truth has been shown below." if shown else "The truth comes further down."
+        said.value = f"You said: <b>{html.escape(question.show(answer))}</b>. {end}"
 
     def pressed(_) -> None:
         if field.disabled:
+            if told(question.id, store):
+                settle(committed(question.id, store))
+                return
             field.disabled = False
             button.description, button.button_style, said.value = "Commit", "primary", ""
             return
@@ -192,12 +212,27 @@ def question_card(question: Question, store: Store):
             said.value = html.escape(error.message)
 
     button.on_click(pressed)
+    field.on_msg(lambda _, content, __: None if field.disabled or content.get("event") != "submit" else pressed(field))  # the Enter key
     if before is not None:
         settle(before)
     unit = widgets.Label(question.unit)
     row = widgets.HBox([field, unit, button, said], layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
     frame = widgets.Layout(border_left="4px solid #0072b2", padding="0 0 0 0.8em", margin="0.4em 0")
     return Kept([prompt, row], layout=frame)
+
+
+_tasks: dict[str, weakref.WeakKeyDictionary] = {}  # by exercise: the task of each card on display, and its text
+
+
+def _task(text: str, solved: bool) -> str:
+    mark = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if solved else ""
+    return f"<div style='max-width:60em;line-height:1.4'>{mark}{text}</div>"
+
+
+def mark_solved(slug: str) -> None:
+    """Say on the cards of an exercise that it is solved."""
+    for task, text in _tasks.get(slug, {}).items():
+        task.value = _task(text, solved=True)
 
 
 def exercise_card(exercise: Exercise):
@@ -207,10 +242,9 @@ def exercise_card(exercise: Exercise):
 
         from helpers.still import Kept
 
-    solved = "<span style='color:#007a5a;font-weight:bold'>✓ solved</span> " if exercise.solved() else ""
-    task = widgets.HTML(
-        f"<div style='max-width:60em;line-height:1.4'>{solved}<b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}</div>"
-    )
+    text = f"<b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}"
+    task = widgets.HTML(_task(text, exercise.solved()))
+    _tasks.setdefault(exercise.slug, weakref.WeakKeyDictionary())[task] = text
     shown = widgets.HTML()
     hint = widgets.Button(layout=widgets.Layout(width="12em"))
     solution = widgets.Button(description="Show a solution", disabled=True, layout=widgets.Layout(width="12em"))

@@ -10,7 +10,7 @@ import functools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def rungs(
     product: dict[str, Any] = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}
     all_rungs = [
         *_recorded_rungs(product),
-        *(rung for rung in published() if all(getattr(rung, name) == value for name, value in product.items())),
+        *_published_rungs(product),
         *_own_rungs(product),
     ]
     devices = {rung.device for rung in all_rungs if rung.kind != PUBLISHED}
@@ -169,6 +169,23 @@ def rungs(
         kept = set(kinds)
         all_rungs = [rung for rung in all_rungs if rung.kind in kept]
     return sorted(all_rungs, key=lambda rung: (_canonical(rung.device), rung.tflops or 0.0, rung.name))
+
+
+NEAR = 0.01  # of an extent: a published figure for a product this near stands on the ladder, with its own size in its name
+
+
+def _published_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
+    for rung in published():
+        if all(getattr(rung, name) == value for name, value in product.items()):
+            yield rung
+        elif all(_near(getattr(rung, name), value) for name, value in product.items()):
+            yield replace(
+                rung, name=f"{rung.name}, {rung.m}³" if rung.m == rung.n == rung.k else f"{rung.name}, {rung.m} × {rung.n} × {rung.k}"
+            )
+
+
+def _near(one: int | str, other: int | str) -> bool:
+    return one == other if isinstance(one, str) or isinstance(other, str) else abs(one - other) <= NEAR * other
 
 
 def _canonical(device: str) -> str:

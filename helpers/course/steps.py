@@ -165,7 +165,7 @@ STEPS: tuple[Step, ...] = (
         8,
         "warp_tile",
         "Warp tile",
-        "a warp computes a tile of its own, its lanes numbered so that every shared load takes two passes",
+        "a warp computes a tile of its own, its lanes numbered so that every shared load takes two wavefronts",
         entry="warp_tile",
         expect=(
             expect("sectors per load of A == 16"),

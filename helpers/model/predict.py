@@ -274,6 +274,8 @@ def predict(run, gpu: str = "H200 SXM") -> Prediction:
     time = milliseconds(need, device, constants)
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     problem = run.problem.get("problem")
+    if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
+        limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
     if limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
     return Prediction(

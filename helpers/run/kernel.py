@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES
-from helpers.errors import CourseError, Finding, LaunchError
+from helpers.errors import CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
@@ -89,7 +89,7 @@ class Run:
     @property
     def findings(self) -> list[Finding]:
         """What a sanitizer would say; empty for a correct kernel."""
-        return list(self.outcome.findings)
+        return quoted(self.outcome.findings, self.kernel.source)
 
     @property
     def trace(self) -> Trace:
@@ -205,10 +205,14 @@ class Kernel:
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
 
         def simulated(values: Sequence[Any]) -> Outcome:
-            return simulate(
-                self.compiled, grid, block, values, shared=shared, collect=collect,
-                budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-            )  # fmt: skip
+            try:
+                return simulate(
+                    self.compiled, grid, block, values, shared=shared, collect=collect,
+                    budget=Budget(seconds=seconds), progress=progress, cluster=dims,
+                )  # fmt: skip
+            except RunError as error:
+                error.findings = quoted(error.findings, self.source)
+                raise
 
         if on == "cpu":
             host = [gpu.to_host(value) for value in arguments]

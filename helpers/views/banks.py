@@ -154,7 +154,7 @@ def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: i
     source = code(run, seen.place.line)
     title = f"{plural(seen.wavefronts, 'wavefront')} for one {seen.place.what}"
     if seen.conflicts:
-        verdict = f"{plural(seen.conflicts, 'conflict')}; {seen.ideal} would be enough"
+        verdict = f"{plural(seen.conflicts, 'conflict')}; {plural(seen.ideal, 'wavefront')} would be enough"
     else:
         verdict = "no conflict"
     if seen.note:

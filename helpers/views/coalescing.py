@@ -50,7 +50,7 @@ class WarpAccess:
 
     @property
     def efficiency(self) -> float:
-        """Distinct bytes used over bytes moved, 0 to 1."""
+        """Distinct bytes used over the bytes of the sectors, 0 to 1."""
         return self.used / self.moved if self.moved else 0.0
 
     @property
@@ -126,9 +126,9 @@ def _amounts(seen: WarpAccess) -> str:
     if seen.charged > len(seen.sectors) and seen.place.op.atomic:
         return f"{plural(seen.active, 'lane')} change {plural(len(np.unique(seen.addresses[seen.addresses >= 0])), 'address')}, in turns"
     if seen.broadcast:
-        return f"{seen.moved} bytes moved, one address serves {plural(seen.active, 'lane')}"
-    amounts = f"{seen.moved:,} bytes moved, {seen.used:,} used ({100 * seen.efficiency:.3g} %)"
-    return amounts if seen.charged <= seen.ideal else f"{amounts}; {seen.ideal} would be enough"
+        return f"{seen.moved} bytes in its sector, one address serves {plural(seen.active, 'lane')}"
+    amounts = f"{seen.moved:,} bytes in these sectors, {seen.used:,} used ({100 * seen.efficiency:.3g} %)"
+    return amounts if seen.charged <= seen.ideal else f"{amounts}; {plural(seen.ideal, 'sector')} would be enough"
 
 
 _TOP, _WORDS_TOP, _CELL = 1.0, 4.6, 0.85

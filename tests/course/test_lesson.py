@@ -41,6 +41,7 @@ def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
     text = str(profile)
     assert "Predicted for H200 SXM" in text and "Measured" not in text
     assert "What limits it" in text
+    assert f"in whole warps, as the instructions are: {4096**3 // 32:,}" in text
     assert "<table>" in profile._repr_html_()
 
 
@@ -56,6 +57,12 @@ def test_climbing_saves_a_rung():
     (saved,) = store.climbs()
     assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "predicted", 2, 512)
     assert saved.source == reference("coalesced").source
+    assert climb.reached == 2
+
+
+def test_a_picture_of_a_large_product_is_refused_at_once():
+    with pytest.raises(CourseError, match="size=512 or less"):
+        reference("coalesced").show(4096)
 
 
 def test_a_wrong_kernel_does_not_climb():

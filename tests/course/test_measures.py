@@ -84,15 +84,15 @@ def test_loads_per_result():
     assert measures.shared_loads_per_result(run) == 128 + 128 / 4
 
 
-def test_passes_through_shared_memory():
-    # Per k: one pass for Bs, half a pass for As (two for four values). Per tile of 32: one store of each tile.
-    assert measures.shared_passes_per_multiply_add(run_of("shared_tile")) == 1 + 1 / 2 + 2 / 32
-    assert measures.shared_passes_per_multiply_add(run_of("naive")) == 0
+def test_wavefronts_of_shared_memory():
+    # Per k: one wavefront for Bs, half of one for As (two for four values). Per tile of 32: one store of each tile.
+    assert measures.shared_wavefronts_per_multiply_add(run_of("shared_tile")) == 1 + 1 / 2 + 2 / 32
+    assert measures.shared_wavefronts_per_multiply_add(run_of("naive")) == 0
     with pytest.raises(CourseError, match="no float32 multiply-add"):
-        measures.shared_passes_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
+        measures.shared_wavefronts_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
 
 
-def test_barriers_stores_and_passes_for_each_load():
+def test_barriers_stores_and_wavefronts_for_each_load():
     run = run_of("shared_tile")  # K = 64: two tiles, two barriers and two stores for each; 64 loads of b and 16 of four a
     assert measures.barriers_per_warp(run) == 2 * 2
     assert measures.shared_stores_per_result(run) == 2 * 2
@@ -139,3 +139,29 @@ def test_sentences():
 def test_a_sentence_it_does_not_know_is_refused(sentence):
     with pytest.raises(ValueError, match="not an expectation"):
         measures.expect(sentence)
+
+
+def test_words_name_what_is_counted():
+    run = run_of("shared_tile")  # 4 blocks of 32 warps, K = 64
+    words = {"global loads": 2 * 2, "shared loads": 64 + 16, "multiply-adds": 64, "BAR instructions": 4}
+    assert {name: measures.measure(f"{name} of each warp")(run) for name in words} == words
+    assert measures.measure("registers per thread")(run) == run.kernel.registers
+    assert measures.multiply_add_share(run) == 64 * 128 / measures.measure("all instructions")(run)
+    with pytest.raises(CourseError, match="Nothing here counts 'trips'.*sectors per load of A; "):
+        measures.measure("trips")
+
+
+def test_what_shared_memory_and_instructions_leave_of_the_peak():
+    run = run_of("shared_tile")  # 1 + 1/2 + 2/32 wavefronts for each multiply-add, of which an SM does four a cycle
+    assert measures.shared_memory_limit(run) == pytest.approx(66.9 / (4 * 1.5625), rel=1e-3)
+    assert measures.shared_memory_limit(run_of("vectorized", 128, 128, 64, trace=False)) == pytest.approx(66.9, rel=1e-3)
+    assert measures.instruction_limit(run) == pytest.approx(66.9 * measures.multiply_add_share(run), rel=1e-3)
+    assert measures.machine_code(run.kernel, "LDS", "STS") == {"LDS": 32, "LDS.128": 8, "STS": 2}
+
+
+def test_one_line_of_a_run():
+    run = run_of("shared_tile")
+    assert measures.measure("shared loads of each warp")(measures.at_line(run, "b = Bs[k][tx]")) == 64
+    assert measures.measure("shared loads")(measures.at_line(run, "float sum")) == 0
+    with pytest.raises(CourseError, match="no line with “nowhere”"):
+        measures.line_number(run.kernel, "nowhere")

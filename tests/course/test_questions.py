@@ -6,6 +6,7 @@ import ipywidgets
 import pytest
 
 from helpers.course import questions
+from helpers.course.evidence import speedup
 from helpers.course.exercises import exercise
 from helpers.course.questions import Question, commit, committed, exercise_card, judge, question_card, reveal
 from helpers.course.store import Store
@@ -73,6 +74,25 @@ def test_the_truth_stands_beside_the_answer(store):
     assert store.answers(question=NUMBER.id)[-1].truth == 32
 
 
+def test_a_prediction_stands_once_the_truth_was_shown(store):
+    commit(NUMBER, "4", store)
+    card = question_card(NUMBER, store)
+    reveal({NUMBER.id: 32, CHOICE.id: "more"}, store)
+    inside(card, ipywidgets.Button)[0].click()
+    assert inside(card, ipywidgets.Text)[0].disabled and inside(card, ipywidgets.Button)[0].disabled
+    with pytest.raises(CourseError, match="stays as it was"):
+        commit(NUMBER, "32", store)
+    assert committed(NUMBER.id, store) == 4
+    assert commit(CHOICE, "more", store) == "more"  # nothing was predicted, so nothing is lost
+
+
+def test_a_factor_says_whose_it_is(store):
+    source, factor = (found := speedup("coalesced", over="naive", kinds=["recorded"])).source, f"{found.factor:.1f}"
+    shown = reveal({NUMBER.id: found}, store)
+    assert f"truth: {factor} sectors (recorded: H200 SXM" in str(shown)
+    assert source in shown._repr_html_()
+
+
 def test_showing_the_truth_twice_keeps_one_row(store):
     commit(NUMBER, "4", store)
     for _ in range(3):
@@ -88,7 +108,7 @@ def test_the_truth_of_a_question_that_was_not_asked(store):
 @pytest.mark.parametrize(
     ("yours", "truth", "words"),
     [
-        (32, 32, "exactly"), (30, 32, "close"), (64, 32, "close"), (4, 32, "8 times too small"),
+        (32, 32, "exactly"), (30, 32, "close"), (100, 179, "1.79 times too small"), (4, 32, "8 times too small"),
         (96, 32, "3 times too large"), (0, 32, "think again"), (0, 0, "exactly"), ("more", "more", "right"),
         ("fewer", "more", "think again"), (None, 3, "no prediction"),
     ],
@@ -116,6 +136,20 @@ def test_the_card_commits_and_lets_you_change_your_mind(store):
     field.value = "8"
     button.click()
     assert committed(NUMBER.id, store) == 8
+
+
+def test_enter_commits(store):
+    (field,) = inside(question_card(NUMBER, store), ipywidgets.Text)
+    field.value = "4"
+    field._handle_custom_msg({"event": "submit"}, [])  # what the page sends
+    assert field.disabled and committed(NUMBER.id, store) == 4
+
+
+def test_a_solved_exercise_says_so_at_once(store):
+    (task, *_) = inside(exercise_card(exercise("intensity")), ipywidgets.HTML)
+    assert "solved" not in task.value
+    exercise("intensity").check(lambda m, n, k: 2 * m * n * k / (4 * (m * k + k * n + m * n)), store)
+    assert "✓ solved" in task.value
 
 
 def test_a_new_card_shows_the_old_answer(store):

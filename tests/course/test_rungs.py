@@ -83,6 +83,12 @@ def test_published_rungs_name_their_source():
     assert a6000["warp tile"].cublas_ratio == pytest.approx(0.937, abs=0.0005)
 
 
+def test_a_published_figure_for_nearly_this_size_says_its_own():
+    found = {rung.name: rung.m for rung in rungs.rungs(4096, device="RTX A6000", kinds=["published"])}
+    assert found["naive, 4092³"] == 4092
+    assert not rungs.rungs(4000, device="RTX A6000", kinds=["published"])
+
+
 def test_a_damaged_recording_is_named(tmp_path):
     (tmp_path / "h200.json").write_text("[{")
     with pytest.raises(CourseError, match="h200.json"):

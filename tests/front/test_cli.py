@@ -129,7 +129,7 @@ def test_macos_is_told_what_works_before_it_starts():
     assert lab.compiler_notice("win32") is None
 
 
-def test_jupyterlab_finds_the_extension_and_asks_no_questions():
+def test_jupyterlab_finds_the_extension_asks_no_questions_and_numbers_the_lines():
     """What JupyterLab itself makes of our search paths."""
     code = (
         "import os, json; from helpers.front import lab; os.environ.update(lab.environment(dict(os.environ)))\n"
@@ -137,9 +137,10 @@ def test_jupyterlab_finds_the_extension_and_asks_no_questions():
         "from jupyterlab_server.config import get_federated_extensions\n"
         "from jupyterlab_server.settings_utils import _get_overrides\n"
         "found = get_federated_extensions(jupyter_path('labextensions'))['gemm-ladder']\n"
-        "print(json.dumps([found['ext_dir'], _get_overrides('')[0]['@jupyterlab/apputils-extension:notification']]))\n"
+        "print(json.dumps([found['ext_dir'], _get_overrides('')[0]]))\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert str(lab.FOLDER / "labextensions") in printed
     assert '"fetchNews": "false"' in printed
     assert '"checkForUpdates": false' in printed
+    assert '"codeCellConfig": {"lineNumbers": true' in printed

@@ -57,7 +57,7 @@ def test_towers_agree_with_the_accounting_on_random_accesses(width, rule):
 
 def test_the_picture_says_it(said):
     worst = banks(shared(128 * LANES))
-    assert "32 wavefronts for one load of As" in said(worst) and "31 conflicts; 1 would be enough" in said(worst)
+    assert "32 wavefronts for one load of As" in said(worst) and "31 conflicts; 1 wavefront would be enough" in said(worst)
     assert "As[0, 0] and As[1, 0] are both in bank 0" in said(worst)
     assert "no conflict" in said(banks(shared(132 * LANES)))
     merged = banks(shared(0 * LANES, 16))

@@ -38,7 +38,7 @@ def test_sectors_bytes_and_ideal(addresses, width, sectors, used, ideal):
 def test_the_picture_says_what_it_counts(said):
     scattered = coalescing(one_load(512 * LANES))
     assert "32 sectors for one load of A" in said(scattered)
-    assert "1,024 bytes moved, 128 used (12.5 %); 4 would be enough" in said(scattered)
+    assert "1,024 bytes in these sectors, 128 used (12.5 %); 4 sectors would be enough" in said(scattered)
     assert "A[0, 0]" in said(scattered) and "A[31, 0]" in said(scattered)
     assert "each 512 bytes after the one before" in said(scattered)
     assert "3  float a = A[threadIdx.x];" in said(scattered)

@@ -1,6 +1,6 @@
 //! title: Down a column
-//! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32 trips to shared
-//!     memory: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
+//! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32
+//!     wavefronts: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
 //!     computed.
 //! hint: As has rows of 32 floats, as many as there are banks. So a column lies in one bank.
 //! hint: Either make the rows longer than 32, by one float that nobody uses …

@@ -9,7 +9,7 @@
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
 //! expect: bank conflicts of shared loads == 0
-//! after: A quarter of the requests with four times the sectors each. The bytes are the same; what is saved is
+//! after: A quarter of the requests with four times the sectors each. The bytes are the same; what is saved are
 //!     instructions.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread

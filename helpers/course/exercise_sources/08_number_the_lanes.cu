@@ -1,11 +1,11 @@
 //! title: Same tile, other numbers
-//! task: The warp computes a 32 x 32 tile and its lanes are numbered along rows. Each load of A takes two passes
-//!     through shared memory, each load of B four. Renumber the lanes, so that every load takes two. Nothing else
+//! task: The warp computes a 32 x 32 tile and its lanes are numbered along rows. Each load of A takes two
+//!     wavefronts, each load of B four. Renumber the lanes, so that every load takes two. Nothing else
 //!     changes: not the tile, not the loads.
 //! hint: Shared memory serves a 128-bit load one half-warp at a time: lanes 0 to 15, then 16 to 31. How many
 //!     different columns do lanes 0 to 15 have now?
-//! hint: All 8 of them, each twice, but the two that read the same 16 bytes are lanes 0 and 8. They share a pass
-//!     only if they are neighbours: lane numbers that differ in bit 0 or in bit 1.
+//! hint: All 8 of them, each twice, but the two that read the same 16 bytes are lanes 0 and 8. They share a
+//!     wavefront only if they are neighbours: lane numbers that differ in bit 0 or in bit 1.
 //! hint: Number down pairs of rows: lane 0 above lane 1, lane 2 above lane 3. Then lane % 2 is the row within the
 //!     pair, and lane / 16 the pair.
 //! expect: wavefronts per shared load <= 2

@@ -1,7 +1,8 @@
 """JupyterLab as the course starts it, and what the course adds to it.
 
 labextensions/ is the prebuilt extension that highlights `%%cuda` cells (source and build: extension/). config/ turns
-off JupyterLab's own news and its check for updates, which would greet a learner with a question and ask the network.
+off JupyterLab's own news and its check for updates, which would greet a learner with a question and ask the network, and line
+numbers on, which findings and compiler messages name.
 Both are found through Jupyter's search path, set here, so that nothing has to be installed and a fresh build counts.
 """
 

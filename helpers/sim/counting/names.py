@@ -33,7 +33,7 @@ def ideal_sectors(space: str, op: str) -> str:
 
 
 def shared_wavefronts(op: str) -> str:
-    """Passes through shared memory; op: 'ld', 'st', 'atom'."""
+    """Wavefronts: the turns in which shared memory serves them; op: 'ld', 'st', 'atom'."""
     return f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 
 
@@ -78,8 +78,8 @@ MEANINGS: dict[str, str] = {
     **{requests("global", op): f"global {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
     **{sectors("global", op): f"32-byte sectors those {verb} touch" for op, verb in _VERBS.items()},
     **{executed(f"shared_{op}"): f"shared-memory {verb}: instructions of whole warps" for op, verb in _VERBS.items()},
-    **{shared_wavefronts(op): f"passes through shared memory those {verb} take" for op, verb in _VERBS.items()},
-    **{shared_conflicts(op): f"of these, passes caused by bank conflicts ({verb})" for op, verb in _VERBS.items()},
+    **{shared_wavefronts(op): f"wavefronts: turns in which shared memory serves those {verb}" for op, verb in _VERBS.items()},
+    **{shared_conflicts(op): f"of these wavefronts, those that bank conflicts add ({verb})" for op, verb in _VERBS.items()},
     threads("ffma"): "fused multiply-adds, counted per thread",
     INSTRUCTIONS: "machine instructions, counted per warp",
 }

@@ -1,0 +1,193 @@
+"""Two kernels or several, side by side: what changed in the source, variants of the reader's own, and what each of them counted.
+
+changes(reference("naive"), coalesced)
+tried = variants(shared_tile, {"as it is": {}, "padded": {"As[BM][BK]": "As[BM][BK + 1]"}, "BK = 16": {"BK": 16}})
+compare_counts(tried.gemm(64), ["shared loads", "wavefronts of shared loads", "registers"])
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.errors import CompileError, CourseError
+from helpers.run.kernel import Kernel, Run
+from helpers.toolchain.compile import compile_source
+
+from . import measures
+from .lesson import LessonKernel
+from .sweep import variant
+from .table import Table, Tabular
+
+RUNS_IN_COLUMNS = 3  # more runs than these stand below each other
+_STYLE = """<style>
+.ladder-changes{line-height:1.35;overflow-x:auto}
+.ladder-changes .old{background:rgba(213,94,0,.18)}
+.ladder-changes .new{background:rgba(0,122,90,.18)}
+.ladder-changes .place{opacity:.65}
+</style>"""
+
+
+# ------------------------------------------------------------------------------------------------------------ source
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The lines in which two sources differ. rows: (sign, text); the sign is "-" for a line of the old source, "+" for one of
+    the new, and " " for the place of what follows: its first line in the new source, 1-based."""
+
+    rows: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{sign} {text}" for sign, text in self.rows) if self.rows else "Nothing changed."
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return "<p>Nothing changed.</p>"
+        names = {"-": "old", "+": "new", " ": "place"}
+        lines = (f"<div class='{names[sign]}'>{html.escape(f'{sign} {text}')}</div>" for sign, text in self.rows)
+        return f"{_STYLE}<pre class='ladder-changes'>{''.join(lines)}</pre>"
+
+
+def changes(old: Kernel | str, new: Kernel | str) -> Changes:
+    """What changed from one source to another, line by line: kernels, or their text.
+
+    The comment at the top does not count, nor white space, nor the name of the kernel.
+    """
+    texts = [one if isinstance(one, str) else one.source for one in (old, new)]
+    before, after = (_without_header(text) for text in texts)
+    renamed = {} if isinstance(old, str) or isinstance(new, str) else {old.name: new.name}
+    keys = [_key(line, renamed) for _, line in before], [_key(line, {}) for _, line in after]
+    rows: list[tuple[str, str]] = []
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        if tag == "equal" or (not any(keys[0][i:i_end]) and not any(keys[1][j:j_end])):
+            continue
+        place = after[min(j, len(after) - 1)][0] if after else 1
+        rows.append((" ", f"line {place}" if j < j_end else f"gone, before line {place}"))
+        rows += [("-", line) for _, line in before[i:i_end] if line.strip()]
+        rows += [("+", line) for _, line in after[j:j_end] if line.strip()]
+    return Changes(tuple(rows))
+
+
+def _without_header(text: str) -> list[tuple[int, str]]:
+    """(1-based number, line) from the first line on that is code."""
+    lines = list(enumerate(text.rstrip().split("\n"), 1))
+    start = next((i for i, (_, line) in enumerate(lines) if line.strip() and not line.startswith("//")), len(lines))
+    return lines[start:]
+
+
+def _key(line: str, renamed: Mapping[str, str]) -> str:
+    """What two lines are compared by."""
+    for name, other in renamed.items():
+        line = re.sub(rf"\b{re.escape(name)}\b", other, line)
+    return "".join(line.split())
+
+
+# ---------------------------------------------------------------------------------------------------------- variants
+
+
+class Variants(dict[str, LessonKernel]):
+    """Kernels by the name of what is different in them."""
+
+    def gemm(self, m: int, n: int | None = None, k: int | None = None, **options: Any) -> dict[str, Run]:
+        """Each of them executed on an m × n × k problem in the SIMT machine: `LessonKernel.gemm`, which says what the options are."""
+        return {name: kernel.gemm(m, n, k, on="cpu", **options) for name, kernel in self.items()}
+
+
+def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) -> Variants:
+    """Variants of a kernel as it stands, your edits included, each compiled: {name: {what to change: what to put there}}.
+
+    A number changes the constant of that name, {"TM": 8}; a text replaces the text before it wherever that stands,
+    {"[BK]": "[BK + 1]"}; {} is the kernel itself. Raises CourseError, with the variant's name, where the kernel does not have what is
+    to be changed, or where the variant does not compile.
+    """
+    found = Variants()
+    for name, edits in settings.items():
+        source = kernel.source
+        for what, other in edits.items():
+            source = variant(source, **{what: other}) if isinstance(other, int) else _replaced(source, what, other, name)
+        compiled = kernel.compiled
+        if edits:
+            try:
+                compiled = compile_source(source, compiled.entry, compiled.arch, compiled.options)
+            except CompileError as error:
+                raise CompileError(f"{name}: {error.message}", error.line) from error
+        found[name] = LessonKernel(compiled, name)
+    return found
+
+
+def _replaced(source: str, old: str, new: str, name: str) -> str:
+    if old not in source:
+        raise CourseError(
+            f"{name}: your kernel no longer has “{' '.join(old.split())}”, which this variant replaces. Run the cell of the "
+            "lesson's own kernel once more (restore() brings it back), or change this cell to what yours has."
+        )
+    return source.replace(old, new)
+
+
+# ------------------------------------------------------------------------------------------------------------ counts
+
+
+@dataclass(frozen=True, repr=False)
+class Counts(Tabular):
+    """Runs side by side. names: of the runs. rows: (what is counted, its value in each run, None where it cannot be had)."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+    caption: str = ""
+
+    def __getitem__(self, what: str) -> dict[str, float | None]:
+        """One row: the values by the runs' names."""
+        return dict(zip(self.names, dict(self.rows)[what], strict=True))
+
+    def table(self) -> Table:
+        if len(self.names) > RUNS_IN_COLUMNS:
+            header = ["", *(what for what, _ in self.rows)]
+            columns = [[_number(value) for value in values] for _, values in self.rows]
+            rows = [[name, *cells] for name, *cells in zip(self.names, *columns, strict=True)]
+            return Table(header, rows, self.caption, left=(0,))
+        ratio = len(self.names) == 2
+        header = ["", *self.names, *(["ratio"] if ratio else [])]
+        return Table(header, [[what, *map(_number, values), *([_ratio(*values)] if ratio else [])] for what, values in self.rows],
+                     self.caption, left=(0,))  # fmt: skip
+
+
+def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str, Callable[[Any], float] | str]) -> Counts:
+    """What several runs counted, as a table: {name: run} and a list of what to count, in the words of `measures.measure`
+    ("shared loads", "sectors per load of A", …), or {title: those words, or a function of a run}. Kernels will do instead of runs where
+    nothing has to be executed: for "registers per thread" and the like.
+
+    Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, and for
+    words that mean nothing.
+    """
+    runs = dict(runs)
+    if not runs:
+        raise CourseError("There is nothing to compare: give at least one run, such as {'mine': naive.gemm(64)}.")
+    asked = wanted if isinstance(wanted, Mapping) else {what: what for what in wanted}
+    functions = {title: what if callable(what) else measures.measure(what) for title, what in asked.items()}
+    rows = tuple((title, tuple(_or_none(function, run) for run in runs.values())) for title, function in functions.items())
+    shapes = {str(measures.shape_of(run)) for run in runs.values() if hasattr(run, "arguments")}
+    return Counts(tuple(runs), rows, shapes.pop() if len(shapes) == 1 else "")
+
+
+def _or_none(function: Callable[[Any], float], run: Any) -> float | None:
+    try:
+        return function(run)
+    except CourseError:
+        return None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}".replace(",", "\N{THIN SPACE}") if value == int(value) else f"{value:.3g}"
+
+
+def _ratio(old: float | None, new: float | None) -> str:
+    return f"{new / old:.2f}" if old and new is not None else ""

@@ -1,0 +1,75 @@
+"""Sources, variants and counts side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+import helpers
+from helpers import changes, compare_counts, reference, variants
+from helpers.errors import CompileError, CourseError
+
+TRANSPOSED = {"As[ty][tx]": "As[tx][ty]", "As[ty][k]": "As[k][ty]"}
+
+
+@pytest.fixture(scope="module")
+def tried():
+    return variants(reference("shared_tile"), {"as it is": {}, "padded": {"As[BM][BK]": "As[BM][BK + 1]"}, "down a column": TRANSPOSED})
+
+
+@pytest.fixture(scope="module")
+def runs(tried):
+    return tried.gemm(64, trace=True)
+
+
+def test_what_changed_is_the_idea_of_the_step_and_nothing_else():
+    found = changes(reference("naive"), reference("coalesced"))
+    text = str(found)
+    assert "- extern" in text and "+     const size_t col = blockIdx.x * BN + threadIdx.x;  // x runs along the columns" in text
+    assert "void" not in text, "neither the kernel's name nor the header is a change"
+    assert text.count("\n- ") == text.count("\n+ ") == 3
+    number = next(i for i, line in enumerate(reference("coalesced").source.split("\n"), 1) if "block_shape" in line)
+    assert text.startswith(f"  line {number}\n")
+    assert "<div class='new'>+     const size_t col" in found._repr_html_()
+
+
+def test_white_space_is_no_change():
+    assert str(changes("int a;\n\n  int b;", "// header\nint a;\nint  b;")) == "Nothing changed."
+    assert str(changes("int a;\nint b;", "int b;")) == "  gone, before line 1\n- int a;"
+
+
+def test_variants_are_the_readers_kernel_with_other_text(tried):
+    mine = helpers.compile(reference("shared_tile").source.replace("sum += a * b;", "sum = a * b + sum;"))
+    edited = variants(mine, {"transposed": TRANSPOSED})["transposed"]
+    assert "sum = a * b + sum;" in edited.source and "As[tx][ty]" in edited.source
+    assert tried["as it is"].source == reference("shared_tile").source
+    one = variants(reference("thread_tile_1d"), {"TM = 8": {"TM": 8}})["TM = 8"]
+    assert one.compiled.constants["block_shape"][0] == 512
+
+
+def test_what_the_readers_kernel_no_longer_has_is_said():
+    with pytest.raises(CourseError, match="padded: your kernel no longer has “As\\[BM\\]\\[9\\]”"):
+        variants(reference("shared_tile"), {"padded": {"As[BM][9]": ""}})
+    with pytest.raises(CompileError, match="half: (?s:.*)must be BM x BN"):
+        variants(reference("shared_tile"), {"half": {"BK": 16}})
+
+
+def test_counts_side_by_side(runs):
+    found = compare_counts(runs, ["shared loads", "bank conflicts of shared stores", "sectors per load of A", "sectors per load of D"])
+    assert found["shared loads"] == {"as it is": 128 * 80, "padded": 128 * 128, "down a column": 128 * 128}
+    assert found["bank conflicts of shared stores"]["down a column"] == 2 * 128 * 31
+    assert set(found["sectors per load of D"].values()) == {None}
+    assert "64 × 64 × 64" in str(found) and "10\N{THIN SPACE}240" in str(found) and "–" in str(found)
+
+
+def test_two_runs_have_a_ratio_and_many_stand_below_each_other(runs):
+    two = {name: runs[name] for name in ("as it is", "padded")}
+    assert str(compare_counts(two, {"loads": "shared loads", "mine": lambda run: 0})).split("\n")[1:] == [
+        "       as it is  padded  ratio", "loads    10\N{THIN SPACE}240  16\N{THIN SPACE}384   1.60", "mine          0       0",
+    ]  # fmt: skip
+    many = compare_counts({**runs, "again": runs["padded"]}, ["shared loads"])
+    assert str(many).split("\n")[1].split() == ["shared", "loads"]
+
+
+def test_nothing_to_compare():
+    with pytest.raises(CourseError, match="nothing to compare"):
+        compare_counts({}, ["shared loads"])
