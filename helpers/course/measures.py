@@ -31,9 +31,14 @@ _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE
 
 
 def shape_of(run) -> Problem:
-    """The product that a run with the course's signature computed: its first three arguments are M, N, K."""
+    """The product that a run with the course's signature computed: its first three arguments are M, N, K.
+
+    Raises CourseError for a run whose first three arguments are not numbers.
+    """
     from helpers.run.gemm import Problem
 
+    if any(np.ndim(value) for value in run.arguments[:3]):
+        raise CourseError("This run is of a kernel whose first three arguments are not M, N and K.")
     m, n, k = (int(value) for value in run.arguments[:3])
     return Problem(m, n, k)
 
