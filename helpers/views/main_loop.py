@@ -65,7 +65,15 @@ def stretches(body: tuple[Planned, ...], rows: int) -> list[Stretch]:
     return found
 
 
-@picture("Main loop", size=(12, 6), margins=(1.0, 1.35, 0.8, 1.1), order=95)
+def controls(run):
+    """None; but a loop of a few FFMAs leaves nothing to plan, and is not offered."""
+    loop = planned_cycles.main_loop(run.kernel.compiled)
+    if loop is None or loop.counts[MULTIPLY_ADD] < _SHORT:
+        raise NothingToSee(f"The machine code of this kernel has no loop with {_SHORT} FFMAs or more, so there is little to plan.")
+    return ()
+
+
+@picture("Main loop", controls=controls, size=(12, 6), margins=(1.0, 1.35, 0.8, 1.1), order=95)
 def main_loop(run, *, ax):
     """The main loop's machine code as the compiler plans it: each instruction and wait at its cycle, each row with equally many FFMAs."""
     loop = planned_cycles.main_loop(run.kernel.compiled)
