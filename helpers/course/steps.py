@@ -217,7 +217,7 @@ STEPS: tuple[Step, ...] = (
         expect=(
             expect("sectors per store of C == 16"),
             expect("global loads per result <= 9/1024 K"),
-            expect("shared loads per result <= 3/64 K"),
+            expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
         ),
