@@ -34,6 +34,7 @@ from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, Capability
 from helpers.model.occupancy import occupancy
+from helpers.model.planned_cycles import loop_cycles
 from helpers.paths import data_folder
 from helpers.progress import Progress
 from helpers.run import gpu
@@ -44,7 +45,6 @@ from helpers.toolchain.compile import compile_source
 from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
-from .planned_cycles import loop_cycles
 from .sweep import variant
 from .table import Table, Tabular
 from .vetting import Vetted, vet

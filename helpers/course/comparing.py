@@ -172,8 +172,16 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
     asked = wanted if isinstance(wanted, Mapping) else {what: what for what in wanted}
     functions = {title: what if callable(what) else measures.measure(what) for title, what in asked.items()}
     rows = tuple((title, tuple(_or_none(function, run) for run in runs.values())) for title, function in functions.items())
-    shapes = {str(measures.shape_of(run)) for run in runs.values() if hasattr(run, "arguments")}
+    shapes = {_shape(run) for run in runs.values() if hasattr(run, "arguments")}
     return Counts(tuple(runs), rows, shapes.pop() if len(shapes) == 1 else "")
+
+
+def _shape(run: Run) -> str:
+    """What a run computed, "" if it is no product."""
+    try:
+        return str(measures.shape_of(run))
+    except CourseError:
+        return ""
 
 
 def _or_none(function: Callable[[Any], float], run: Any) -> float | None:

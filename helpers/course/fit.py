@@ -51,10 +51,13 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
     from helpers.run import gemm, kernel
 
     found = []
+    measured = {row["kernel_hash"] for row in rows}
     for row in rows:
         step = steps.get(row["step"])
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32"
         source = step.kernel_path.read_text(encoding="utf-8")
+        if row.get("recorded_from") in measured:  # the same machine code under another name: one measurement counts once
+            continue
         if not square or row["noisy"] or rungs.code_hash(source) != row["kernel_hash"]:
             continue
         if step.number not in FITTED_STEPS and row["m"] not in UNSEEN_SIZES:

@@ -31,9 +31,14 @@ _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE
 
 
 def shape_of(run) -> Problem:
-    """The product that a run with the course's signature computed: its first three arguments are M, N, K."""
+    """The product that a run with the course's signature computed: its first three arguments are M, N, K.
+
+    Raises CourseError for a run whose first three arguments are not numbers.
+    """
     from helpers.run.gemm import Problem
 
+    if any(np.ndim(value) for value in run.arguments[:3]):
+        raise CourseError("This run is of a kernel whose first three arguments are not M, N and K.")
     m, n, k = (int(value) for value in run.arguments[:3])
     return Problem(m, n, k)
 
@@ -91,6 +96,20 @@ def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
         what = {"ld": "loads", "st": "stores"}[op]
         raise CourseError(f"The kernel made no global {what}" + (f" of {array}." if array else "."))
     return pieces / requests
+
+
+def different_sectors(run, array: str, op: str = "ld") -> int:
+    """How many different sectors of `array` a run's loads and copies (op "ld") or stores ("st") touch: what has to come from DRAM, or go
+    there, where no cache holds it. Needs a traced run; 0 if there was no such access.
+    """
+    trace = run.trace.select(space="global")
+    home = next((item for item in trace.allocations if item.name == array and item.space == "global"), None)
+    if home is None:
+        return 0
+    chosen = np.isin(trace.accesses["site"], [i for i, site in enumerate(trace.sites) if site.op in _COUNTED_AS[op] and site.width])
+    addresses = trace.addresses[chosen]
+    inside = (addresses >= home.base) & (addresses < home.base + home.nbytes)
+    return len(np.unique(addresses[inside] // SECTOR_BYTES))
 
 
 def global_loads_per_result(run) -> float:

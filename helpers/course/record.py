@@ -367,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=20, help="samples per figure, at most")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
-    parser.add_argument("--strategy", action="store_true", help="time the configurations of step 11 on the shapes of its lesson instead")
+    parser.add_argument("--strategy", action="store_true", help="time the configurations of step 12 on the shapes of its lesson instead")
     parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
     options = parser.parse_args(arguments)
     try:

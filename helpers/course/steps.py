@@ -209,10 +209,10 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         11,
-        "autotune",
-        "Autotune",
-        "refuse, rank and measure the constants, instead of guessing them",
-        entry="autotune",
+        "schedule",
+        "Schedule",
+        "put the same instructions in an order in which a multiply-add issues nearly every cycle",
+        entry="schedule",
         arch="sm_80",
         expect=(
             expect("sectors per store of C == 16"),
@@ -224,6 +224,21 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         12,
+        "autotune",
+        "Autotune",
+        "refuse, rank and measure the constants, and choose them for every size",
+        entry="autotune",
+        arch="sm_80",
+        expect=(
+            expect("sectors per store of C == 16"),
+            expect("global loads per result <= 9/1024 K"),
+            expect("shared loads per result <= 1/16 K"),
+            expect("shared stores per result == 0"),
+            expect("bank conflicts of shared loads == 0"),
+        ),
+    ),
+    Step(
+        13,
         "fused_epilogue",
         "Fused epilogue",
         "add the bias and apply ReLU while the results are still in registers",

@@ -94,6 +94,13 @@ MIGRATIONS: tuple[str, ...] = (
     DROP INDEX climbs_by_step;
     CREATE INDEX climbs_by_step ON climbs (archived, step, dtype, out_dtype, m, n, k);
     """,
+    # Step 11 was parted in two: autotune and fused_epilogue are 12 and 13 now. The larger number first.
+    """
+    UPDATE climbs SET step = step + 1 WHERE step = 12;
+    UPDATE climbs SET step = step + 1 WHERE step = 11;
+    UPDATE answers SET step = step + 1 WHERE step = 12;
+    UPDATE answers SET step = step + 1 WHERE step = 11;
+    """,
 )
 
 

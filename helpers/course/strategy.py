@@ -1,4 +1,4 @@
-"""One configuration does not serve all sizes: step 11 with several settings of its constants, on several shapes.
+"""One configuration does not serve all sizes: step 12 with several settings of its constants, on several shapes.
 
 `course record --strategy` times every configuration on every shape, all in turn with cuBLAS, and keeps the rows with
 the recorded runs. The lesson shows the table; nothing in it is computed but ratios.

@@ -31,7 +31,7 @@ def update(root: Path, folder: Path | None = None) -> list[str]:
     Raises OSError if the folder cannot be written; what was there is then as it was.
     """
     folder = folder or own_folder()
-    said, renewed = [], 0
+    said, renewed = _renumbered(root, folder), 0
     for path in paths(root):
         own, base, new = folder / path.name, folder / SHIPPED / path.name, path.read_bytes()
         before = base.read_bytes() if base.exists() else b""
@@ -52,6 +52,22 @@ def update(root: Path, folder: Path | None = None) -> list[str]:
         write_whole(base, new)
     if renewed:
         said.append(f"{renewed} of your lessons are up to date with the course. What they were is kept in {backups()}.")
+    return said
+
+
+def _renumbered(root: Path, folder: Path) -> list[str]:
+    """Give the reader's copies of lessons that have another number now their new names, with what they were made from. What was
+    done, as sentences."""
+    said = []
+    shipped = {path.name for path in paths(root)}
+    for name in sorted(shipped, reverse=True):  # upwards: the largest number makes room for the one below
+        earlier = [path for path in folder.glob(f"[0-9][0-9]{name[2:]}") if path.name not in shipped]
+        if (folder / name).exists() or len(earlier) != 1:
+            continue
+        for place in (folder, folder / SHIPPED):
+            if (old := place / earlier[0].name).exists():
+                old.rename(place / name)
+        said.append(f"{earlier[0].name} is {name} now: your copy has the new name, and what you changed in it.")
     return said
 
 

@@ -277,7 +277,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
-        raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 11 takes a batch.)")
+        raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 12 takes a batch.)")
     a, b, c = arrays or problem.arrays()
     grid = shape.grid(problem.m, problem.n, problem.batch)
     if not problem.beta:  # then C is only a place for the result

@@ -6,10 +6,10 @@ import pytest
 
 from helpers.course import autotune
 from helpers.course.autotune import BOUND, LAUNCH, REGISTERS, SPILLS, search
-from helpers.course.planned_cycles import loop_cycles
 from helpers.course.steps import get
 from helpers.course.sweep import variant
 from helpers.errors import CourseError, RunError
+from helpers.model.planned_cycles import loop_cycles
 from helpers.run.gemm import Problem
 from helpers.run.gpu import Timing
 from helpers.run.timing import GemmTiming

@@ -9,6 +9,8 @@ from helpers.course import record, rungs, steps, strategy
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.run import gpu
+from helpers.sim.code import elf
+from helpers.toolchain.compile import compile_source
 
 
 def row(step=1, size=4096, **more):
@@ -149,6 +151,19 @@ def test_recorded_rows_are_complete_and_plausible():
         if got["dtype"] == "float32":
             peak = hardware.gpu(got["device"]).peak_fp32_tflops
             assert got["tflops"] < peak and (got["cublas_tflops"] or 0) < peak, "faster than the hardware: a broken timing"
+
+
+def test_rows_under_another_name_have_the_same_machine_code():
+    """A row that says `recorded_from` was measured with another source; where that one is shipped, both give the same code."""
+    shipped = {rungs.code_hash(text): text for step in steps.STEPS if step.entry for text in [step.kernel_path.read_text(encoding="utf-8")]}
+    pairs = {(row["kernel_hash"], row["recorded_from"]) for row in rungs.recorded(variants=True) if "recorded_from" in row}
+    assert any(other in shipped for _, other in pairs)
+    for mine, other in pairs:
+        if other in shipped:
+            one, two = (compile_source(shipped[name], arch="sm_90") for name in (mine, other))
+            assert one.registers == two.registers
+            code = [elf.sections(made.cubin)[f".text.{made.symbol}"].data for made in (one, two)]
+            assert code[0] == code[1], "the rows must be recorded anew: run `course record` on a GPU"
 
 
 def test_recorded_kernels_are_the_shipped_ones():

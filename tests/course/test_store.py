@@ -131,6 +131,16 @@ def test_climbs_of_before_there_were_types_of_results_keep_their_rungs(tmp_path)
     assert store.climbs(dtype="float16", out_dtype="float16") == []
 
 
+def test_climbs_and_answers_follow_their_steps_to_new_numbers(tmp_path):
+    old = Store(tmp_path / "data", migrations=stores.MIGRATIONS[:-1])
+    for step, slug in ((10, "async_copy"), (11, "autotune"), (12, "fused_epilogue")):
+        old.climb(**ROW | {"step": step, "label": slug}, milliseconds=2.0)
+        old.answer(f"{slug}.registers", 1, step=step)
+    new = Store(tmp_path / "data")
+    assert [(row.step, row.label) for row in new.climbs()] == [(10, "async_copy"), (12, "autotune"), (13, "fused_epilogue")]
+    assert [row.step for row in new.answers()] == [10, 12, 13]
+
+
 def test_a_file_of_a_newer_course_is_left_alone(tmp_path, said):
     newer = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT")
     Store(tmp_path / "data", migrations=newer).climb(**ROW, milliseconds=2.0)

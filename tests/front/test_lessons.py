@@ -149,6 +149,28 @@ def texts_with_id(made: dict) -> dict[str, str]:
     return {cell["id"]: source(cell) for cell in made["cells"] if "id" in cell}
 
 
+def test_a_lesson_with_another_number_takes_the_readers_copy_along(course, tmp_path):
+    root = course(a="1", b="1")
+    shipped = root / "notebooks"
+    (shipped / "11_tune.ipynb").write_text(dumps(notebook(a="tune", b="1")), encoding="utf-8")
+    (shipped / "12_fuse.ipynb").write_text(dumps(notebook(a="fuse", b="1")), encoding="utf-8")
+    lessons.update(root)
+    mine = json.loads((lessons.own_folder() / "11_tune.ipynb").read_text(encoding="utf-8"))
+    mine["cells"][0]["source"] = "my tune"
+    (lessons.own_folder() / "11_tune.ipynb").write_text(json.dumps(mine), encoding="utf-8")
+    (shipped / "12_fuse.ipynb").rename(shipped / "13_fuse.ipynb")
+    (shipped / "12_tune.ipynb").write_text(dumps(notebook(a="tune", b="2")), encoding="utf-8")
+    (shipped / "11_tune.ipynb").write_text(dumps(notebook(z="plan")), encoding="utf-8")
+    (shipped / "11_tune.ipynb").rename(shipped / "11_plan.ipynb")
+    said = " ".join(lessons.update(root))
+    assert "11_tune.ipynb is 12_tune.ipynb now" in said and "12_fuse.ipynb is 13_fuse.ipynb now" in said
+    found = {path.name: texts(json.loads(path.read_text(encoding="utf-8"))) for path in lessons.own_folder().glob("1*.ipynb")}
+    assert found == {
+        "11_plan.ipynb": {"z": "plan"}, "12_tune.ipynb": {"a": "my tune", "b": "2"}, "13_fuse.ipynb": {"a": "fuse", "b": "1"},
+    }  # fmt: skip
+    assert lessons.update(root) == []
+
+
 def test_a_folder_that_refuses_is_a_sentence_and_the_lessons_open(course, monkeypatch):
     root = course(a="1")
 

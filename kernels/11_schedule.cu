@@ -1,19 +1,19 @@
-// 11 autotune: the same kernel, with every choice measured.
+// 11 schedule: the kernel of step 10, and nothing but the order of its instructions.
 //
 // What changed since 10:
-//   1. The outer product goes back and forth, the short side inside. Every FMA then shares an operand with the one
+//   1. Copies: a thread starts them a few at a time along k, so that they do not queue in front of shared loads.
+//   2. Fragments are read across the tile's edge: the first k of the next tile before the FMAs of this one's last k.
+//   3. The outer product goes back and forth, the short side inside. Every FMA then shares an operand with the one
 //      before, at the turns too, and takes it from the operand reuse cache. An FMA reads three registers, and the two
 //      banks of the register file deliver two a cycle: without reuse, every FMA would last a cycle and a half.
-//   2. Fragments are read across the tile's edge: the first k of the next tile before the FMAs of this one's last k.
-//   3. A thread issues its copies a few at a time along k, so that they do not queue in front of shared loads.
 //   4. Copies beyond the last row or column repeat that row or column, and nobody keeps the results: nothing is left
-//      to check in the loop but k.
-//   5. Blocks are numbered in panels, PANEL rows of tiles high: blocks that run together share tiles of B in L2.
-//   6. Where C has few tiles, SLICES blocks share each: they divide K, and the last to finish adds up their parts. And
-//      a grid that is deeper than that computes a batch: products whose matrices lie one behind the other.
+//      to check in the loop but k. Two versions of the code, one for aligned rows of B, instead of a branch in it.
+//   5. With registers to spare, the tile is twice as high. And lanes are numbered down columns: more passes for each
+//      shared load than in step 10, which is not what this kernel waits for.
+//   The order of the blocks (PANEL) and the batch (blockIdx.z) belong to step 12. They stand here because the compiler
+//   schedules a kernel as a whole: without those lines it makes another main loop of the same text.
 //
-// What it saves: cycles without an FMA, and multiprocessors without a block. What it costs: the constants are tuned
-//   for one chip and one size. On others, search again.
+// What it saves: cycles without an FMA. What it costs: a schedule for one compiler and one chip.
 
 constexpr int BM = 256, BN = 128;  // tile of C per block
 constexpr int BK = 16;             // step along K
@@ -22,7 +22,6 @@ constexpr int TM = 16, TN = 8;     // tile of C per thread
 constexpr int STAGES = 3;          // pairs of tiles in shared memory
 constexpr int FIRST = 2, EVERY = 1, AT_ONCE = 3;  // the k at which a thread issues copies, and how many together
 constexpr int PANEL = 8;           // rows of tiles in a panel
-constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
 constexpr int PAD = 4;             // floats; a multiple of 4 keeps 128-bit loads aligned
 constexpr int LANES_M = WM / TM, LANES_N = WN / TN;              // lanes of a warp over its tile
 constexpr int GROUP_M = WM / (TM / 4), GROUP_N = WN / (TN / 4);  // distance between a thread's groups of four
@@ -41,14 +40,13 @@ static_assert(BK % A_LANES == 0, "BK must be a multiple of A_LANES");
 static_assert(FIRST + (A_COPIES + B_COPIES - 1) / AT_ONCE * EVERY < BK,
               "a tile's copies must all be issued within BK: lower FIRST or EVERY, or raise AT_ONCE");
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
-static_assert(SLICES >= 1, "somebody must compute a tile: SLICES must be at least 1");
 static_assert(THREADS <= 1024, "a block has at most 1024 threads: raise WM or WN");
 static_assert(BM % A_ROWS == 0, "the block must copy its tile of A in whole sweeps");
 static_assert(THREADS % (BN / 4) == 0 && BK % B_ROWS == 0, "the block must copy its tile of B in whole sweeps");
 
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
-extern "C" __device__ constexpr int grid_depth[] = {SLICES};  // blocks along z for each product of a batch
+extern "C" __device__ constexpr int grid_depth[] = {1};  // a deeper grid computes a batch: see step 12
 
 struct Stage {
     float A[BK][BM + PAD];  // transposed
@@ -73,10 +71,6 @@ __device__ void load4(float* to, const float* from) {
 __device__ void commit() { asm volatile("cp.async.commit_group;"); }
 template <int N> __device__ void wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 
-constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;  // floats; where C has too many tiles for it, nobody needs to share one
-__device__ float parts[ROOM];                               // the sums of each tile's slices
-__device__ int finished[(ROOM + BM * BN - 1) / (BM * BN)];  // slices of each tile; 0 between launches
-
 // The whole kernel. FAST: rows of B are whole 16-byte pieces, and an Offset of 32 bits reaches all rows of a tile.
 template <bool FAST, typename Offset>
 __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
@@ -94,18 +88,8 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     const int height = min(PANEL, (int)gridDim.y - panel), place = block % (PANEL * gridDim.x);
     const int block_row = (panel + place % height) * BM, block_col = place / height * BN;
 
-    A += (size_t)(blockIdx.z / SLICES) * M * lda;  // the product of a batch that this block works on
-    B += (size_t)(blockIdx.z / SLICES) * K * ldb;
-    int slice = 0, slices = 1;  // this block's part of K, and of how many
-    if (SLICES > 1) {
-        slice = blockIdx.z % SLICES;
-        slices = (size_t)gridDim.x * gridDim.y * gridDim.z * BM * BN <= ROOM ? SLICES : 1;
-        const int part = ((K + slices - 1) / slices + BK - 1) / BK * BK, from = min(slice * part, K);
-        if (slice >= slices) return;
-        A += from;
-        B += (size_t)from * ldb;
-        K = min(part, K - from);
-    }
+    A += (size_t)blockIdx.z * M * lda;  // the product of a batch that this block works on
+    B += (size_t)blockIdx.z * K * ldb;
     const int a_row = t / A_LANES, a_k = t % A_LANES;          // this thread's float in a sweep over A's tile
     const int b_row = t / (BN / 4), b_col = t % (BN / 4) * 4;  // and its four in a sweep over B's
     const float* a_from = A + (size_t)block_row * lda + a_k;   // both move down K, tile by tile
@@ -188,27 +172,7 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
         now = next;
     }
 
-    if (SLICES > 1 && slices > 1) {
-        const int tile = (blockIdx.z / SLICES * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-        float* part = parts + (size_t)tile * SLICES * BM * BN + t;  // of slice 0; a thread's sums are THREADS apart
-        #pragma unroll
-        for (int n = 0; n < TM * TN; n++) part[slice * BM * BN + n * THREADS] = sum[n / TN][n % TN];
-        __threadfence();  // there for all, before this slice counts as finished
-        __shared__ bool last;
-        __syncthreads();
-        if (t == 0) last = atomicAdd(&finished[tile], 1) == SLICES - 1;
-        __syncthreads();
-        if (!last) return;
-        __threadfence();
-        if (t == 0) finished[tile] = 0;
-        #pragma unroll
-        for (int n = 0; n < TM * TN; n++) {
-            sum[n / TN][n % TN] = 0.0f;
-            for (int from = 0; from < SLICES; from++)  // always in this order: the same bits in every launch
-                sum[n / TN][n % TN] += part[from * BM * BN + n * THREADS];
-        }
-    }
-    C += (size_t)(blockIdx.z / SLICES) * M * ldc;
+    C += (size_t)blockIdx.z * M * ldc;
     const bool c_whole = ((size_t)C % 16 | ldc % 4 | N % 4) == 0;
     #pragma unroll
     for (int i = 0; i < TM; i++)
@@ -234,7 +198,7 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-autotune(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
+schedule(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
          float beta, float* C, int ldc) {
     const bool whole = ((size_t)B % 16 | ldb % 4 | N % 4) == 0, near = max(lda, ldb) < (1u << 31) / max(BM, BK);
     if (whole && near) gemm<true, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);

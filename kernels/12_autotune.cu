@@ -1,19 +1,21 @@
-// 12 fused_epilogue: bias and ReLU while the results are still in registers. C = max(0, alpha A B + beta C + bias).
+// 12 autotune: the same kernel, with every constant open, and for products with few tiles.
 //
-// What changed since 11: the kernel takes a bias, one value per column of C, and adds it and applies ReLU before the
-//   store. The schedule is its own (FIRST, the order of the two reads, where C's offset is added): with step 11's, the
-//   registers that the epilogue takes make the compiler's main loop 1 % slower.
+// What changed since 11:
+//   1. Where C has few tiles, SLICES blocks share each: they divide K, and the last to finish adds up their parts. With
+//      one slice nothing is left of it: the machine code is that of step 11.
+//   2. What stood in step 11 already is explained here. Blocks are numbered in panels, PANEL rows of tiles high: blocks
+//      that run together share tiles of B in L2. And a deeper grid computes a batch: products whose matrices lie one
+//      behind the other.
 //
-// What it saves: a kernel of its own for bias and ReLU would read C and write it again, 2 * M * N * 4 bytes, at the
-//   speed of DRAM: at 4096 x 4096 134 MB.
-// What it costs: M * N additions and comparisons, and as many loads of bias, nearly all of them from L1.
+// What it saves: multiprocessors without a block. What it costs: constants tuned for one chip and one size. On others,
+//   search again. And the parts of all launches lie in one place: with slices, launch one after the other.
 
 constexpr int BM = 256, BN = 128;  // tile of C per block
 constexpr int BK = 16;             // step along K
 constexpr int WM = 64, WN = 64;    // tile of C per warp
 constexpr int TM = 16, TN = 8;     // tile of C per thread
 constexpr int STAGES = 3;          // pairs of tiles in shared memory
-constexpr int FIRST = 1, EVERY = 1, AT_ONCE = 3;  // the k at which a thread issues copies, and how many together
+constexpr int FIRST = 2, EVERY = 1, AT_ONCE = 3;  // the k at which a thread issues copies, and how many together
 constexpr int PANEL = 8;           // rows of tiles in a panel
 constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
 constexpr int PAD = 4;             // floats; a multiple of 4 keeps 128-bit loads aligned
@@ -70,12 +72,10 @@ constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;  // floats; where C has too many 
 __device__ float parts[ROOM];                               // the sums of each tile's slices
 __device__ int finished[(ROOM + BM * BN - 1) / (BM * BN)];  // slices of each tile; 0 between launches
 
-__device__ float relu(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays NaN
-
 // The whole kernel. FAST: rows of B are whole 16-byte pieces, and an Offset of 32 bits reaches all rows of a tile.
 template <bool FAST, typename Offset>
 __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
-                     float beta, float* C, int ldc, const float* bias) {
+                     float beta, float* C, int ldc) {
     extern __shared__ __align__(16) unsigned char shared[];
     Stage* stages = reinterpret_cast<Stage*>(shared);
 
@@ -91,7 +91,6 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
 
     A += (size_t)(blockIdx.z / SLICES) * M * lda;  // the product of a batch that this block works on
     B += (size_t)(blockIdx.z / SLICES) * K * ldb;
-    C += (size_t)(blockIdx.z / SLICES) * M * ldc;
     int slice = 0, slices = 1;  // this block's part of K, and of how many
     if (SLICES > 1) {
         slice = blockIdx.z % SLICES;
@@ -134,9 +133,9 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     float a[2][TM], b[2][TN];  // fragments: this k's and the next one's
     auto read = [&](const Stage& stage, int k) {
         #pragma unroll
-        for (int i = 0; i < TM; i += 4) load4(&a[k % 2][i], &stage.A[k][row + i / 4 * GROUP_M]);
-        #pragma unroll
         for (int j = 0; j < TN; j += 4) load4(&b[k % 2][j], &stage.B[k][col + j / 4 * GROUP_N]);
+        #pragma unroll
+        for (int i = 0; i < TM; i += 4) load4(&a[k % 2][i], &stage.A[k][row + i / 4 * GROUP_M]);
     };
 
     #pragma unroll
@@ -204,6 +203,7 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
                 sum[n / TN][n % TN] += part[from * BM * BN + n * THREADS];
         }
     }
+    C += (size_t)(blockIdx.z / SLICES) * M * ldc;
     const bool c_whole = ((size_t)C % 16 | ldc % 4 | N % 4) == 0;
     #pragma unroll
     for (int i = 0; i < TM; i++)
@@ -218,24 +218,20 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
                     const float4 old = *reinterpret_cast<const float4*>(out);
                     v.x += beta * old.x, v.y += beta * old.y, v.z += beta * old.z, v.w += beta * old.w;
                 }
-                v.x = relu(v.x + __ldg(&bias[c + 0])), v.y = relu(v.y + __ldg(&bias[c + 1]));
-                v.z = relu(v.z + __ldg(&bias[c + 2])), v.w = relu(v.w + __ldg(&bias[c + 3]));
                 *reinterpret_cast<float4*>(out) = v;
             } else {
                 #pragma unroll
                 for (int q = 0; q < 4; q++)
-                    if (c + q < N) {
-                        const float v = beta == 0.0f ? alpha * sum[i][j + q] : alpha * sum[i][j + q] + beta * out[q];
-                        out[q] = relu(v + __ldg(&bias[c + q]));
-                    }
+                    if (c + q < N)
+                        out[q] = beta == 0.0f ? alpha * sum[i][j + q] : alpha * sum[i][j + q] + beta * out[q];
             }
         }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-fused_epilogue(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
-               float beta, float* C, int ldc, const float* bias) {
+autotune(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
+         float beta, float* C, int ldc) {
     const bool whole = ((size_t)B % 16 | ldb % 4 | N % 4) == 0, near = max(lda, ldb) < (1u << 31) / max(BM, BK);
-    if (whole && near) gemm<true, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
-    else gemm<false, size_t>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, bias);
+    if (whole && near) gemm<true, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+    else gemm<false, size_t>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }
