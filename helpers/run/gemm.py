@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
-from helpers.errors import CourseError, Finding, LaunchError
+from helpers.errors import CourseError, Finding, LaunchError, RunError
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.load import load
 from helpers.toolchain.diagnostics import used_unset
@@ -586,6 +586,7 @@ def check(
     else:
         fixed, random, seed = list(problems), [], None
     problems = [*fixed, *random]
+    watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.
     order = sorted(range(len(problems)), key=lambda i: (i > 0, i != len(fixed), i))
     cases: dict[int, Case] = {}
@@ -612,15 +613,23 @@ def check(
         cases[index] = replace(case, drawn=long)
         if any(finding.kind == "endless" for finding in found):
             break
-    compiled = kernel.compiled
-    if not load(compiled.ptx, compiled.symbol, compiled.filename).doubts.watched:  # else the machine has seen what comes of it
-        for line, name in used_unset(compiled.log):
+    if not watched:  # else the machine has seen what comes of it
+        for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
             findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
     untried = len(problems) - len(cases)
     in_order = tuple(cases[index] for index in sorted(cases))
     return CheckReport(kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed)
+
+
+def _watched(kernel: Kernel) -> bool:
+    """Does the machine follow values that nobody has written? Reading the code here keeps that out of the time of the first shape."""
+    compiled = kernel.compiled
+    try:
+        return bool(load(compiled.ptx, compiled.symbol, compiled.filename).doubts.watched)
+    except RunError:
+        return False  # the first shape says what cannot be read
 
 
 def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_blocks: int) -> None:

@@ -318,10 +318,13 @@ class _Queue:
             return batch
 
     def seconds_left(self) -> float:
+        """Of blocks that nobody has begun: better code comes too late for the others."""
         with self.lock:
+            if self.next >= len(self.blocks):
+                return 0.0
             if not self.done:
                 return time.perf_counter() - self.start  # the first block takes long: the others will, too
-            return (len(self.blocks) - self.done) * self.seconds / self.done / self.workers
+            return (len(self.blocks) - self.next) * self.seconds / self.done / self.workers
 
     def finished(self, count: int, seconds: float) -> None:
         with self.lock:
