@@ -157,8 +157,8 @@ def simulate(
             return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before)
     except time_limit.TimeIsUp:
         raise RunError(
-            f"{compiled.symbol}: reading its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
-            "could run. Give it more (seconds=…), or unroll less, for the code is very large."
+            f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
+            "could run. Give it more (seconds=…); if the code is very large, unroll less."
         ) from None
 
 
