@@ -74,6 +74,17 @@ class Undefined:
         }
         return other
 
+    def shadow(self, m, space: str) -> ThreadMemory | SharedMemory:
+        """The undefined bits in a space; where no undefined value gets, for accesses that may go elsewhere, there are none."""
+        found = self.memory[space]
+        if found is None:
+            if space == "shared":
+                found = SharedMemory(m, m.program.shared_start, m.launch.shared_bytes)
+            else:
+                found = ThreadMemory(m, m.program.local_bytes if space == "local" else m.program.param_bytes, space)
+            self.memory[space] = found
+        return found
+
     def note(self, m, register: int, bits: np.ndarray | None, active: np.ndarray | None) -> None:
         """The active threads' register has these undefined bits (None: none)."""
         old = self.bits.get(register)
@@ -229,7 +240,8 @@ def _follow(m, op: Op, data: tuple[int, ...], active) -> None:
         bits = undefined.bits.get(register)
         view[register] = (m.uniform(0, raw) if bits is None else bits).view(m.regs[register].dtype)
     spaces = {"params": "param", "local": "local", "shared": "shared"}
-    memory = {name: undefined.memory[space] or getattr(m, name) for name, space in spaces.items()}
+    reached = spaces_of(op.sites[0])
+    memory = {name: undefined.shadow(m, space) for name, space in spaces.items() if space in reached}
     _run(m, op, view, memory=_Elsewhere(), **memory)
     for register in op.writes:
         if register in view:
