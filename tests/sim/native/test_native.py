@@ -337,12 +337,12 @@ extern "C" __global__ void k(float* c, int n) {
     float x = 0;
     for (int i = 0; i != n; i += 2)
         x += c[i & 31];
-    c[threadIdx.x] = x;
+    c[blockIdx.x * 32 + threadIdx.x] = x;
 }"""
 
 
 def test_a_run_that_does_not_end_is_stopped():
-    c = np.ones(32, np.float32)
+    c = np.ones(64 * 32, np.float32)
     simulate(compile_source(ENDLESS), (64, 1, 1), (32, 1, 1), [c.copy(), 0], engine="native")  # makes the code
     start = time.monotonic()
     with pytest.raises(RunError, match="had not ended after 0.5 seconds") as caught:
@@ -350,7 +350,7 @@ def test_a_run_that_does_not_end_is_stopped():
     assert time.monotonic() - start < 20
     assert caught.value.line in (4, 5)
     assert [finding.kind for finding in caught.value.findings] == ["endless"]
-    assert c.tolist() == [1.0] * 32
+    assert c.tolist() == [1.0] * 64 * 32
 
 
 def test_an_interrupt_stops_at_once(monkeypatch):
