@@ -72,7 +72,7 @@ class Site:
     @staticmethod
     def of(site) -> Site:
         """The trace's words for a site of the program."""
-        width = 16 if site.made is not site.op else site.charged  # a row of a matrix
+        width = 16 if site.op is AccessKind.LOAD and site.made is AccessKind.MATRIX_LOAD else site.charged  # a row of a matrix
         facts = site.rule_in(site.space), site.matrices, site.shift, site.estimate
         return Site(site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, *facts)
 
