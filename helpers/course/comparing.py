@@ -2,7 +2,7 @@
 
 changes(reference("naive"), coalesced)
 tried = variants(shared_tile, {"as it is": {}, "padded": {"As[BM][BK]": "As[BM][BK + 1]"}, "BK = 16": {"BK": 16}})
-compare_counts(tried.gemm(64), ["shared loads", "wavefronts of shared loads", "registers"])
+compare_counts(tried.gemm(64), ["shared loads", "wavefronts of shared loads", "registers per thread"])
 """
 
 from __future__ import annotations

@@ -356,20 +356,18 @@ def measure(words: str) -> Callable[[Any], float]:
     memory and the warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError
     for other words.
     """
+    return _named(words)[0]
+
+
+def _named(words: str) -> tuple[Callable[[Any], float], bool]:
+    """The function of `measure`, and whether it needs a traced run."""
     total, per_warp, rest = words.partition(" of each warp")
     if per_warp and not rest:
-        of_all = measure(total)
-        return lambda run: of_all(run) / _warps(run)
-    pattern, function = _row(words)
-    found = re.fullmatch(pattern, words)
-    return _bound(function, found.groups() if found else ())
-
-
-def _row(words: str) -> tuple[str, Callable[..., float]]:
-    """The row of the vocabulary that these words are of. Raises CourseError if there is none."""
+        of_all, traced = _named(total)
+        return (lambda run: of_all(run) / _warps(run)), traced
     for pattern, function in _MEASURES:
-        if re.fullmatch(pattern, words):
-            return pattern, function
+        if found := re.fullmatch(pattern, words):
+            return _bound(function, found.groups()), r"(\w+)" in pattern or function in _TRACED
     raise CourseError(f"Nothing here counts {words!r}. There are: {_known()}.")
 
 
@@ -433,8 +431,8 @@ def expect(sentence: str) -> Expectation:
         bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
         bounds = {"exactly" if relation == "==" else "at_most": bound}
         with contextlib.suppress(CourseError):
-            pattern, function = _row(what)
-            return Expectation(what, measure(what), **bounds, of_array=r"(\w+)" in pattern or function in _TRACED)
+            function, traced = _named(what)
+            return Expectation(what, function, **bounds, of_array=traced)
     raise ValueError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
 
 

@@ -57,12 +57,7 @@ class Undefined:
             raw = _raw(m, register)
             if raw is not None:
                 self.bits[register] = m.uniform(_ones(raw), raw)
-        program, spaces = m.program, doubts.spaces
-        self.memory = {
-            "local": ThreadMemory(m, program.local_bytes, "local", unwritten=True) if "local" in spaces else None,
-            "param": ThreadMemory(m, program.param_bytes, "param") if "param" in spaces else None,
-            "shared": SharedMemory(m, m.program.shared_start, m.launch.shared_bytes) if "shared" in spaces else None,
-        }
+        self.memory: dict[str, ThreadMemory | SharedMemory] = {}  # of the spaces that a followed access has gone to
 
     def part(self, m, cut: Callable, rows: np.ndarray) -> Undefined:
         """The same for some of the blocks: `cut` takes the lanes of the part `m` out of an array."""
@@ -70,20 +65,19 @@ class Undefined:
         other.doubts = self.doubts
         other.bits = {register: cut(bits) for register, bits in self.bits.items()}
         other.memory = {
-            space: memory and (memory.part(m, rows) if space == "shared" else memory.part(cut)) for space, memory in self.memory.items()
+            space: memory.part(m, rows) if isinstance(memory, SharedMemory) else memory.part(cut) for space, memory in self.memory.items()
         }
         return other
 
     def shadow(self, m, space: str) -> ThreadMemory | SharedMemory:
         """The undefined bits in a space; where no undefined value gets, for accesses that may go elsewhere, there are none."""
-        found = self.memory[space]
-        if found is None:
+        if space not in self.memory:
             if space == "shared":
-                found = SharedMemory(m, m.program.shared_start, m.launch.shared_bytes)
+                self.memory[space] = SharedMemory(m, m.program.shared_start, m.launch.shared_bytes)
             else:
-                found = ThreadMemory(m, m.program.local_bytes if space == "local" else m.program.param_bytes, space)
-            self.memory[space] = found
-        return found
+                size = m.program.local_bytes if space == "local" else m.program.param_bytes
+                self.memory[space] = ThreadMemory(m, size, space, unwritten=space == "local" and space in self.doubts.spaces)
+        return self.memory[space]
 
     def note(self, m, register: int, bits: np.ndarray | None, active: np.ndarray | None) -> None:
         """The active threads' register has these undefined bits (None: none)."""
