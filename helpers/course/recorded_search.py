@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import multiprocessing
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,9 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
         journal = Path(folder) / "trials"
         waiting = [c for c in search(source, space, size, trials=0, file=journal, bounded=False).candidates if not c.rule]
         say(f"{len(waiting)} of {len(list(itertools.product(*space.values())))} configurations to compile and time")
-        with ThreadPoolExecutor(_COMPILED_TOGETHER) as pool:  # each compiles in a process of its own; the search finds them made
-            list(pool.map(lambda item: _made(variant(source, **item.constants), device.arch), waiting))
+        texts = [variant(source, **item.constants) for item in waiting]
+        with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:  # the search finds them made
+            list(pool.map(_made, texts, itertools.repeat(device.arch)))
         found = search(source, space, size, trials=None, file=journal, bounded=False)
     about = {
         "kernel_hash": rungs.code_hash(source), "size": [size] * 3, "space": {name: list(v) for name, v in space.items()},

@@ -295,24 +295,3 @@ extern "C" __global__ void edge_filled(const float* A, float* C, int n, int insi
     }
     C[blockIdx.x * blockDim.x + t] = x;
 }
-
-extern "C" __global__ void told_when_filled(const float* A, float* C, int n) {  // copies that tell a barrier in memory
-    __shared__ __align__(16) float s[256];
-    __shared__ __align__(8) unsigned long long bar;
-    int t = threadIdx.x;
-    unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(&s[t * 4])), b = static_cast<unsigned>(__cvta_generic_to_shared(&bar));
-    if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(b), "r"(blockDim.x));
-    __syncthreads();
-    float x = 0;
-    for (int i = 0; i < n; i++) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;\ncp.async.mbarrier.arrive.noinc.shared.b64 [%2];"
-            :: "r"(base), "l"(A + i * 256 + t * 4), "r"(b));
-        unsigned done = 0;
-        while (!done)
-            asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                : "=r"(done) : "r"(b), "r"(i & 1) : "memory");
-        x = x * 0.5f + s[t * 4 ^ 4];
-        __syncthreads();
-    }
-    C[blockIdx.x * blockDim.x + t] = x;
-}

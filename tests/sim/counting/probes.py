@@ -100,5 +100,4 @@ CASES = (
     Case("probes.cu", "edge_filled", (1, 1, 1), (64, 1, 1), (_f(512), _f(128), 8, 64)),
     Case("probes.cu", "edge_filled", (1, 1, 1), (64, 1, 1), (_f(512), _f(128), 8, 41)),
     Case("probes.cu", "edge_filled", (1, 1, 1), (64, 1, 1), (_f(512), _f(128), 8, 0)),
-    Case("probes.cu", "told_when_filled", (1, 1, 1), (64, 1, 1), (_f(2048), _f(128), 8)),
 )
