@@ -242,7 +242,7 @@ def _tile(ax, tile: TileReads, colour: str, top: float, height: float) -> None:
     if rows <= 40 and columns <= 160:
         ax.hlines(top + height * np.arange(1, rows) / rows, 0, 1, colors="white", linewidths=0.5, zorder=1.5)
     small = {"textcoords": "offset points", "fontsize": 11, "color": QUIET, "annotation_clip": False}
-    every = max(1, -(-rows * 16 // max(int(height), 1)))
+    every = 1 << (-(-rows * 16 // max(int(height), 1)) - 1).bit_length()  # a power of two, as extents are
     for row in range(0, rows, every):
         index = ", ".join(str(part) for part in np.unravel_index(row, tile.shape[:-1])) if len(tile.shape) > 1 else str(row * columns)
         ax.annotate(index, (0, top + height * (row + 0.5) / rows), (-8, 0), ha="right", va="center", **small)
