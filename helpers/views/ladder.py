@@ -136,8 +136,13 @@ def _scale(log: bool) -> str:
 def _once(rungs: Iterable[Any]) -> list[Any]:
     """The rungs of a row. Who climbs with the course's own kernel gets its recorded time, which then stands there twice: once is enough."""
     known = list(rungs)
-    own = {rung.tflops for rung in known if rung.mine and rung.kind == "recorded"}
-    return [rung for rung in known if rung.mine or rung.kind != "recorded" or rung.tflops not in own]
+    own = {_figure(rung) for rung in known if rung.mine and rung.kind == "recorded"}
+    return [rung for rung in known if rung.mine or rung.kind != "recorded" or _figure(rung) not in own]
+
+
+def _figure(rung) -> str:
+    """What two times of one recording have in common: not the last bit, as they come by different roundings."""
+    return f"{rung.tflops or 0:.4g}"
 
 
 def _say(rung) -> str:
@@ -150,9 +155,9 @@ def _row(ax, y: int, row: Row, start: float) -> None:
     bars = set()
     for rung in timed:
         if rung.kind == "recorded":
-            if rung.tflops in bars:  # the reader's own climb with this kernel
+            if _figure(rung) in bars:  # the reader's own climb with this kernel
                 continue
-            bars.add(rung.tflops)
+            bars.add(_figure(rung))
             ax.barh(y, rung.tflops - start, left=start, height=0.5, color=SKY, alpha=0.55, linewidth=0, zorder=1)
         else:
             marker, face, edge, size = MARKS[rung.kind]
