@@ -180,7 +180,7 @@ class Search(Tabular):
                 str(item), f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
-        return Table(header, cells, below=(self.summary(), self.stopped, self.origin))
+        return Table(header, cells, left=(0,), below=(self.summary(), self.stopped, self.origin))
 
 
 # ------------------------------------------------------------------------------------------------------ the search
