@@ -112,11 +112,27 @@ def remembered(program, options: Options) -> Prepared | None:
     return None
 
 
-def prepare(program, options: Options) -> Prepared:
-    """Machine code of a loaded program, made if need be. Raises Declined."""
+_making = threading.Lock()  # held while code is made: what one launch waits for, the next may need, and the machine has other work
+
+
+def prepare(program, options: Options, cancelled: threading.Event | None = None) -> Prepared:
+    """Machine code of a loaded program, made if need be, once whoever else makes code is done. Raises Declined.
+
+    cancelled: set when nobody wants the code any more. It is not begun then; what was begun is finished and kept.
+    """
     found = remembered(program, options)
     if found is not None:
         return found
+    while not _making.acquire(timeout=0.02):
+        if cancelled is not None and cancelled.is_set():
+            raise Declined("nobody waits for the code")
+    try:
+        return remembered(program, options) or _make(program, options)
+    finally:
+        _making.release()
+
+
+def _make(program, options: Options) -> Prepared:
     memory = _made(program)
     try:
         lowered = lower(program, options)
