@@ -15,7 +15,7 @@ except ImportError:  # the NumPy machine runs everything then
     llvm = None
 
 ENGINE = 13  # raise it when generated code changes
-_CACHE = Cache("native", 300)
+_CACHE = Cache("native", 1000)  # at most about 120 MB
 
 
 def available() -> bool:
