@@ -280,6 +280,16 @@ def test_launches_share_code_unless_it_would_be_much_longer(monkeypatch):
     assert all(len(options.fixed) == 1 for options in made)
 
 
+def test_an_empty_array_needs_no_other_code():
+    compiled = compile_source(CALIBRATION.replace("naive(", "empty_k("), "empty_k")
+    made = native._made(load(compiled.ptx, compiled.symbol, compiled.filename))
+    for k in (8, 0):
+        a, b, c = np.ones((32, k), np.float32), np.ones((k, 32), np.float32), np.ones((32, 32), np.float32)
+        both(compiled, (1, 1, 1), (32, 32, 1), [a, b, c, 32, 32, k])
+        assert (c == 1).all()
+    assert len(made) == 1
+
+
 # --- what the NumPy machine has to explain -----------------------------------------------------------------------------
 
 BUGS = {
