@@ -27,6 +27,7 @@ from .kernel import Kernel, Run
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 COUNTED_SIZE = 64  # at least this, see counted_size
+_LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 PATIENCE = 8.0  # seconds that a small shape may always take
@@ -282,8 +283,15 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     grid = shape.grid(problem.m, problem.n, problem.batch)
     if not problem.beta:  # then C is only a place for the result
         options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
+    options.setdefault("long", _is_long(problem, math.prod(grid), options.get("blocks")))
     done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
     return _of_product(done, problem, shape.tile, (a, b, c))
+
+
+def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:
+    """Is it worth making native code of any kernel for (these blocks of) this problem?"""
+    share = 1.0 if blocks is None else len(blocks) / grid_blocks
+    return problem.k >= _LONG_LOOP or problem.m * problem.n * problem.k * problem.batch * share >= _MANY_FMAS
 
 
 def _of_product(done: Run, problem: Problem, tile: tuple[int, int], arrays) -> Run:

@@ -23,9 +23,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import nbformat
 import pytest
+from nbformat import NotebookNode
 
 from helpers.front.notebooks import METADATA
+from helpers.front.slides import freeze_widgets
 from tests import ROOT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -38,6 +41,8 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
+
+SAVE_WIDGETS = "@jupyter-widgets/jupyterlab-manager:saveWidgetState"  # JupyterLab's command to begin with it, and to end
 
 # What JupyterLab itself writes to the console, with nobody at fault.
 JUPYTERLAB_NOISE = (
@@ -52,9 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def installed_browser() -> str | None:
+    """Path of the first of BROWSERS that is installed."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    path = installed_browser()
     if path is None:
         message = f"none of {', '.join(BROWSERS)} is installed; on Debian: apt-get install chromium"
         if os.environ.get("CI") == "true":
@@ -78,6 +88,16 @@ class Lab:
         request = urllib.request.Request(f"{self.url}{path}", method=method, headers={"Authorization": f"token {self.token}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or b"null")
+
+    @property
+    def home(self) -> Path:
+        """$GEMM_LADDER_HOME of its kernels."""
+        return self.root.parent
+
+    def forget_progress(self) -> None:
+        """Nothing was answered, solved or climbed, as on the first day. Kernels that run are not told."""
+        for path in self.home.glob("progress.sqlite3*"):
+            path.unlink()
 
     def answers(self) -> bool:
         try:
@@ -218,6 +238,18 @@ class Notebook:
         )
         return self
 
+    def saved(self) -> NotebookNode:
+        """The notebook, saved with the state of its widgets, each of which is replaced by what it shows."""
+        with_widgets = f"window.jupyterapp.commands.execute('{SAVE_WIDGETS}')"  # a setting of all notebooks
+        self.page.evaluate(f"() => {with_widgets}")
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate(f"() => {with_widgets}")
+        notebook = nbformat.read(self.lab.root / self.name, as_version=4)
+        nbformat.validate(notebook)
+        assert "widgets" in notebook.metadata
+        freeze_widgets(notebook)
+        return notebook
+
     def error_outputs(self) -> list[str]:
         """Tracebacks and error names in the notebook's outputs, those inside widgets included."""
         stored = self.page.evaluate(
@@ -311,11 +343,13 @@ class Notebook:
         return [menu for menu in cell.locator(".jp-OutputArea select:enabled:visible").all() if menu.locator("option").count() > 1]
 
     def press(self, cell, control, key: str) -> bool:
-        """Focus a slider or a menu and press a key. Does a picture of the cell change in ten seconds?"""
+        """Focus a slider or a menu and press a key. Does a picture of the cell change by the time its kernel has answered?"""
         before = self.pictures(cell)
         control.focus()
         self.page.keyboard.press(key)
-        deadline = time.monotonic() + 10
+        # The kernel takes messages in order, so it has dealt with the control when this question is answered.
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestKernelInfo()")
+        deadline = time.monotonic() + 1
         while self.pictures(cell) == before and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
         return self.pictures(cell) != before

@@ -17,7 +17,7 @@ try:
 except ImportError:  # the NumPy machine runs everything then
     llvm = None
 
-_CACHE = Cache("native", 300)
+_CACHE = Cache("native", 1000)  # at most about 120 MB
 
 
 def available() -> bool:
