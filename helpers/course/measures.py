@@ -362,7 +362,7 @@ def measure(words: str) -> Callable[[Any], float]:
     memory and the warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError
     for other words.
     """
-    return _named(words)[0]
+    return _named(str(words))[0]
 
 
 def _named(words: str) -> tuple[Callable[[Any], float], bool]:
