@@ -60,6 +60,9 @@ def changes(old: Kernel | str, new: Kernel | str) -> Changes:
 
     The comment at the top does not count, nor white space, nor the name of the kernel.
     """
+    for one in (old, new):
+        if not isinstance(one, (str, Kernel)):
+            raise CourseError(f"changes compares two kernels, or their text, and was given {type(one).__name__}.")
     texts = [one if isinstance(one, str) else one.source for one in (old, new)]
     before, after = (_without_header(text) for text in texts)
     renamed = {} if isinstance(old, str) or isinstance(new, str) else {old.name: new.name}
@@ -107,6 +110,8 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
     {"[BK]": "[BK + 1]"}; {} is the kernel itself. Raises CourseError, with the variant's name, where the kernel does not have what is
     to be changed, or where the variant does not compile.
     """
+    if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
+        raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
     found = Variants()
     for name, edits in settings.items():
         source = kernel.source

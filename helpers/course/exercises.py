@@ -166,7 +166,7 @@ class Exercise:
 def exercise(slug: str) -> Exercise:
     """The exercise of this name. Raises CourseError with the known names."""
     known = exercises()
-    if slug not in known:
+    if not isinstance(slug, str) or slug not in known:
         raise CourseError(f"There is no exercise {slug!r}. There are: {', '.join(known)}.")
     return known[slug]
 

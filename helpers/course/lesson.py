@@ -103,6 +103,7 @@ class LessonKernel(Kernel):
 
         Raises CourseError for a size above SHOW_LIMIT.
         """
+        gemm.problem_for(self, size, size, size)  # a size that is none is refused
         if size > SHOW_LIMIT:
             raise CourseError(
                 f"show() records every access of a run, and {size}³ has too many of them: take size={SHOW_LIMIT} or less. A picture shows "

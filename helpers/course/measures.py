@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the step table imports this module, and must stay quick to 
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
+_READS = {"ld": (*_COUNTED_AS["ld"], AccessKind.ATOMIC), "st": _COUNTED_AS["st"]}  # an atomic operation loads, too, if its result is used
 
 
 def shape_of(run) -> Problem:
@@ -61,7 +62,8 @@ def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
 
 
 def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYTES) -> float:
-    """Distinct aligned pieces of `nbytes` (32: sectors, 128: lines) that one access to `array` touches, on average.
+    """Distinct aligned pieces of `nbytes` (32: sectors, 128: lines) that one access to `array` touches, on average. Atomic operations
+    whose results are used count as loads.
 
     Raises CourseError if there was no such access, or if the run's trace is missing or was cut short.
     """
@@ -77,7 +79,7 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
     requests = pieces = 0
     inside = ((trace.addresses >= low) & (trace.addresses < high)).any(axis=1)
     for index, site in enumerate(trace.sites):
-        if site.space != "global" or site.op not in _COUNTED_AS[op] or not site.width:
+        if site.space != "global" or site.op not in _READS[op] or not site.width:
             continue
         rows = np.flatnonzero(inside & (trace.accesses["site"] == index))
         if not len(rows):
@@ -113,15 +115,18 @@ def different_sectors(run, array: str, op: str = "ld") -> int:
 
 
 def global_loads_per_result(run) -> float:
-    """Global load instructions each thread executes, per element of C it is responsible for (a full warp counts 32)."""
+    """Global load instructions each thread executes, per element of C it is responsible for (a full warp counts 32).
+
+    Atomic operations whose results are used load as well.
+    """
     shape = shape_of(run)
-    return WARP * count(run, names.requests("global", "ld")) / (shape.m * shape.n)
+    return WARP * sum(count(run, names.requests("global", op)) for op in ("ld", "atom")) / (shape.m * shape.n)
 
 
 def shared_loads_per_result(run) -> float:
-    """Shared-memory load instructions per element of C (a full warp counts 32; a 128-bit load counts once)."""
+    """Shared-memory load instructions per element of C (a full warp counts 32; a 128-bit load counts once), atomic operations included."""
     shape = shape_of(run)
-    return WARP * count(run, names.executed("shared_ld")) / (shape.m * shape.n)
+    return WARP * sum(count(run, names.executed(f"shared_{op}")) for op in ("ld", "atom")) / (shape.m * shape.n)
 
 
 def bytes_requested(run) -> int:
@@ -223,9 +228,10 @@ def wavefronts_per_shared_load(run) -> float:
 
 
 def shared_stores_per_result(run) -> float:
-    """Shared-memory store instructions per element of C (a full warp counts 32). Asynchronous copies are not stores."""
+    """Shared-memory store instructions per element of C (a full warp counts 32), atomic operations included. Asynchronous copies are
+    not stores."""
     shape = shape_of(run)
-    return WARP * count(run, names.executed("shared_st")) / (shape.m * shape.n)
+    return WARP * sum(count(run, names.executed(f"shared_{op}")) for op in ("st", "atom")) / (shape.m * shape.n)
 
 
 def barriers_per_warp(run) -> float:
@@ -356,7 +362,7 @@ def measure(words: str) -> Callable[[Any], float]:
     memory and the warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError
     for other words.
     """
-    return _named(words)[0]
+    return _named(str(words))[0]
 
 
 def _named(words: str) -> tuple[Callable[[Any], float], bool]:

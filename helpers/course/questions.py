@@ -133,6 +133,8 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
 
     Raises CourseError for a question whose cell has not been run.
     """
+    if not isinstance(truths, Mapping):
+        raise CourseError(f"reveal wants the truth beside each question, as in reveal({{{truths!r}: 32}}).")
     store = store or own()
     rows = []
     for name, value in truths.items():

@@ -176,7 +176,7 @@ def gpu(name: str) -> GPU:
     Model numbers and suffixes must agree; board form and memory size choose between variants, and without them the SXM
     board is meant. Raises CourseError with the list of names when no row matches.
     """
-    wanted = _words(name)
+    wanted = _words(name) if isinstance(name, str) else frozenset()
     candidates = [row for row in gpus() if wanted and _model(_words(row.name)) == _model(wanted)]
     if not candidates:
         known = ", ".join(row.name for row in gpus())

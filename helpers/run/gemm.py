@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import html
 import math
+import numbers
+import os
 import re
 import secrets
 import time
@@ -26,6 +28,7 @@ from helpers.toolchain.diagnostics import used_unset
 from .kernel import Kernel, Run
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
+MOST_IN_TILE = 2048  # rows or columns of a tile of C
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
@@ -63,8 +66,10 @@ class Problem:
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
             value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 0:
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
+            if value >= 1 << 31:
+                raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
@@ -104,8 +109,24 @@ class Problem:
     def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A, B and C of the right shapes and types, all zero."""
         shapes = ((self.m, self.lda, self.inputs), (self.k, self.ldb, self.inputs), (self.m, self.ldc, self.result))
-        a, b, c = (np.zeros((self.batch * rows, row), kind.storage) for rows, row, kind in shapes)
+        try:
+            a, b, c = (np.zeros((self.batch * rows, row), kind.storage) for rows, row, kind in shapes)
+        except (MemoryError, ValueError):  # more bytes than a number of this machine holds
+            raise self._too_large() from None
         return a, b, c
+
+    def _too_large(self) -> LaunchError:
+        size = self.batch * (self.m * self.lda + self.k * self.ldb) * self.inputs.bytes + self.batch * self.m * self.ldc * self.result.bytes
+        return LaunchError(
+            f"The matrices of {self} take {size / 1e9:,.0f} GB, too much for the memory of this machine. Use a smaller size."
+        )
+
+    def _fit(self) -> None:
+        """Raise LaunchError where the matrices and their making would fill this machine's memory."""
+        elements = self.batch * (self.m * self.lda + self.k * self.ldb + self.m * self.ldc)
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else math.inf
+        if 16 * elements > memory:  # float64 as it is drawn, float32, and a copy
+            raise self._too_large()
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
@@ -113,6 +134,7 @@ class Problem:
         The padding of A and B is NaN, so reading it spoils the result; C is NaN where beta = 0, so reading it or
         leaving an element out shows; the padding of C holds a sentinel that must survive.
         """
+        self._fit()
         random = np.random.default_rng(self.seed + 1)
         rows, depth = self.batch * self.m, self.batch * self.k
         a = np.full((rows, self.lda), np.nan, np.float32)
@@ -216,7 +238,9 @@ def geometry(kernel: Kernel) -> Geometry:
             '    extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};        // rows, columns of C per block'
         )
     if len(block) not in (1, 2, 3) or len(tile) != 2 or min(block) < 1 or min(tile) < 1:
-        raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers.")
+        raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers (int).")
+    if max(tile) > MOST_IN_TILE:
+        raise LaunchError(f"tile_shape = {tile}: no tile of C has more than {MOST_IN_TILE} rows or columns (and they are int, not float).")
     x, y, z = (*block, 1, 1)[:3]
     depth = constants.get("grid_depth", (None,))[0]
     return Geometry((x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth)
@@ -370,6 +394,7 @@ class SampledProblem(Problem):
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As of a `Problem` with beta = 0, drawn more quickly."""
+        self._fit()
         random = np.random.default_rng(self.seed)
         a = 2 * random.random((self.batch * self.m, self.lda), np.float32) - 1
         b = 2 * random.random((self.batch * self.k, self.ldb), np.float32) - 1
@@ -588,11 +613,17 @@ def check(
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either.
     """
+    if not isinstance(kernel, Kernel):
+        raise LaunchError(f"check wants a kernel, as helpers.compile or a %%cuda cell makes it, not {type(kernel).__name__}.")
+    if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
+        raise LaunchError(f"check(seed={seed!r}, seconds={seconds!r}): both are numbers, and the seed is one that a check has named.")
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
     else:
         fixed, random, seed = list(problems), [], None
+        if strange := [problem for problem in fixed if not isinstance(problem, Problem)]:
+            raise LaunchError(f"check wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
     problems = [*fixed, *random]
     watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import numbers
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -207,7 +208,11 @@ class Kernel:
         blocks = list(blocks) if isinstance(blocks, Iterable) else blocks
         if blocks is not None and not (isinstance(blocks, list) and all(isinstance(item, numbers.Integral) for item in blocks)):
             raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
-        filter_ = TraceFilter() if trace is True else trace or None
+        filter_ = trace if isinstance(trace, TraceFilter) else TraceFilter() if trace else None
+        if progress is not None and not callable(progress):
+            raise LaunchError(f"progress={progress!r} cannot be called: it is a function of (blocks done, blocks in all).")
+        if not isinstance(globals_before, (bytes, type(None))):
+            raise LaunchError(f"globals_before is what an earlier run's outcome.globals_after says, not {type(globals_before).__name__}.")
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
 
         def simulated(values: Sequence[Any]) -> Outcome:
@@ -306,12 +311,12 @@ class Kernel:
 
     def _pointers(self, names: Sequence[str]) -> frozenset[str]:
         """`names` if all are pointer parameters. Raises LaunchError."""
-        wanted = frozenset([names] if isinstance(names, str) else names)
+        wanted = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
         known = [parameter.name for parameter in self.compiled.parameters if parameter.pointer_to is not None]
-        for name in sorted(wanted, key=str):
+        for name in wanted:
             if name not in known:
                 raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
-        return wanted
+        return frozenset(wanted)
 
     def checked(self, args: Sequence[Any]) -> list[Any]:
         """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
@@ -395,11 +400,15 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
 def _scalar(what: str, dtype, value: Any):
     if isinstance(value, np.ndarray):
         value = value[()]
-    if not isinstance(value, (numbers.Real, np.generic)):
+    if not isinstance(value, (numbers.Real, np.generic)) or isinstance(value, np.complexfloating):
         raise LaunchError(f"{what} is a single number, and {type(value).__name__} was given.")
     try:
         if np.dtype(dtype).kind in "fV":
-            return dtype(float(value))
+            with np.errstate(over="ignore"):
+                number = dtype(float(value))
+            if np.isinf(number) and not math.isinf(value):
+                raise OverflowError
+            return number
         whole = int(value)  # type: ignore[arg-type]  # a real number has one
     except (TypeError, ValueError, OverflowError):  # NaN and infinity, and numbers that no float can hold
         raise LaunchError(f"{what} is a single number of type {np.dtype(dtype).name}, and {value!r} cannot be one.") from None

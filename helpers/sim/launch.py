@@ -162,6 +162,11 @@ def simulate(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
             "could run. Give it more (seconds=…); if the code is very large, unroll less."
         ) from None
+    except MemoryError:
+        raise RunError(
+            f"{compiled.symbol}: there is not enough memory on this machine for the launch, its arrays and what is recorded of it. "
+            "Use smaller arrays, or record less (counters, findings, trace)."
+        ) from None
 
 
 def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long) -> Outcome:
@@ -170,6 +175,8 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
     if globals_before is not None:
+        if len(globals_before) != len(program.image):
+            raise LaunchError("globals_before is of another kernel: take outcome.globals_after of a run of this one.")
         program = replace(program, image=globals_before, image_addresses=())
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)

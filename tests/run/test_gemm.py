@@ -233,3 +233,32 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 4
     assert str(report).count("may never end") == 1 and "were not tried" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
+
+
+@pytest.mark.parametrize(
+    "tile, said",
+    [
+        ("constexpr int tile_shape[] = {1 << 20, 16};", "no tile of C has more than 2048 rows"),
+        ("constexpr float tile_shape[] = {8, 16};", "they are int, not float"),
+        ("constexpr long long tile_shape[] = {8, 16};", r"2 positive numbers \(int\)"),
+    ],
+)
+def test_a_tile_that_is_none_is_refused_before_its_matrices_are_made(tile, said):
+    kernel = helpers.compile(PLAIN.replace("constexpr int tile_shape[] = {8, 16};", tile))
+    with pytest.raises(LaunchError, match=said):
+        gemm.check(kernel, on="cpu")
+
+
+@pytest.mark.parametrize("size", [10**6, 2**30, 2**31, 10**20, True])
+def test_a_product_that_no_machine_holds_is_refused(plain, size):
+    for make in (Problem.arrays, Problem.zeros):
+        with pytest.raises(LaunchError, match=r"GB|int|whole number"):
+            make(Problem(size, size, size))
+
+
+@pytest.mark.parametrize("options", [{"seed": "x"}, {"seed": -1}, {"seconds": "1"}, {"problems": [3]}], ids=str)
+def test_check_says_what_it_wants(plain, options):
+    with pytest.raises(LaunchError, match="check"):
+        gemm.check(plain, on="cpu", **options)
+    with pytest.raises(LaunchError, match="wants a kernel"):
+        gemm.check(PLAIN, **options)

@@ -89,6 +89,8 @@ def test_impossible_launches(scale, grid, block, message):
         (lambda a: [*a[:3], "1"], "single number"),
         (lambda a: [*a[:3], None], "single number"),
         (lambda a: [*a[:3], 1j], "single number"),
+        (lambda a: [*a[:3], np.complex64(2)], "single number"),
+        (lambda a: [*a[:3], 1e300], "cannot be one"),
     ],
 )
 def test_wrong_arguments(scale, change, message):
@@ -179,12 +181,21 @@ def test_numbers_that_are_no_integers_are_refused(scale, value):
 
 @pytest.mark.parametrize(
     "options",
-    [{"trace": 1}, {"trace": "yes"}, {"seconds": float("nan")}, {"seconds": 0}, {"seconds": "1"}, {"blocks": 3}, {"blocks": [0.5]}],
-)
+    [
+        {"trace": 1}, {"trace": "yes"}, {"seconds": float("nan")}, {"seconds": 0}, {"seconds": "1"}, {"blocks": 3}, {"blocks": [0.5]},
+        {"progress": 3}, {"uninitialized": None}, {"uninitialized": [["a"]]}, {"globals_before": "x"}, {"globals_before": b"x"},
+    ],
+)  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options):
     kernel = helpers.compile("__global__ void k(float* a) { a[0] = 1; }")
     with pytest.raises(LaunchError, match=next(iter(options))):
         kernel.launch(1, 1, (np.zeros(1, np.float32),), on="cpu", **options)
+
+
+@pytest.mark.parametrize("wishes", [{"blocks": "a"}, {"warps": 3}, {"spaces": "shared"}, {"limit": "x"}], ids=str)
+def test_a_filter_of_the_wrong_kind_is_refused(wishes):
+    with pytest.raises(LaunchError, match=next(iter(wishes))):
+        helpers.TraceFilter(**wishes)
 
 
 def test_a_masked_array_is_refused():

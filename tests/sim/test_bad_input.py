@@ -125,16 +125,18 @@ def test_loads_of_256_bits_are_counted():
         ("y[threadIdx.x] = fibonacci((int)x[threadIdx.x]);", "calls itself"),
         ("free((void*)x); y[threadIdx.x] = 1;", "no heap"),
         ("float* p = new float[4]; p[1] = x[0]; y[threadIdx.x] = p[1]; delete[] p;", "no heap"),
+        ("y[threadIdx.x] = tex1Dfetch<float>(*(const cudaTextureObject_t*)x, threadIdx.x);", "pass an array"),
     ],
-    ids=["function pointer", "recursion", "free", "new"],
+    ids=["function pointer", "recursion", "free", "new", "texture"],
 )
 def test_what_the_machine_cannot_follow_is_said(body, said):
     source = f"""__device__ float twice(float x) {{ return x * 2; }}
     __device__ float thrice(float x) {{ return x * 3; }}
     __device__ int fibonacci(int n) {{ return n < 2 ? 1 : fibonacci(n - 1) + fibonacci(n - 2); }}
     extern "C" __global__ void f(const float* x, float* y) {{ {body} }}"""
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=f"^line [34] .*{said}") as caught:
         launch(source, [floats(), floats()])
+    assert caught.value.line in (3, 4)
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------
@@ -250,10 +252,11 @@ def test_impossible_shared_memory_is_refused(shared):
 
 
 def test_the_largest_grid_ends_with_its_budget():
+    kernel = helpers.compile('extern "C" __global__ void f(float* y) { if (blockIdx.x == 7) y[0] = 1; }')
+    kernel.launch(1, 1, [floats()], on="cpu")  # so that its code has been read
     start = time.monotonic()
-    source = 'extern "C" __global__ void f(float* y) { if (blockIdx.x == 7) y[0] = 1; }'
     with pytest.raises(RunError, match="had not ended after 1 seconds"):
-        launch(source, [floats()], grid=(2**31 - 1, 65535, 65535), block=1, seconds=1)
+        kernel.launch((2**31 - 1, 65535, 65535), 1, [floats()], on="cpu", seconds=1)
     assert time.monotonic() - start < 20
 
 

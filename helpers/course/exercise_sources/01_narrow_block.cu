@@ -8,6 +8,7 @@
 //! hint: BM = 8: 8 rows, 8 sectors of A. The 4 columns are 16 neighbouring bytes of B: one sector.
 //! expect: sectors per load of A <= 8
 //! expect: sectors per load of B <= 1
+//! expect: global loads per result <= 2 K
 //! after: Each warp now requests 8 + 1 sectors per multiply-add instead of 32 + 1, and only the shape of the block
 //!     has changed. Try BM = 4, and remember the result for step 02.
 //[solution

@@ -9,6 +9,7 @@
 //! expect: sectors per load of A <= 4
 //! expect: sectors per load of B <= 4
 //! expect: sectors per store of C <= 4
+//! expect: global loads per result <= 2 K
 //! after: What matters is which element the 32 threads of a warp take, not how the index is written.
 constexpr int BM = 32;  // rows of C per block
 constexpr int BN = 32;  // columns of C per block

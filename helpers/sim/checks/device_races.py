@@ -21,7 +21,11 @@ from .device_places import TouchedDevice
 from .observer import DeviceCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import first, line_of
+from .warp_meetings import Arrivals
 
+SCOPE_ADVICE = (
+    "An operation that is atomic within a block (…_block, thread_scope_block) is none to other blocks: use the one of the device."
+)
 ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
     "or put a barrier of all threads concerned between the two accesses."
@@ -31,7 +35,8 @@ ADVICE = (
 class DeviceRaces(DeviceCheck):
     """Who touched each granule of the arrays that a launch writes, and when.
 
-    A stamp is twice the number of an access, plus 1 if it was atomic (atomic accesses do not race with each other).
+    A stamp is twice the number of an access, plus 1 if it was atomic (atomic accesses do not race with each other, unless one of
+    them is so within its block only).
     """
 
     order = 30
@@ -44,6 +49,7 @@ class DeviceRaces(DeviceCheck):
         self.warp_barriers = program.warp_barriers
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
+        self.within_block = np.array([site.within_block for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}
 
     def _array(self, name: str) -> np.ndarray:
@@ -73,10 +79,10 @@ class DeviceRaces(DeviceCheck):
     def barrier(self, m: Machine, rows=None) -> None:
         self._set(m, rows, "barrier")
 
-    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
         self._set(m, rows, "barrier")
 
-    def looked(self, m: Machine) -> None:
+    def looked(self, m: Machine, site) -> None:
         if self.fenced:
             self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "barrier", "acquire")
 
@@ -158,9 +164,16 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, writer.take(cells), np.full(len(cells), stamp), lost, "writes", "writes")
 
     def device_update(self, m: Machine, access: DeviceAccess) -> None:
-        touched = self.places.touched(m, access)
-        if touched.cells.size:
-            self._write(m, access.site, touched, self._begin(access.site, True), True, "updates", None)
+        touched, site = self.places.touched(m, access), access.site
+        if not touched.cells.size:
+            return
+        stamp = self._begin(site, True)
+        self._write(m, site, touched, stamp, True, "updates", None)
+        if site.within_block:  # threads of several blocks may do it at once
+            last, stamps = self._array("writer").take(touched.cells), np.full(len(touched.cells), stamp)
+            apart = self._other_scope(site, touched.who, last, stamps)
+            if np.any(apart):
+                self._race(m, site, touched, last, stamps, apart, "updates", "updates")
 
     def _exchanges(self, m, cells, who) -> bool:
         """Does a volatile store move data, not a flag: to several places of one block, in a kernel without fences?"""
@@ -175,13 +188,20 @@ class DeviceRaces(DeviceCheck):
             last, when = self.state[name].take(cells), self.state[at].take(cells)
             conflict = self._unordered(who, last, when)
             if strong:
-                conflict &= when & 1 == 0
+                conflict &= (when & 1 == 0) | self._other_scope(site, who, last, when)
             if changes is not None and conflict.any():
                 conflict &= changes()  # who writes what is there already changes nothing, in whatever order
             if conflict.any():
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
+
+    def _other_scope(self, site, who, last, when) -> np.ndarray | bool:
+        """Where two atomic accesses are of two blocks, and one of them is atomic within its block only."""
+        if not self.within_block.any():
+            return False
+        earlier = self.within_block[np.frombuffer(self.sites, np.int32)[when >> 1]]
+        return (site.within_block | earlier) & ((who - 1) // self.threads != (last - 1) // self.threads)
 
     def _race(self, m: Machine, site, touched: TouchedDevice, last, stamps, conflict, verb: str, other_verb: str) -> None:
         cells, who, _ = touched
@@ -198,6 +218,6 @@ class DeviceRaces(DeviceCheck):
             other_line=other.line,
             block=block,
             thread=thread,
-            advice=ADVICE,
+            advice=SCOPE_ADVICE if other_block != block and site.atomic and (site.within_block or other.within_block) else ADVICE,
             count=int(np.count_nonzero(conflict)),
         )

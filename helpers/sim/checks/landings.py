@@ -80,10 +80,10 @@ class Landings:
                 known |= (landing.phase >= 0) & (landing.phase < over[:n])
             landing.seen |= waiters[:n] & known[:, None]
 
-    def met(self, members: np.ndarray) -> None:
-        """Threads ([rows or 1, threads]) have synchronised: what one of them knows, all know."""
+    def met(self, members: np.ndarray, waiting: np.ndarray) -> None:
+        """Threads ([rows or 1, threads]) have synchronised: what one of them knows, all who waited for it know."""
         for landing in filter(None, self.all):
-            landing.seen |= members & (landing.seen & members).any(axis=1, keepdims=True)
+            landing.seen |= waiting & (landing.seen & members).any(axis=1, keepdims=True)
 
     def warps_met(self, m: Machine) -> None:
         """The active warps have passed a __syncwarp()."""

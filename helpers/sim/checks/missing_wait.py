@@ -12,6 +12,7 @@ from .landings import Landing, Landings
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first
+from .warp_meetings import Arrivals
 
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
 
@@ -91,14 +92,13 @@ class MissingWait(SharedCheck):
     def acquire(self, m: Machine) -> None:
         self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
 
-    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
-        self._meet(m, members)
-
-    def _meet(self, m: Machine, members: np.ndarray) -> None:
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
         if self.landings:
-            if self.cells.rows == 1 and (members != members[:1]).any():
+            if self.cells.rows == 1 and any((came.threads != came.threads[:1]).any() for came in arrivals):
                 self.cells.expand(m)
-            self.landings.met(members if self.cells.rows > 1 else members[:1])
+            came = [(item.threads[: self.cells.rows], item.waits) for item in arrivals]
+            members = np.logical_or.reduce([threads for threads, _ in came])
+            self.landings.met(members, np.logical_or.reduce([threads & waits for threads, waits in came]))
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
         self.landings.warps_met(m)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .accesses import Access, DeviceAccess, MatrixAccess, PieceAccess
     from .protocols import Machine, PhaseBarrier
     from .shared_cells import SharedCells
+    from .warp_meetings import Arrivals
 
 
 class Observer:
@@ -45,6 +46,9 @@ class Observer:
 
     def barrier_made(self, m: Machine, access: Access) -> None:
         """Threads initialise an mbarrier here."""
+
+    def barrier_used(self, m: Machine, access: Access) -> None:
+        """Threads arrive at an mbarrier of their own block, or wait for it."""
 
     # --- asynchronous copies and products
 
@@ -120,8 +124,11 @@ class Observer:
     def barrier(self, m: Machine, rows: np.ndarray | None = None) -> None:
         """All threads of these blocks (boolean; None: all) have passed a barrier."""
 
-    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
-        """Some threads (boolean [blocks, threads]) of these blocks (boolean) have passed a barrier."""
+    def reached(self, m: Machine) -> int | None:
+        """The active threads have come to a barrier, and may have to wait for others. When is that, as the check counts time?"""
+
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
+        """A barrier of some threads of these blocks (boolean), or one at which some only arrived, is complete."""
 
     def warp_barrier(self, m: Machine, masks: np.ndarray | None = None) -> None:
         """The active warps pass a __syncwarp(). masks: [blocks, warps, 32], which lanes each names; None: all of them."""
@@ -135,7 +142,7 @@ class Observer:
     def acquire(self, m: Machine) -> None:
         """The active threads see what others have released. Which threads released is not known."""
 
-    def looked(self, m: Machine) -> None:
+    def looked(self, m: Machine, site: Site) -> None:
         """The active threads have looked at what others may write: a volatile or relaxed read, an atomic with a result."""
 
     def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:

@@ -12,6 +12,7 @@ from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
+from .warp_meetings import Arrivals, WarpMeetings
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
@@ -31,6 +32,9 @@ class SharedRaces(SharedCheck):
     what a product of warpgroup g has read. Two threads of one warp are ordered by a __syncwarp() that names both:
     `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
     the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
+
+    Where barriers join some of the threads, or there are mbarriers, `writer_warps` and `reader_warps` are the warps of those threads
+    (bits) and `writer_time` and `reader_time` when the first of them came; what a warp knows of another is in `WarpMeetings`.
     """
 
     order = 30
@@ -51,6 +55,11 @@ class SharedRaces(SharedCheck):
             "other_site",
         )
         self.arrays += ("writer_turn", "reader_turn") if self.warp_barriers else ()
+        self.meetings = WarpMeetings(1, m.threads) if program.partial_barriers else None
+        self.arrays += ("writer_warps", "writer_time", "reader_warps", "reader_time") if self.meetings else ()
+        self.time = 1  # accesses so far, and the beginning
+        self.unpublished = False  # has an mbarrier been made since the last barrier?
+        self.fenced = "fence" in program.uses
         super().__init__(m, launch, cells)
         self.clocks = WarpClocks(1, m.threads)
         self.atomic = np.array([site.atomic for site in self.sites], bool)
@@ -60,6 +69,7 @@ class SharedRaces(SharedCheck):
     def with_rows(self, pick) -> None:
         super().with_rows(pick)
         self.clocks = self.clocks.rows(pick)
+        self.meetings = self.meetings and self.meetings.rows(pick)
 
     # ------------------------------------------------------------------------------------------------- accesses
 
@@ -81,6 +91,7 @@ class SharedRaces(SharedCheck):
                 self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
         reader = self.reader.reshape(-1)
         before = reader.take(cells)
+        self._date("reader", touched, before != 0)
         if several:
             reader[cells] = SEVERAL
         else:
@@ -104,6 +115,7 @@ class SharedRaces(SharedCheck):
             return
         self.empty = False
         self._meet(m, access, touched, "writes")
+        self._overwritten(touched)
         writer = self.writer.reshape(-1)
         writer[cells] = who
         self._remember("writer", touched, np.ones(len(cells), bool))
@@ -136,6 +148,7 @@ class SharedRaces(SharedCheck):
                     self._race(m, access, name, touched, last, conflict, "updates", verb)
         writer = self.writer.reshape(-1)
         before = writer.take(cells)
+        self._date("writer", touched, before != 0)
         self._remember("writer", touched, before == 0)
         writer[cells] = np.where((before == 0) | (before == who), who, SEVERAL)
         shared = writer.take(cells) != who
@@ -155,6 +168,7 @@ class SharedRaces(SharedCheck):
     def copy_landed(self, m: Machine, access: Access) -> None:
         touched = access.touched(m, self.cells)
         self.empty = False
+        self._overwritten(touched)
         self.writer.reshape(-1)[touched.cells] = touched.who
         self._remember("writer", touched, np.ones(len(touched.cells), bool))
         self.writer_site.reshape(-1)[touched.cells] = access.site.index
@@ -169,13 +183,18 @@ class SharedRaces(SharedCheck):
     def matrix_read(self, m: Machine, access: MatrixAccess) -> bool:
         touched = access.touched(m, self.cells)
         writer = self.writer.reshape(-1).take(touched.cells)
-        if not writer.any():
+        conflict = self._unmet(touched, writer, writer != 0, "writer")
+        if not conflict.any():
             return False
-        self._race(m, access, "writer", touched, writer, writer != 0, "reads", "writes")
+        self._race(m, access, "writer", touched, writer, conflict, "reads", "writes")
         return True
 
     def matrix_done(self, m: Machine, access: MatrixAccess) -> None:
-        cells = access.touched(m, self.cells).cells
+        touched = access.touched(m, self.cells)
+        cells = touched.cells
+        if self.meetings:
+            self._date("reader", touched, np.zeros(len(cells), bool))
+            self.reader_warps.reshape(-1)[cells] = 0xF << access.thread // WARP
         self.reader.reshape(-1)[cells] = WARPGROUP - access.thread // GROUP
         self.reader_site.reshape(-1)[cells] = access.site.index
         self.reader_one.reshape(-1)[cells], self.reader_two.reshape(-1)[cells] = access.thread + 1, 0
@@ -246,7 +265,8 @@ class SharedRaces(SharedCheck):
             getattr(self, name).reshape(-1)[touched.cells] = self.clocks.now(row, np.maximum(touched.who - 1, 0))
 
     def _unordered(self, m: Machine, touched: Touched, last, conflict, name: str) -> np.ndarray:
-        """Leave out pairs of one warp that a __syncwarp() orders."""
+        """Leave out pairs that a barrier of some threads orders, or a __syncwarp()."""
+        conflict = self._unmet(touched, last, conflict, name)
         if not self.warp_barriers:
             return conflict
         who = touched.who
@@ -259,13 +279,62 @@ class SharedRaces(SharedCheck):
             return conflict & ~ordered
         return conflict & ~(ordered & (mine == theirs) & (who > 0) & (last != SEVERAL))
 
+    def _date(self, name: str, touched: Touched, before: np.ndarray) -> None:
+        """Note whose accesses these are, and when. before: where others have been, who stay unless these know of them."""
+        if not self.meetings:
+            return
+        self.time += 1
+        cells, who = touched.cells, touched.who
+        warps, time = (getattr(self, f"{name}_{what}").reshape(-1) for what in ("warps", "time"))
+        stays = self._unmet(touched, np.full(len(cells), SEVERAL), before, name, own=True)
+        fresh = cells[~stays]
+        warps[fresh], time[fresh] = 0, self.time
+        for thread in (who,) if touched.pair is None else touched.pair:
+            np.bitwise_or.at(warps, cells, np.left_shift(np.int32(1), (np.maximum(thread, 1) - 1) // WARP, dtype=np.int32))
+
+    def _overwritten(self, touched: Touched) -> None:
+        """Who writes here knows of all who were here before, or that has been said."""
+        if self.meetings:
+            self.reader.reshape(-1)[touched.cells] = 0
+            self._date("writer", touched, np.zeros(len(touched.cells), bool))
+
+    def _unmet(self, touched: Touched, last, conflict, name: str, own: bool = False) -> np.ndarray:
+        """Leave out pairs that a barrier of some threads orders, or an mbarrier. own: those of the own warp as well."""
+        if not self.meetings or not conflict.any():
+            return conflict
+        cells = touched.cells[conflict]
+        who = (touched.who if touched.pair is None else touched.pair[0])[conflict]
+        others, time = (getattr(self, f"{name}_{what}").reshape(-1).take(cells) for what in ("warps", "time"))
+        several = (last[conflict] < 0) & ((others & (others - 1)) != 0) & (not own)
+        found = conflict.copy()
+        found[conflict] = self.meetings.unmet(self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP, others, time, several)
+        return found
+
+    def reached(self, m: Machine) -> int:
+        self.time += 1
+        return self.time - 1
+
+    def barrier_made(self, m: Machine, access: Access) -> None:
+        self.unpublished = True
+        self.write(m, access)
+
+    def barrier_used(self, m: Machine, access: Access) -> None:
+        """An mbarrier must have been made before other threads use it."""
+        if not self.unpublished:
+            return
+        touched = access.touched(m, self.cells)
+        last = self.writer.reshape(-1).take(touched.cells)
+        conflict = self._unordered(m, touched, last, self._others(last, touched.who), "writer")
+        if conflict.any():
+            self._race(m, access, "writer", touched, last, conflict, "uses the mbarrier in", "initialises")
+
     def barrier(self, m: Machine, rows=None) -> None:
         if self.empty:
             return
         if rows is None or rows.all():
             self.writer[:] = 0
             self.reader[:] = 0
-            self.empty = True
+            self.empty, self.unpublished = True, False
             return
         self.cells.expand(m)
         self.writer[rows] = 0
@@ -277,29 +346,28 @@ class SharedRaces(SharedCheck):
         """Races behind an acquire may be missed; none is made up."""
         self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
 
-    def barrier_of_some(self, m: Machine, members: np.ndarray, rows: np.ndarray) -> None:
-        self._forget(m, members)
+    def looked(self, m: Machine, site: Site) -> None:
+        """A lock or a flag in shared memory, with fences: who releases it is not tracked."""
+        if self.fenced and (site.generic or site.space == "shared"):
+            self.acquire(m)
+
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
+        if not self.meetings:
+            return
+        if self.cells.rows == 1 and any((came.threads != came.threads[:1]).any() for came in arrivals):
+            self.cells.expand(m)
+        self.time += 1
+        self.meetings.meet(arrivals)
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         chosen = np.zeros(m.blocks, bool)
         chosen[rows] = True
         arrivers = barrier.arrivers(m, chosen)
         if arrivers.any():
-            self._forget(m, arrivers)
-
-    def _forget(self, m: Machine, members: np.ndarray) -> None:
-        """Nothing that these threads ([blocks, threads]) have done races with what follows."""
-        if self.cells.rows == 1 and (members == members[:1]).all():
-            members = members[:1]
-        else:
-            self.cells.expand(m)
-        padded = np.concatenate([np.zeros((len(members), 1), bool), members], axis=1)
-        rows = np.arange(len(members))[:, None]
-        for name in ("writer", "reader"):
-            state = getattr(self, name)
-            known = padded[rows, np.maximum(state, 0)]
-            # Readers that are several cannot be told apart any more; forgetting them can only miss a race.
-            state[known | (state < 0)] = 0
+            waiting = np.zeros((m.blocks, m.threads), bool)
+            waiting.reshape(-1)[lanes] = True
+            # They arrived before, and it is not known when: this can only miss a race.
+            self.barrier_of_some(m, [Arrivals(arrivers, False, self.time), Arrivals(waiting, True, self.time)], chosen)
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
         if m.mask is None and self.cells.rows == 1 and (masks is None or (masks == masks[:1]).all()):

@@ -5,6 +5,7 @@ The machine then needs no call stack, and threads that called from different pla
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +46,12 @@ def inline(module: Module, entry: Function, variables: Variables, rewrite: Rewri
     return flat
 
 
+def _plain(symbol: str) -> str:
+    """A function's name as it was written: `_Z3fibi` -> fib."""
+    found = re.match(r"_Z(\d+)", symbol)
+    return symbol[found.end() :][: int(found[1])] if found else symbol
+
+
 class _Inliner:
     def __init__(self, module: Module, variables: Variables, rewrite: Rewrite, flat: Flat):
         self.module, self.variables, self.rewrite, self.flat = module, variables, rewrite, flat
@@ -53,11 +60,6 @@ class _Inliner:
     def copy(self, function: Function, suffix: str, places: dict[str, int], leave: str | None, stack: tuple[Function, ...]) -> None:
         """Append a function. suffix: what its names end in. places: its parameters' offsets. leave: label behind the call."""
         flat = self.flat
-        if function in stack or len(stack) > CALL_DEPTH:
-            raise RunError(
-                f"The device function {function.name} calls itself. The machine does not run recursive functions: write it as a loop.",
-                function.line,
-            )
         places = dict(places)
         local_names = {}
         for name, variable in function.variables.items():
@@ -128,8 +130,8 @@ class _Inliner:
         callee = self.module.functions.get(target.name) if isinstance(target, Symbol) else None
         if callee is None:
             raise RunError(
-                f"PTX line {instruction.ptx_line}: `{instruction.text}` calls through a pointer. "
-                "The machine runs direct calls only: call the function by its name.",
+                f"{instruction.place}: `{instruction.text}` calls through a pointer, as a virtual function is called. "
+                "The machine runs direct calls only: call the function by its name, or make it a template's argument.",
                 instruction.line,
             )
         if callee.body is None:
@@ -137,15 +139,19 @@ class _Inliner:
             opcode = f"call.{callee.name}"
             flat.code.append(replace(instruction, opcode=opcode, operands=(Immediate(len(results)), *handed), guard=guard))
             return
+        if callee in stack or len(stack) > CALL_DEPTH:
+            raise RunError(
+                f"{instruction.place}: the device function {_plain(callee.name)} calls itself. "
+                "The machine does not run recursive functions: write it as a loop.",
+                instruction.line,
+            )
         self.copies += 1
         suffix = f"#{self.copies}"
         inner = {}
         for variable, item in zip((*callee.results, *callee.parameters), (*results, *arguments), strict=True):
             place = rename(item)
             if not isinstance(place, Immediate):
-                raise RunError(
-                    f"PTX line {instruction.ptx_line}: `{instruction.text}` passes an argument the machine cannot place.", instruction.line
-                )
+                raise RunError(f"{instruction.place}: `{instruction.text}` passes an argument the machine cannot place.", instruction.line)
             inner[variable.name] = place.value
         leave = f"return{suffix}"
         if guard is not None:

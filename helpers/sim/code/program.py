@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from . import ptx
-from .sites import Site
+from .sites import AccessKind, Site
 
 if TYPE_CHECKING:
     from .doubts import Doubts
@@ -179,6 +179,12 @@ class Program:
     def warp_barriers(self) -> bool:
         """Are there barriers of warps, which order accesses of shared memory?"""
         return any(op.effect is Effect.BARRIER and op.rendezvous for op in self.ops)
+
+    @functools.cached_property
+    def partial_barriers(self) -> bool:
+        """Are there barriers of some threads of a block, or mbarriers?"""
+        named = any(op.effect is Effect.BARRIER and not op.rendezvous and not op.whole_block for op in self.ops)
+        return named or any(site.op is AccessKind.BARRIER_INIT for site in self.sites)
 
     @property
     def entry_bytes(self) -> int:

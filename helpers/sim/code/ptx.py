@@ -99,6 +99,11 @@ class Instruction:
     def modifiers(self) -> tuple[str, ...]:
         return tuple(self.opcode.split(".")[1:])
 
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: 'line 7 (PTX line 42)'; a line of the reader's cell if one is known."""
+        return f"PTX line {self.ptx_line}" if self.line is None else f"line {self.line} (PTX line {self.ptx_line})"
+
 
 @dataclass(frozen=True)
 class Variable:

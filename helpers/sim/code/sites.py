@@ -119,6 +119,7 @@ class Site:
     estimate: str = ""
     may_race: bool = True
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
+    within_block: bool = False  # .cta: it is atomic to threads of the same block only
     volatile: bool = False
     generic: bool = field(init=False)  # does only the address tell the state space? Then `space` is where it went last
     part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices

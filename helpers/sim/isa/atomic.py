@@ -114,6 +114,7 @@ def _atomic(op, has_result: bool):
     size = dtype.itemsize
     site = op.site(space, AccessKind.ATOMIC if has_result else AccessKind.REDUCTION, size * count)
     site.rechecks = name in ("cas", "min", "max", "and", "or")
+    site.within_block = op.has("cta")
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
@@ -194,7 +195,7 @@ def _atomic(op, has_result: bool):
         if acquires:
             m.checks.acquire(m)
         if has_result:
-            m.checks.looked(m)
+            m.checks.looked(m, site)
 
     return run
 

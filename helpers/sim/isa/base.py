@@ -263,12 +263,11 @@ class Binding:
 
     def fail(self, why: str):
         i = self.instruction
-        raise RunError(f"PTX line {i.ptx_line}: `{i.text}` {why}.", i.line)
+        raise RunError(f"{i.place}: `{i.text}` {why}.", i.line)
 
     def unknown(self):
         i = self.instruction
-        where = "" if i.line is None else f" (from line {i.line} of the cell)"
-        raise RunError(f"The machine does not know the instruction `{i.text}`, PTX line {i.ptx_line}{where}.", i.line)
+        raise RunError(f"{i.place}: the machine does not know the instruction `{i.text}`.", i.line)
 
     def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None, at: int | None = None) -> Site:
         """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it.

@@ -244,17 +244,24 @@ def bar_warp_sync(op):
 @instruction("fence")
 def fence(op):
     """Order memory accesses. The machine's memory is always in order; what a fence orders across blocks matters to findings."""
-    op.effect, op.orders = Effect.FENCE, not op.has("cta")
     if op.has("mbarrier_init"):
+        op.effect, op.orders = Effect.FENCE, True
         return _publish
-    return None if op.has("cta", "proxy") else _across_blocks
+    return _thread_fence(op)
 
 
 @instruction("membar")
 def membar(op):
     """Order memory accesses: __threadfence(). The machine's memory is always in order."""
+    return _thread_fence(op)
+
+
+def _thread_fence(op):
     op.effect, op.orders = Effect.FENCE, not op.has("cta")
-    return None if op.has("cta", "proxy") else _across_blocks
+    if op.has("proxy"):
+        return None
+    op.loader.uses.add("fence")
+    return None if op.has("cta") else _across_blocks
 
 
 def _across_blocks(m):

@@ -304,7 +304,7 @@ def ld(op):
         if acquires:
             m.checks.acquire(m)
         if polls:
-            m.checks.looked(m)
+            m.checks.looked(m, site)
 
     return run
 

@@ -74,10 +74,16 @@ def named(m, places, lanes: np.ndarray | None = None):
 def _remote(op):
     """A function (m, places) that notes an operation on mbarriers of other blocks, and says in which order it puts blocks.
 
-    It returns a function (barrier, rows, lanes) to call for each mbarrier. For an operation that names no other block, both do nothing.
+    It returns a function (barrier, rows, lanes) to call for each mbarrier, which does nothing where the operation names no other block.
     """
     if not op.has("shared::cluster"):
-        return lambda m, places: lambda barrier, rows, lanes: None
+        own = op.site("cluster", AccessKind.BARRIER, 8)  # of interest to those who may not know yet that it has been made
+
+        def use(m, places):
+            m.checks.barrier_used(m, Access(own, places[1], m.mask, 8))
+            return lambda barrier, rows, lanes: None
+
+        return use
     op.loader.uses.add("cluster")
     op.lands = True
     site = op.site("cluster", AccessKind.BARRIER, 8)
@@ -220,12 +226,14 @@ def _wait(op):
         op.source(3, "u32")  # how long the hardware may suspend the thread: a hint
     p = op.result(0, "pred")
     line = op.line
+    site = op.site("cluster", AccessKind.BARRIER, 8)
 
     def run(m):
         done = np.zeros(m.lanes, bool)
         given = m.regs[phase].view(U32 if parity else U64)
-        looking = active_lanes(m)
-        for barrier, offset, rows, lanes in named(m, places(m), looking):
+        looking, where = active_lanes(m), places(m)
+        m.checks.barrier_used(m, Access(site, where[1], m.mask, 8))
+        for barrier, offset, rows, lanes in named(m, where, looking):
             _initialised(m, barrier, rows, line)
             wanted = of_lanes(m, given, lanes)
             over = _is_over(barrier.phase[rows], wanted, parity)

@@ -8,12 +8,13 @@ with its own place in the program; the group that is furthest behind runs first,
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from helpers.errors import RunError
 from helpers.sim.checks import divergent_barriers, endless
+from helpers.sim.checks.warp_meetings import Arrivals
 
 from .cluster import ClusterBarrier
 from .lanes import Lanes
@@ -36,6 +37,7 @@ class Parked:
     line: int | None
     aligned: bool
     vote: tuple | None = None  # of a barrier that reduces a predicate: (how, register of the result, the threads' values)
+    came: int = 0  # when, as the checks count time
 
 
 class Clock:
@@ -425,7 +427,8 @@ class Chunk(Lanes):
         mask = self.mask if self.mask is not None else np.ones((1,) * self.nd, bool)
         if vote is not None:
             vote = (*vote[:2], self.regs[vote[2]])
-        self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned, vote))
+        came = self.checks.reached(self) or 0
+        self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned, vote, came))
         self.turns = 0
         if arrive:
             # Those who only arrive go on; the others may have been waiting for them.
@@ -524,10 +527,12 @@ class Chunk(Lanes):
         resumes = {entry.resume for entry in entries if entry.resume is not None}
         if len(resumes) > 1 and expected is None and all(entry.aligned for entry in entries):
             divergent_barriers.different_places(self, entries, rows, complete)
-        if expected is None or expected == self.threads:
+        if expected in (None, self.threads) and None not in {entry.resume for entry in entries}:
             self.checks.barrier(self, complete)
         else:
-            self.checks.barrier_of_some(self, np.logical_or.reduce(rows) & complete[:, None], complete)
+            came = zip(entries, rows, strict=True)
+            arrivals = [Arrivals(row & complete[:, None], entry.resume is not None, entry.came) for entry, row in came]
+            self.checks.barrier_of_some(self, arrivals, complete)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         if any(entry.vote is not None for entry in entries):
@@ -541,7 +546,7 @@ class Chunk(Lanes):
             if not every:
                 rest = entry.mask & ~where
                 if rest.any():
-                    self.parked.append(Parked(entry.resume, rest, entry.barrier, entry.expected, entry.line, entry.aligned, entry.vote))
+                    self.parked.append(replace(entry, mask=rest))
 
     def _count_votes(self, votes, rows, masks) -> None:
         """Give the threads of a barrier that reduces its result. votes: (how, register, values) or None; rows: who came."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,13 @@ class TraceFilter:
     math: bool = False
 
     def __post_init__(self):
+        for name in ("lines", "blocks", "warps", "iterations", "spaces"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, (str, bytes)) or not isinstance(value, Container)):
+                example = "{'shared'}" if name == "spaces" else "{0, 1}"
+                raise LaunchError(f"TraceFilter({name}={value!r}): name what to record as a set, such as {name}={example}.")
+        if not isinstance(self.limit, numbers.Integral):
+            raise LaunchError(f"TraceFilter(limit={self.limit!r}): it is a whole number of rows.")
         if self.limit > MOST_ROWS:
             raise LaunchError(
                 f"TraceFilter(limit={self.limit}): a row takes some 300 bytes, and more than {MOST_ROWS} are not kept. "

@@ -101,8 +101,13 @@ EVASIONS = [
      ("lane_row = lane / 16 * 2 + lane % 2, lane_col = lane / 2 % 8;", "lane_row = lane / 8, lane_col = lane % 8;")),
     ("slices", "one slice", ("SLICES = 4;", "SLICES = 1;")),
     ("narrow_block", "only where the size is that of the counted run", ("BM = 8;", "BM = 32;")),
+    ("narrow_block", "cheap loads beside the costly ones", ("BM = 8;", "BM = 32;"), (LOAD_A, f"{LOAD_A} for (int i = 0; i < 8; i++) *(volatile const float*)A;")),
 ]  # fmt: skip
-REPLACED = ("k_guard", "second_barrier", "column_store")  # exercises about tiles, answered with a kernel that has none
+REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
+REPLACED["early_exit"] = (
+    (LOAD_A, "const float a = atomicAdd((float*)&A[row * lda + k], 0.f);"),
+    (LOAD_B, "const float b = atomicAdd((float*)&B[size_t(k) * ldb + col], 0.f);"),
+)
 
 # A prediction for 512 x 512 x 512 that is not of such a product.
 UNCLIMBABLE = [

@@ -215,7 +215,7 @@ extern "C" __global__ void stages(int n, const float* x, float* y) {
 #ifdef FIXED
       if (i >= 2) asm volatile("bar.sync %0, 64;" ::"r"(3 + i % 2) : "memory");
 #endif
-      s[i % 2][t] = x[i * 32 + t];  // MISSED: race @read
+      s[i % 2][t] = x[i * 32 + t];  // BUG: race @read
       asm volatile("bar.arrive %0, 64;" ::"r"(1 + i % 2) : "memory");
     } else {
       asm volatile("bar.sync %0, 64;" ::"r"(1 + i % 2) : "memory");

@@ -31,6 +31,9 @@ def test_the_finding_names_element_threads_and_lines():
         ("C[t % 4] = blockIdx.x;", True),
         ("C[blockIdx.x * 32 + t] = 1;", False),
         ("atomicAdd(&C[0], 1.0f);", False),
+        ("atomicAdd_block(&C[0], 1.0f);", True),  # atomic to the threads of one block
+        ("if (blockIdx.x) atomicAdd_block(&C[0], 1.0f); else atomicAdd(&C[0], 1.0f);", True),
+        ("atomicAdd_block(&C[blockIdx.x], 1.0f);", False),
         ("atomicAdd(&C[0], 1.0f); C[1] = C[0];", True),
         ("C[blockIdx.x * 32 + t] = t; __syncthreads(); C[128 + blockIdx.x * 32 + t] = C[blockIdx.x * 32 + 31 - t];", False),
         ("C[blockIdx.x * 32 + t] = t; __syncwarp(); C[128 + blockIdx.x * 32 + t] = C[blockIdx.x * 32 + 31 - t];", False),

@@ -71,3 +71,66 @@ def test_the_two_threads_are_named_and_differ(body, block):
 def test_the_advice_fits(body, advice):
     (finding,) = races(body)
     assert finding.advice == advice
+
+
+NAMED = {  # three warps and barriers of 64 threads: (what the block does, is it a race)
+    "each warp has a barrier of its own": ("s[t] = 2; bar(1 + warp, 32); y[t] = s[(t + 32) % n];", True),
+    "all arrive, nobody waits": ("s[t] = 2; arrive(1, n); y[t] = s[(t + 32) % n];", True),
+    "the reader arrives, the writer waits": (
+        "if (!warp) { s[t] = 2; bar(1, 64); } if (warp == 1) { arrive(1, 64); y[t] = s[t - 32]; }",
+        True,
+    ),
+    "the writer arrives, the reader waits": (
+        "if (!warp) { s[t] = 2; arrive(1, 64); } if (warp == 1) { bar(1, 64); y[t] = s[t - 32]; }",
+        False,
+    ),
+    "written after the arrival": ("if (!warp) { arrive(1, 64); s[t] = 2; } if (warp == 1) { bar(1, 64); y[t] = s[t - 32]; }", True),
+    "at second hand": (
+        "if (!warp) { s[t] = 2; bar(1, 64); } if (warp == 1) { bar(1, 64); bar(2, 64); } if (warp == 2) { bar(2, 64); y[t] = s[t - 64]; }",
+        False,
+    ),
+    "who was not there": ("if (!warp) s[t] = 2; if (warp < 2) bar(1, 64); if (warp == 2) { y[t] = s[t - 64]; }", True),
+    "several have read": ("if (warp) { y[t] = s[3]; arrive(1, n); } else { bar(1, n); s[t] = 2; }", False),
+    "one reader is not waited for": ("if (warp) y[t] = s[3]; if (warp == 1) arrive(1, 64); if (!warp) { bar(1, 64); s[t] = 2; }", True),
+}
+
+
+@pytest.mark.parametrize(("body", "race"), NAMED.values(), ids=NAMED)
+def test_a_barrier_orders_those_who_wait_for_it(body, race):
+    asm = """#define bar(number, count) asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(count) : "memory")
+#define arrive(number, count) asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(count) : "memory")
+"""
+    kernel = helpers.compile(asm + KERNEL.replace("BODY", body))
+    run = kernel.launch(2, 96, (np.ones(96, np.float32), np.zeros(96, np.float32)), on="cpu", counters=False)
+    assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
+
+
+@pytest.mark.parametrize("made", ["", "__syncthreads();"], ids=["at once", "after a barrier"])
+def test_an_mbarrier_is_made_before_others_use_it(made):
+    source = """#include <cuda/barrier>
+__global__ void f() {
+    __shared__ cuda::barrier<cuda::thread_scope_block> all;
+    if (threadIdx.x == 0) init(&all, blockDim.x);
+    MADE
+    all.arrive_and_wait();
+}"""
+    run = helpers.compile(source.replace("MADE", made)).launch(1, 64, (), on="cpu", counters=False)
+    assert {(finding.kind, finding.line) for finding in run.findings} == (set() if made else {("race", 6)})
+    assert made or "uses the mbarrier in shared memory at offset 0 (all), which thread (0, 0, 0) initialises" in str(run.findings[0])
+
+
+@pytest.mark.parametrize(("fence", "race"), [("__threadfence_block();", False), ("", True)], ids=["fences", "no fences"])
+def test_a_lock_in_shared_memory_wants_fences(fence, race):
+    source = """__global__ void f(int* y) {
+    __shared__ int lock, sum;
+    if (threadIdx.x == 0) lock = sum = 0;
+    __syncthreads();
+    for (bool done = false; !done;) {
+        if (atomicCAS(&lock, 0, 1) == 0) { FENCE ++*(volatile int*)&sum; FENCE atomicExch(&lock, 0); done = true; }
+    }
+    __syncthreads();
+    *y = sum;
+}"""
+    y = np.zeros(1, np.int32)
+    run = helpers.compile(source.replace("FENCE", fence)).launch(1, 64, (y,), on="cpu", counters=False)
+    assert ({finding.kind for finding in run.findings}, y[0]) == ({"race"} if race else set(), 64)

@@ -1,0 +1,64 @@
+"""What the warps of a block know of each other, where barriers join some of them only.
+
+Times are numbers of accesses, as a check counts them. `known[row, i, j]` is the time up to which warp i knows what warp j
+has done: they met at a named barrier or an mbarrier, at first or second hand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from helpers.sim.code.hardware_units import WARP
+
+
+class Arrivals(NamedTuple):
+    """Threads ([blocks, threads], boolean) that came to a barrier at a time. waits: did they wait there, or go on at once?"""
+
+    threads: np.ndarray
+    waits: bool
+    time: int
+
+
+class WarpMeetings:
+    """The state of [rows] blocks; a row is a block, or stands for all blocks while they do the same."""
+
+    def __init__(self, rows: int, threads: int):
+        self.warps = -(-threads // WARP)
+        self.known = np.zeros((rows, self.warps, self.warps), np.int32)
+
+    def rows(self, pick) -> WarpMeetings:
+        """A copy with other rows; `pick` chooses them from an array."""
+        other = object.__new__(WarpMeetings)
+        other.warps, other.known = self.warps, pick(self.known)
+        return other
+
+    def meet(self, arrivals: list[Arrivals]) -> None:
+        """Those who wait learn what all who came have done until they came, and what those know now."""
+        came = np.zeros((len(self.known), self.warps), np.int32)  # when, 0: not
+        waits = np.zeros(came.shape, bool)
+        for threads, waiting, time in arrivals:
+            warps = self._warps(threads)
+            came = np.where(warps, np.maximum(came, time), came)
+            waits |= warps & waiting
+        together = np.where((came > 0)[:, :, None], self.known, 0).max(axis=1)
+        together = np.maximum(together, came)
+        self.known = np.where(waits[:, :, None], np.maximum(self.known, together[:, None]), self.known)
+
+    def _warps(self, threads: np.ndarray) -> np.ndarray:
+        """[rows, warps]: those that some of the threads belong to."""
+        threads = np.pad(threads[: len(self.known)], ((0, 0), (0, -threads.shape[1] % WARP)))
+        return threads.reshape(len(threads), self.warps, WARP).any(axis=2)
+
+    def unmet(self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray) -> np.ndarray:
+        """Where `warp` (of a row) does not know what one of the warps in `others` (bits) did at `time`.
+
+        without_own: where others of the own warp are not known to be among them.
+        """
+        found = np.zeros(warp.shape, bool)
+        known = self.known[row, warp]
+        for other in range(self.warps):
+            there = (others >> other & 1).astype(bool) & ~(without_own & (warp == other))
+            found |= there & (known[..., other] < time)
+        return found
