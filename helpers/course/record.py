@@ -364,6 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
     parser.add_argument("--strategy", action="store_true", help="time the configurations of step 12 on the shapes of its lesson instead")
     parser.add_argument("--search", action="store_true", help="time the whole space of step 12's lesson at 4096³ instead")
+    parser.add_argument("--microbench", action="store_true", help="measure what instructions cost on this GPU instead")
     parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
     options = parser.parse_args(arguments)
     try:
@@ -376,7 +377,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reason:
             raise CourseError(f"There is nothing to record on: {reason}")
         rows: Sequence[Any]
-        if options.search:
+        if options.microbench:
+            from . import microbench
+
+            rows = microbench.record(options.out)
+        elif options.search:
             from . import recorded_search
 
             rows = recorded_search.record(options.out).ranked

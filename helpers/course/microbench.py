@@ -1,6 +1,6 @@
 """Small kernels that measure a multiprocessor: what each instruction costs to issue, and how long until its result is there.
 
-    python -m helpers.model.microbench --out FOLDER     on a machine with a GPU; `course record --microbench` does the same
+    course record --microbench --out FOLDER     on a machine with a GPU, a few minutes
 
 Every kernel reads the multiprocessor's clock around its work and runs on one block of some warps, but for L2 (one block on each
 multiprocessor) and block starts. What is measured: **throughput**, the cycles from one instruction of a warp to its next while
@@ -11,7 +11,6 @@ the instruction caches end; **blocks**, the cycles that a multiprocessor takes f
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import functools
 import json
@@ -24,9 +23,11 @@ from typing import Any
 from helpers.errors import CourseError
 from helpers.run import gpu
 
+from . import rungs
+
 REPEAT, UNROLL = 32, 32
 WARPS = (1, 2, 4, 8, 16, 32)
-LOOPS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288)  # instructions
+LOOPS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)  # instructions
 BURSTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 
 # name -> one instruction; {j}: register 0 to 7, {o}, {c}: an offset in bytes, of its own; {i}: another register.
@@ -160,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         const unsigned begin = clock();
         #pragma unroll 1
         for (int i = 0; i < {repeat}; i++) {{
-            asm volatile("" : "+l"(g0), "+l"(g4), "+l"(g8), "+l"(g16), "+l"(c0));  // another place, for all the compiler knows
+            g0 += v, g4 += v, g8 += v, g16 += v, c0 += v;  // v is 0: another place, for all the compiler knows
             {body}
         }}
         {after}
@@ -316,25 +317,16 @@ def _blocks(cupy, sms: int) -> Iterator[Measurement]:
                 yield Measurement("blocks", "launch", 8, 1, short * clock)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure, and write microbench-DEVICE.json."""
-    from helpers.course import rungs
-
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=rungs.DATA)
-    out = parser.parse_args(arguments).out
+def record(out: Path = rungs.DATA, say=print) -> list[dict[str, Any]]:
+    """Measure, and write microbench-DEVICE.json to `out`. Returns the rows. Raises CourseError without a GPU."""
     rows: list[dict[str, Any]] = []
     for item in measurements():
-        rows.append({**asdict(item), "cycles": round(item.cycles, 3)})
-        print(f"{item.kind} {item.name} ×{item.count}, {item.warps} warps: {item.cycles:.3f}", flush=True)
+        rows.append({**asdict(item), "cycles": round(float(item.cycles), 3)})
+        say(f"{item.kind} {item.name} ×{item.count}, {item.warps} warps: {item.cycles:.3f}")
     device = gpu.device()
     about = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "clock_mhz": device.clock_mhz,
              "date": datetime.datetime.now(datetime.UTC).date().isoformat()}  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
     (out / f"microbench-{rungs.slug(device.name)}.json").write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return rows
