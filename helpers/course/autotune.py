@@ -151,6 +151,17 @@ class Search(Tabular):
         again = [replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None) for c, fill in zip(kept, fills, strict=True)]
         return replace(self, problem=problem, candidates=tuple(again), stopped="")
 
+    def loss(self, tries: int, order: str = "score") -> float:
+        """How much slower the fastest of the first `tries` is than the fastest of all that was timed: 0.02 is 2 %.
+
+        order: which come first: "score" (of the compiled code) or "bound" (known before). Raises CourseError if nothing was timed.
+        """
+        timed = [item for item in self.candidates if item.measured]
+        if not timed or tries < 1:
+            raise CourseError("Nothing of this search was timed: on a GPU, search again." if not timed else "tries must be at least 1.")
+        best = [item.measured.milliseconds for item in sorted(timed, key=lambda item: -getattr(item, order))]
+        return min(best[:tries]) / min(best) - 1
+
     def summary(self) -> str:
         """How many there were, and what became of them."""
         done = Counter(c.rule or ("measured" if c.measured else "ranked" if c.score else "waiting") for c in self.candidates)
