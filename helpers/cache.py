@@ -28,8 +28,10 @@ class Cache:
     def get(self, key: str) -> bytes | None:
         """What was put under `key`; None if it is missing or damaged."""
         path = self._path(key)
+        if path is None:
+            return None
         try:
-            raw = path.read_bytes() if path else b""
+            raw = path.read_bytes()
         except OSError:
             return None
         data = raw[_SUM:]
