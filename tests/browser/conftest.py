@@ -211,6 +211,23 @@ class Notebook:
     def open(self) -> Notebook:
         """Load the page and wait for the notebook's kernel."""
         self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset&token={self.lab.token}")
+        return self._ready()
+
+    def open_next(self) -> Notebook:
+        """Open it in the page as it is, if JupyterLab is there, as from its list of files; loading the page takes longer than some lessons."""
+        if not self.page.url.startswith(self.lab.url):
+            return self.open()
+        self.page.evaluate("name => window.jupyterapp.commands.execute('docmanager:open', {path: name})", self.name)
+        self.page.wait_for_function("name => window.jupyterapp.shell.currentWidget?.context?.path === name", arg=self.name)
+        return self._ready()
+
+    def close(self) -> None:
+        """Save and close it, and end its kernel."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
+        self.lab.shut_down(self.lab.sessions())
+
+    def _ready(self) -> Notebook:
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
         self.page.wait_for_function(
             """() => {
@@ -425,3 +442,17 @@ def open_notebook(page, lab: Lab) -> Callable[[str], Notebook]:
 def open_shared(shared_page, lab: Lab) -> Callable[[str], Notebook]:
     """The same on the page that the tests of a file share."""
     return lambda name: Notebook(shared_page, lab, name).open()
+
+
+@pytest.fixture
+def open_next(shared_page, lab: Lab, no_complaints) -> Iterator[Callable[[str], Notebook]]:
+    """open_next("01_naive.ipynb") opens it in the JupyterLab that the tests of a file share, and closes it at the end."""
+    opened: list[Notebook] = []
+
+    def open_one(name: str) -> Notebook:
+        opened.append(Notebook(shared_page, lab, name).open_next())
+        return opened[-1]
+
+    yield open_one
+    for notebook in opened:
+        notebook.close()

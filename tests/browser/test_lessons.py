@@ -13,9 +13,9 @@ from tests.notebooks.outcome import errors, pictures_without_text
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_lesson_runs_and_its_controls_change_its_pictures(open_notebook, lab, step):
+def test_a_lesson_runs_and_its_controls_change_its_pictures(open_next, lab, step):
     lab.forget_progress()
-    notebook = open_notebook(step.notebook_path.name)
+    notebook = open_next(step.notebook_path.name)
     beside = set(lab.root.glob("[!.]*"))
     notebook.run_all()
     assert notebook.error_outputs() == []

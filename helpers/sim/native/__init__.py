@@ -22,8 +22,8 @@ from . import engine
 from .declined import Declined
 from .offsets import GENERIC
 
-PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
-LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
+PATIENCE = 0.8  # how long the NumPy machine runs alone, as a part of the time that compiling takes: it may soon be done
+LARGE = 2500  # instructions of a kernel that is made for the ways a launch can take
 MOST_VARIANTS = 4  # how many different ones, before it is made for all
 MOST_LAUNCHES = 256  # of a kernel whose fixed branches are remembered
 MOST_BLOCKS = 1 << 24

@@ -15,7 +15,7 @@ from helpers.sim.machine.chunk import Chunk
 
 from .uniformity import code_blocks
 
-SPARED = 150  # instructions that code must be able to leave out for a branch to be held fixed
+SPARED = 4  # a branch is held fixed if code can then leave out one instruction in so many
 
 
 def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
@@ -60,7 +60,7 @@ def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
 
 
 def worth_fixing(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
-    """Those of the branches `fixed` that spare at least SPARED instructions, so that most launches need the same code.
+    """Those of the branches `fixed` that spare a large part of the program, so that most launches need the same code.
 
     The others (does the last pass of an unrolled loop run?) differ from launch to launch and are left to be decided when the code runs.
     """
@@ -87,12 +87,13 @@ def worth_fixing(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple
             todo += ways(index)
         return found
 
+    little = len(program.ops) / SPARED
     known = reached(0, set()) or set()
     for block in blocks:
         if block.end != "branch" or block.position not in held:
             continue
         if block.index in known:
-            more = reached(block.next if held[block.position] else block.target, known, SPARED)
+            more = reached(block.next if held[block.position] else block.target, known, little)
             if more is None:
                 continue
             known |= more
