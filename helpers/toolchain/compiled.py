@@ -91,12 +91,10 @@ def _disassemble(compiled: Compiled) -> str:
     if kept is not None:
         return kept.decode()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernel.cubin"
-            path.write_bytes(compiled.cubin)
-            result = subprocess.run(
-                [tool, "-c", "-gp", str(path)], capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False
-            )
+        try:
+            result = _run(tool, compiled.cubin)
+        except OSError:  # a full disk, as a rule: files in memory need none of it
+            result = _run(tool, compiled.cubin, "/dev/shm")
     except (OSError, subprocess.TimeoutExpired) as error:
         time_limit.look()
         raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
@@ -105,6 +103,15 @@ def _disassemble(compiled: Compiled) -> str:
     if compiled.key:
         CACHE.put(f"{compiled.key} sass", result.stdout.encode())
     return result.stdout
+
+
+def _run(tool: str, cubin: bytes, place: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The disassembler's listing of machine code, which it wants in a file. place: the folder to put it in."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        command = [tool, "-c", "-gp", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False)
 
 
 def load(key: str) -> Compiled | None:
