@@ -116,7 +116,8 @@ class Database:
             self._apply(db)
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            if db.in_transaction:  # a full disk has rolled it back already
+                db.execute("ROLLBACK")
             raise
 
     def _apply(self, db: sqlite3.Connection, until: int | None = None) -> None:

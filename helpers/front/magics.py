@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import html
+import keyword
 import time
 from pathlib import Path
 
@@ -25,6 +27,9 @@ class NotCompiled:
 
     def __init__(self, name: str, error: CompileError):
         self._name, self._error = name, error
+
+    def __repr__(self) -> str:
+        return f"{self._name} did not compile"
 
     def history(self) -> history.History:
         """Every source this cell was run with."""
@@ -90,9 +95,15 @@ class CudaMagics(Magics):
     @cell_magic
     def cuda(self, line: str, cell: str):
         """Compile the cell with NVRTC and bind its kernel: `%%cuda naive`."""
-        arguments = parse_argstring(self.cuda, line)
-        if not arguments.name.isidentifier():
-            raise CourseError(f"{arguments.name!r} cannot be a Python name. Write, for example: %%cuda naive")
+        try:
+            arguments = parse_argstring(self.cuda, line)
+        except ValueError as error:  # a quotation mark without its other half
+            raise CourseError(f"%%cuda {line}: {str(error).lower()}. Write, for example: %%cuda naive --entry 'gemm<64>'") from None
+        name = arguments.name
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise CourseError(f"{name!r} cannot be a Python name. Write, for example: %%cuda naive")
+        if name in _SET_UP or hasattr(builtins, name):
+            raise CourseError(f"A kernel called {name} would hide Python's or the course's own {name}. Choose another name.")
         text = f"%%cuda {line}\n{cell}".rstrip("\n")
         history.keep(arguments.name, text)
         start = time.perf_counter()

@@ -614,6 +614,7 @@ def check(
     need ends the check: the others would not end either.
     """
     if not isinstance(kernel, Kernel):
+        getattr(kernel, "compiled", None)  # a cell that did not compile answers with what its compiler said
         raise LaunchError(f"check wants a kernel, as helpers.compile or a %%cuda cell makes it, not {type(kernel).__name__}.")
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
         raise LaunchError(f"check(seed={seed!r}, seconds={seconds!r}): both are numbers, and the seed is one that a check has named.")

@@ -91,12 +91,10 @@ def _disassemble(compiled: Compiled) -> str:
     if kept is not None:
         return kept.decode()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernel.cubin"
-            path.write_bytes(compiled.cubin)
-            result = _listing(tool, path, "-ndf")
-            if re.search(r" (BRX|JMX)U?\b", result.stdout):
-                result = _listing(tool, path)
+        try:
+            result = _listing(tool, compiled.cubin)
+        except OSError:  # a full disk, as a rule: files in memory need none of it
+            result = _listing(tool, compiled.cubin, "/dev/shm")
     except (OSError, subprocess.TimeoutExpired) as error:
         time_limit.look()
         raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error
@@ -107,10 +105,21 @@ def _disassemble(compiled: Compiled) -> str:
     return result.stdout
 
 
-def _listing(tool: str, path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """What nvdisasm prints. -ndf saves a third of its time: no analysis of where jumps through a table go, which is all that changes."""
-    command = [tool, "-c", "-gp", *options, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False)
+def _listing(tool: str, cubin: bytes, place: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The disassembler's listing of machine code, which it wants in a file. place: the folder to put it in.
+
+    -ndf saves a third of its time: no analysis of where jumps through a table go, which is all that changes.
+    """
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+
+        def run(*options: str) -> subprocess.CompletedProcess[str]:
+            command = [tool, "-c", "-gp", *options, str(path)]
+            return subprocess.run(command, capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False)
+
+        result = run("-ndf")
+        return run() if re.search(r" (BRX|JMX)U?\b", result.stdout) else result
 
 
 def load(key: str) -> Compiled | None:

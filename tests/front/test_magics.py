@@ -45,6 +45,7 @@ def test_a_cell_that_fails_unbinds_the_older_kernel(shell):
         shell.run_cell_magic("cuda", "mine", "nonsense")
     with pytest.raises(CourseError, match="did not compile"):
         shell.user_ns["mine"].check()
+    assert repr(shell.user_ns["mine"]) == "mine did not compile"
     shell.run_cell_magic("cuda", "mine", CELL)
     assert isinstance(shell.user_ns["mine"], LessonKernel)
 
@@ -54,9 +55,15 @@ def test_options(shell):
     assert shell.user_ns["mine"].compiled.arch == "sm_80"
 
 
-@pytest.mark.parametrize("line", ["2x", "a-b", "a.b"])
-def test_a_bad_name(shell, line):
-    with pytest.raises(CourseError, match="Python name"):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("2x", "Python name"), ("a-b", "Python name"), ("a.b", "Python name"), ("class", "Python name"),
+        ("print", "would hide"), ("helpers", "would hide"), ("exercise", "would hide"), ("a --entry 'gemm<64>", "no closing quotation"),
+    ],
+)  # fmt: skip
+def test_a_bad_name(shell, line, said):
+    with pytest.raises(CourseError, match=said):
         shell.run_cell_magic("cuda", line, CELL)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+
 import numpy as np
 import pytest
 
@@ -211,3 +214,22 @@ def test_sixteen_bit_floats_are_told_apart():
     )
     assert [item.half for item in compile_source(source, "k").parameters] == ["float16", "float16", "bfloat16", "", ""]
     assert [compile_source(source, f"t<{kind}>").parameters[0].half for kind in ("__half", "__nv_bfloat16")] == ["float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("memory", [True, False], ids=["room in memory", "no room at all"])
+def test_a_full_disk_costs_counters_at_most(monkeypatch, tmp_path, memory):
+    """The disassembler wants a file."""
+    made = tempfile.TemporaryDirectory
+
+    def full(dir=None):
+        if dir is None or not memory:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return made(dir=tmp_path)
+
+    monkeypatch.setattr("helpers.toolchain.compiled.tempfile.TemporaryDirectory", full)
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))  # no machine code is kept there
+    x = np.zeros(32, np.float32)
+    run = helpers.compile(f"__global__ void full_disk(float* x) {{ x[threadIdx.x] += {1 + memory}; }}").launch(1, 32, (x,), on="cpu")
+    assert x.all() and not run.findings
+    assert ("smsp__inst_executed.sum" in run.counters) is memory
+    assert run.outcome.uncounted == "" if memory else "nvdisasm" in run.outcome.uncounted

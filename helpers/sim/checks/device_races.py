@@ -2,8 +2,8 @@
 
 For each granule of the arrays that the launch writes, the check keeps who wrote it, who read it and when. "When" is a count
 of the accesses so far. Two accesses of one block are ordered by a barrier between them; two of different blocks by an
-acquire of the later one's block between them: an atomic operation, a volatile or acquiring read, the barrier of a grid or
-cluster, in a kernel that has a fence (or .release and .acquire) for others to rely on. Which thread released what is not
+acquire of the later one's block between them, and a fence (or .release) of the earlier one's block behind its access. An acquire is an
+atomic operation, a volatile or acquiring read, the barrier of a grid or cluster. Which thread released what to whom is not
 tracked. That can only miss a race, never make one up: in the machine, whatever happens before an access has also been
 executed before it.
 """
@@ -46,6 +46,7 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
+        self.releases = self.fenced and "cluster" not in program.uses  # a cluster's barrier releases what is before it
         self.warp_barriers = program.warp_barriers
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
@@ -86,6 +87,15 @@ class DeviceRaces(DeviceCheck):
         if self.fenced:
             self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "barrier", "acquire")
 
+    def fence(self, m: Machine, acquires: bool = True) -> None:
+        """Times of a block's last two fences: the last may have come after the look that matters."""
+        if not self.releases or len(self.sites) < 2:
+            return
+        self.sites.append(0)  # a fence is later than what has been looked at before it
+        blocks = m.block_numbers if m.mask is None else m.block_numbers[m.rows_of(m.mask).any(axis=1)]
+        self._since("fence before")[blocks] = self._since("fence")[blocks]
+        self._since("fence")[blocks] = self.now
+
     def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
         self._set(m, rows, "barrier", "acquire")
 
@@ -109,7 +119,11 @@ class DeviceRaces(DeviceCheck):
             return conflict
         mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
         same = mine == theirs
-        conflict &= stamp > np.where(same, self._since("barrier")[mine], self._since("acquire")[mine])
+        known = self._since("acquire")[mine]
+        if self.releases:
+            last, before = self._since("fence")[theirs], self._since("fence before")[theirs]
+            known = np.where(before > known, known, np.minimum(known, np.where(last > known, before, last)))
+        conflict &= stamp > np.where(same, self._since("barrier")[mine], known)
         if self.warp_barriers:
             warps = ((who - 1) % self.threads // WARP) == ((last - 1) % self.threads // WARP)
             conflict &= ~(same & warps & (stamp <= self._since("warp")[mine]))

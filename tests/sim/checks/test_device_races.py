@@ -26,6 +26,9 @@ def test_the_finding_names_element_threads_and_lines():
 @pytest.mark.parametrize(
     "body, races",
     [
+        ("C[blockIdx.x] = t + 1; __threadfence(); if (atomicAdd(C + 8, 1.0f) == 127) C[9] = C[0] + C[3];", True),  # several write
+        ("if (!t) { C[blockIdx.x] = 7; __threadfence(); if (atomicAdd(C + 8, 1.0f) == 3) C[9] = C[0] + C[3]; }", False),
+        ("if (!t) { C[blockIdx.x] = 7; float n = atomicAdd(C + 8, 1.0f); __threadfence(); if (n == 3) C[9] = C[0] + C[3]; }", True),
         ("C[0] = 5;", False),  # everybody writes the same
         ("C[0] = t;", True),
         ("C[t % 4] = blockIdx.x;", True),

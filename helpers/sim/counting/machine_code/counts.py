@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.errors import CourseError
 from helpers.sim.code import time_limit
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassInstruction, parse
@@ -188,6 +189,8 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
         counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
     except time_limit.TimeIsUp:
         counts, why = None, "the time of the launch was over before they were counted"
+    except CourseError as error:  # the machine code cannot be read here
+        counts, why = None, error.message
     if counts is None:
         return totals, by_line, why
     exact, lines = counters(counts, compiled)
