@@ -93,3 +93,7 @@ class RunError(CourseError):
     def __init__(self, message: str, line: int | None = None, findings: list[Finding] | None = None):
         super().__init__(message, line)
         self.findings = list(findings or [])
+
+
+class NotBegunError(RunError):
+    """The time of a launch was over before a thread could run: its code was still being prepared."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from helpers import interrupts
-from helpers.errors import CourseError, Finding, LaunchError, RunError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
 
 from . import isa, native
 from .checks import endless
@@ -158,7 +158,7 @@ def simulate(
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
             return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long)
     except time_limit.TimeIsUp:
-        raise RunError(
+        raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
             "could run. Give it more (seconds=…); if the code is very large, unroll less."
         ) from None

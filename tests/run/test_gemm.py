@@ -10,7 +10,7 @@ import pytest
 
 import helpers
 from helpers.course import steps
-from helpers.errors import LaunchError
+from helpers.errors import LaunchError, NotBegunError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
 
@@ -262,3 +262,21 @@ def test_check_says_what_it_wants(plain, options):
         gemm.check(plain, on="cpu", **options)
     with pytest.raises(LaunchError, match="wants a kernel"):
         gemm.check(PLAIN, **options)
+
+
+def test_a_machine_that_is_slow_to_prepare_a_kernel_does_not_make_it_wrong(monkeypatch):
+    """The patience is for threads that never end. What is not even ready to run is given the whole time, once."""
+    slow, given = gemm.run, []
+
+    def run(kernel, problem, **options):
+        given.append(options["seconds"])
+        if options["seconds"] < 60:
+            raise NotBegunError("its code was still being prepared")
+        return slow(kernel, problem, **options)
+
+    monkeypatch.setattr(gemm, "run", run)
+    kernel = helpers.compile(PLAIN)
+    report = gemm.check(kernel, [gemm.Problem(3, 4, 5)])
+    assert report and given[0] == gemm.PATIENCE and given[1] == 60
+    monkeypatch.setattr(gemm, "run", lambda *args, **options: (_ for _ in ()).throw(NotBegunError("still not ready")))
+    assert "still not ready" in str(gemm.check(kernel, [gemm.Problem(3, 4, 5)]))
