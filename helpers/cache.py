@@ -20,7 +20,7 @@ _ABANDONED = 3600.0  # seconds after which half a file belongs to a process that
 
 
 class Cache:
-    """Bytes by key, in a folder of their own. entries: how many are kept; the oldest go first."""
+    """Bytes by key, in a folder of their own. entries: how many are kept; those that nobody wanted for longest go first."""
 
     def __init__(self, name: str, entries: int):
         self.name, self.entries = name, entries
@@ -28,12 +28,18 @@ class Cache:
     def get(self, key: str) -> bytes | None:
         """What was put under `key`; None if it is missing or damaged."""
         path = self._path(key)
+        if path is None:
+            return None
         try:
-            raw = path.read_bytes() if path else b""
+            raw = path.read_bytes()
         except OSError:
             return None
         data = raw[_SUM:]
-        return data if raw[:_SUM] == _sum(key, data) else None
+        if raw[:_SUM] != _sum(key, data):
+            return None
+        with contextlib.suppress(OSError):  # evicted meanwhile, or a read-only disk
+            os.utime(path)
+        return data
 
     def put(self, key: str, data: bytes) -> None:
         """Keep `data` under `key`. A full or read-only disk only costs the cache."""
@@ -49,7 +55,7 @@ class Cache:
         return folder / hashlib.sha256(key.encode()).hexdigest()[:40] if folder else None
 
     def _trim(self, folder: Path) -> None:
-        """Drop the oldest entries, and halves that nobody will finish. Others may be doing the same."""
+        """Drop the entries that were not used for longest, and halves that nobody will finish. Others may be doing the same."""
         found = []
         for item in os.scandir(folder):
             with contextlib.suppress(OSError):  # gone meanwhile

@@ -64,19 +64,18 @@ def test_an_entry_under_another_name_is_none(home):
     assert sorted(filter(None, (cache.get("a"), cache.get("b")))) in ([b"1"], [b"2"])
 
 
-def test_the_oldest_go_first_and_so_do_abandoned_halves(home):
+def test_what_was_not_used_for_longest_goes_first_and_so_do_abandoned_halves(home):
     cache = Cache("x", 3)
     for number, key in enumerate("abcd"):
         cache.put(key, key.encode())
-        for file in files(home):
-            if cache.get(key) and file == cache._path(key):
-                os.utime(file, (number, number))
+        os.utime(cache._path(key), (number, number))
+    assert cache.get("b") == b"b"
     folder = home / "cache" / "x"
     (folder / ".old.part").write_bytes(b"half")
     (folder / ".new.part").write_bytes(b"half")
     os.utime(folder / ".old.part", (0, 0))
     cache.put("e", b"e")
-    assert [cache.get(key) for key in "abcde"] == [None, None, b"c", b"d", b"e"]
+    assert [cache.get(key) for key in "abcde"] == [None, b"b", None, b"d", b"e"]
     assert [file.name for file in files(home) if file.suffix == ".part"] == [".new.part"]
 
 

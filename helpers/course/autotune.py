@@ -113,12 +113,13 @@ class Candidate:
 
 @dataclass(frozen=True, repr=False)
 class Search(Tabular):
-    """What a search has found so far. stopped: why it is not complete, or ""."""
+    """What a search has found so far. stopped: why it is not complete, or "". origin: where it was recorded, or ""."""
 
     problem: Problem
     gpu_name: str
     candidates: tuple[Candidate, ...]
     stopped: str = ""
+    origin: str = ""
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:
@@ -150,6 +151,17 @@ class Search(Tabular):
         again = [replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None) for c, fill in zip(kept, fills, strict=True)]
         return replace(self, problem=problem, candidates=tuple(again), stopped="")
 
+    def loss(self, tries: int, order: str = "score") -> float:
+        """How much slower the fastest of the first `tries` is than the fastest of all that was timed: 0.02 is 2 %.
+
+        order: which come first: "score" (of the compiled code) or "bound" (known before). Raises CourseError if nothing was timed.
+        """
+        timed = [item for item in self.candidates if item.measured]
+        if not timed or tries < 1:
+            raise CourseError("Nothing of this search was timed: on a GPU, search again." if not timed else "tries must be at least 1.")
+        best = [item.measured.milliseconds for item in sorted(timed, key=lambda item: -getattr(item, order))]
+        return min(best[:tries]) / min(best) - 1
+
     def summary(self) -> str:
         """How many there were, and what became of them."""
         done = Counter(c.rule or ("measured" if c.measured else "ranked" if c.score else "waiting") for c in self.candidates)
@@ -179,7 +191,7 @@ class Search(Tabular):
                 str(item), f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
-        return Table(header, cells, below=(self.summary(), self.stopped))
+        return Table(header, cells, left=(0,), below=(self.summary(), self.stopped, self.origin))
 
 
 # ------------------------------------------------------------------------------------------------------ the search
@@ -192,12 +204,14 @@ def search(
     gpu_name: str | None = None,
     trials: int | None = 24,
     file: Path | None = None,
+    bounded: bool = True,
 ) -> Search:
     """Search `space` (constant -> the numbers to try) for the configuration of `source` that is fastest at `size`.
 
     size: M = N = K, or (m, n, k), or a Problem. gpu_name: search for this GPU of the table, without measuring, even if
     there is one here. trials: try no more than so many new configurations (None: all); the others wait for the next
-    call. file: where the trials are kept (by default the reader's file). An interrupt ends the search with what it has.
+    call. file: where the trials are kept (by default the reader's file). bounded: refuse what its bound says cannot win;
+    without it, everything that compiles is tried, for a whole map. An interrupt ends the search with what it has.
     Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
     what the compiler's absence raises.
     """
@@ -210,7 +224,7 @@ def search(
     candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
     timing = gpu_name is None and gpu.available()
     study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
-    trying = _Trying(source, choices, candidates, problem, target, study, timing)
+    trying = _Trying(source, choices, candidates, problem, target, study, timing, bounded)
     stopped = ""
     try:
         with Progress("trying configurations") as progress:
@@ -310,6 +324,7 @@ class _Trying:
     target: _Target
     study: Any  # optuna.Study
     timing: bool
+    bounded: bool
 
     def __post_init__(self) -> None:
         from optuna.distributions import CategoricalDistribution
@@ -331,7 +346,7 @@ class _Trying:
         for index, item in enumerate(self.candidates):
             if item.rule or item.code:
                 continue
-            if best is not None and item.bound < _SLACK * best.score:
+            if self.bounded and best is not None and item.bound < _SLACK * best.score:
                 reason = f"At best {item.bound:.1%} of the FP32 limit; {best} has a score of {best.score:.1%}."
                 self.candidates[index] = replace(item, rule=BOUND, refused=reason)
             else:

@@ -5,6 +5,7 @@ A lesson never states a time itself. It asks here, and shows with the answer whe
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from helpers.errors import CourseError
 
 from . import rungs, steps
 from .rungs import Rung
-from .table import Table, Tabular
+from .table import Cell, Table, Tabular
 
 # In this order: the reader's own times first, then the course's, then other people's kernels, last the model's.
 PREFERENCE = (rungs.MEASURED, rungs.RECORDED, rungs.PUBLISHED, rungs.PREDICTED)
@@ -57,7 +58,8 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     """
     fast, slow = steps.get(step), steps.get(over)
     types = {(one.dtype, one.out_dtype) for one in (fast, slow)}
-    timed = [rung for pair in types for rung in rungs.rungs(size, dtype=pair[0], out_dtype=pair[1]) if rung.tflops]
+    every = [rung for pair in types for rung in rungs.rungs(size, dtype=pair[0], out_dtype=pair[1]) if rung.tflops]
+    timed = [rung for rung in every if not (rung.mine and rung.kind == rungs.RECORDED)]  # a climb with the course's kernel: its time again
     pairs = [
         Speedup(one, other) for one in timed for other in timed
         if (one.step, other.step) == (fast.number, slow.number) and _origin(one) == _origin(other)
@@ -102,7 +104,7 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
     for size in sizes:
         found = [
             rung for rung in rungs.rungs(size, dtype=wanted.dtype, out_dtype=wanted.out_dtype, kinds=[rungs.RECORDED])
-            if rung.step == wanted.number and rung.device == device
+            if rung.step == wanted.number and rung.device == device and not rung.mine
         ]  # fmt: skip
         if not found:
             raise CourseError(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
@@ -119,11 +121,14 @@ class Elsewhere(Tabular):
 
     def table(self) -> Table:
         header = ["GPU", "size", *(f"{step.number:02} {step.title.lower()}" for step in self.steps), "source"]
-        cells = []
+        cells: list[list[str | Cell]] = []
         for row in self.rows:
-            figures = [f"{rung.tflops:.2f} TFLOPS ({rung.cublas_ratio:.1%} of cuBLAS)" for rung in row]
-            cells.append([row[0].device, f"{row[0].m} × {row[0].n} × {row[0].k}", *figures, row[0].source])
-        return Table(header, cells, "published", left=range(len(header)))
+            figures = [f"{rung.tflops:.2f} ({100 * rung.cublas_ratio:.1f} %)" for rung in row]
+            one = row[0]
+            shape = f"{one.m}³" if one.m == one.n == one.k else f"{one.m} × {one.n} × {one.k}"
+            source = Cell(one.source, html.escape(one.source).replace("/", "/<wbr>").replace("_", "_<wbr>"))
+            cells.append([one.device, shape, *figures, source])
+        return Table(header, cells, "published: TFLOPS (share of cuBLAS)", left=(0, 1, len(header) - 1))
 
 
 def elsewhere(*names: int | str) -> Elsewhere:

@@ -58,7 +58,7 @@ class ExerciseReport(CheckReport):
     def __bool__(self) -> bool:
         return self.passed
 
-    def lines(self) -> list[tuple[bool, str]]:
+    def lines(self) -> list[tuple[bool | None, str]]:
         return list(self.rows) if self.rows else super().lines()
 
     @property

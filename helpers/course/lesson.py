@@ -179,6 +179,7 @@ class Profile(Tabular):
     run: Run
     gpu_name: str
     timed: GemmTiming | None
+    on_record: bool = True  # a recorded time of this code stands for a predicted one
 
     @property
     def kind(self) -> str:
@@ -190,7 +191,7 @@ class Profile(Tabular):
     @functools.cached_property
     def recorded(self) -> rungs.Rung | None:
         """The course's own run of this code, compiled alike, on `gpu_name`: then nothing need be predicted. None if there is none."""
-        plain = not self.kernel.compiled.options
+        plain = self.on_record and not self.kernel.compiled.options
         return rungs.recorded_time(self.kernel.source, self.problem, self.gpu_name) if plain else None
 
     @functools.cached_property
@@ -205,6 +206,10 @@ class Profile(Tabular):
     def prediction(self):
         """The model's answer for `gpu_name`, or None if it cannot say."""
         return self._answer[0]
+
+    def as_predicted(self) -> Profile:
+        """The same with the model's time in place of the recorded one, to stand beside variants of which none was recorded."""
+        return replace(self, on_record=False)
 
     @property
     def device(self) -> str:
@@ -276,7 +281,9 @@ class Profile(Tabular):
         return found
 
     def table(self) -> Table:
-        rows = [(Cell(what, f"<code>{html.escape(what)}</code>"), value, meaning) for what, value, meaning in self.rows()]
+        rows = [
+            (Cell(what, f"<code>{html.escape(what).replace('_', '_<wbr>')}</code>"), value, meaning) for what, value, meaning in self.rows()
+        ]
         return Table((), rows, f"{self.kernel.lesson_name}:", left=(0, 2), below=self.sentences())
 
 

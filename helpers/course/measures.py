@@ -345,7 +345,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
     (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
     (r"registers per thread", lambda run: _kernel(run).registers),
-    (r"bytes spilled per thread", lambda run: _kernel(run).compiled.local_bytes),
+    (r"bytes spilled per thread", lambda run: _kernel(run).compiled.spill_stores),
     (r"bytes of shared memory per block", lambda run: _shared_bytes(_kernel(run))),
     (r"threads per block", lambda run: math.prod(_kernel(run).compiled.constants["block_shape"])),
     (r"warps per multiprocessor", lambda run: _kernel(run).occupancy().warps_per_sm),

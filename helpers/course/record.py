@@ -115,11 +115,6 @@ def _figures(value: float, digits: int = 6) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def slug(device: str) -> str:
-    """A device's file name: "NVIDIA H200" -> "nvidia-h200"."""
-    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "gpu"
-
-
 # ----------------------------------------------------------------------------------------------------------- the files
 
 
@@ -169,7 +164,7 @@ def record(
     from helpers.run.gemm import Problem
 
     rows: list[dict[str, Any]] = []
-    path = out / f"{slug(gpu.device().name)}.json"
+    path = out / f"{rungs.slug(gpu.device().name)}.json"
     say(f"{gpu.device().name}: driver {gpu.device().driver}, CUDA {gpu.device().cuda}; writing {path}")
     for step in chosen:
         rate = None
@@ -204,7 +199,7 @@ def record_strategy(out: Path = DATA, samples: int = 20, seconds: float = 3.0, s
         except CourseError as error:
             say(f"{shape}, {problem}: {error.message}")
             continue
-        write(out / f"{slug(gpu.device().name)}.json", found)
+        write(out / f"{rungs.slug(gpu.device().name)}.json", found)
         rows += found
         for row in found:
             say(f"{shape}, {problem}, {row['configuration']}: {_said(row)}")
@@ -368,6 +363,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
     parser.add_argument("--strategy", action="store_true", help="time the configurations of step 12 on the shapes of its lesson instead")
+    parser.add_argument("--search", action="store_true", help="time the whole space of step 12's lesson at 4096³ instead")
+    parser.add_argument("--microbench", action="store_true", help="measure what instructions cost on this GPU instead")
     parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
     options = parser.parse_args(arguments)
     try:
@@ -379,7 +376,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = gpu.why_not()
         if reason:
             raise CourseError(f"There is nothing to record on: {reason}")
-        if options.strategy:
+        rows: Sequence[Any]
+        if options.microbench:
+            from . import microbench
+
+            rows = microbench.record(options.out)
+        elif options.search:
+            from . import recorded_search
+
+            rows = recorded_search.record(options.out).ranked
+        elif options.strategy:
             rows = record_strategy(options.out, options.samples, options.seconds)
         else:
             rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)

@@ -96,6 +96,11 @@ def code_hash(source: str) -> str:
     return hashlib.sha256(" ".join(code.split()).encode()).hexdigest()[:16]
 
 
+def slug(device: str) -> str:
+    """A device's file name: "NVIDIA H200" -> "nvidia-h200"."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "gpu"
+
+
 def out_dtype(row: Mapping[str, Any]) -> str:
     """The type of C of a recorded row, which only names one that is not the usual one for its inputs."""
     return result_type(row["dtype"], row.get("out_dtype"))

@@ -64,8 +64,8 @@ class Strategy(Tabular):
 
     def table(self) -> Table:
         """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
-        header = ["shape", "M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
-        cells = []
+        header = ["shape, M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
+        cells: list[list[str | Cell]] = []
         for shape, found in self.rows.items():
             best = self.best(shape)
             ratios: list[str | Cell] = []
@@ -78,7 +78,8 @@ class Strategy(Tabular):
                 shade = min(ratio, 1.0) ** 2  # squared: 0.9 and 1.0 should differ more than 0.1 and 0.2
                 ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
-            cells.append([shape, str(SHAPES[shape]), *ratios, f"{cublas:.3g}"])
+            what = Cell(f"{shape}: {SHAPES[shape]}", f"{shape}<br><small>{SHAPES[shape]}</small>")
+            cells.append([what, *ratios, f"{cublas:.3g}"])
         return Table(
             header,
             cells,

@@ -12,10 +12,13 @@ STYLE = """<style>
 .ladder-table{overflow-x:auto}
 .ladder-table table{border-collapse:collapse;font-size:1em;line-height:1.4;color:var(--jp-content-font-color1,inherit)}
 .ladder-table caption{text-align:left;padding:.3em .7em;color:var(--jp-content-font-color2,inherit)}
-.ladder-table th,.ladder-table td{padding:.15em .7em;border:0;text-align:right;vertical-align:top;white-space:nowrap;
+.ladder-table th,.ladder-table td{padding:.15em .5em;border:0;text-align:right;vertical-align:top;white-space:nowrap;
 font-variant-numeric:tabular-nums}
-.ladder-table th{white-space:normal;border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
-.ladder-table .left{text-align:left;max-width:34em;white-space:normal}
+.ladder-table th{white-space:normal;font-size:.9em;border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
+.ladder-table table tr .left{text-align:left;max-width:34em;white-space:normal}
+.ladder-table table tr td.left:first-child{min-width:7em}
+.ladder-table small{white-space:normal}
+.ladder-table code{white-space:normal}
 </style>"""
 
 

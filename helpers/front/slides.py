@@ -57,11 +57,11 @@ def _still(state: dict, model: str) -> Iterator[NotebookNode]:
     widget = state[model]
     values, kind = widget["state"], widget["model_name"]
     if kind == "OutputModel":
-        yield from (nbformat.from_dict(output) for output in values["outputs"])
+        yield from (nbformat.from_dict(output) for output in values.get("outputs", ()))
     elif kind == "ImageModel":
         for buffer in widget.get("buffers", []):
-            yield nbformat.v4.new_output("display_data", {f"image/{values['format']}": buffer["data"]})
-    elif kind in ("HTMLModel", "HTMLMathModel") and values["value"]:
+            yield nbformat.v4.new_output("display_data", {f"image/{values.get('format', 'png')}": buffer["data"]})
+    elif kind in ("HTMLModel", "HTMLMathModel") and values.get("value"):
         yield nbformat.v4.new_output("display_data", {"text/html": values["value"]})
     children = values.get("children", ())
     if "selected_index" in values and children:

@@ -299,8 +299,10 @@ def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: b
             reasons.setdefault(why, []).append(picture.title)
     if not kept or not reasons:
         return kept or names, []
-    said = " ".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
-    return kept, [ipywidgets.HTML(f'<div style="max-width:70em;line-height:1.4;font-size:.9em;opacity:.8">Not shown. {said}</div>')]
+    said = "<br>".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
+    left_out = html.escape(", ".join(title for titles in reasons.values() for title in titles))
+    style = "max-width:70em;line-height:1.4;font-size:.9em;opacity:.8"
+    return kept, [ipywidgets.HTML(f'<details style="{style}"><summary>Nothing to show here: {left_out}</summary>{said}</details>')]
 
 
 def _why_not(picture: Picture, runs: list[Any]) -> str | None:

@@ -66,9 +66,10 @@ class Occupancy:
     def __str__(self) -> str:
         if self.blocks_per_sm == 0:
             return f"does not fit on {self.capability.arch}: {self.reason}"
+        blocks = "1 block" if self.blocks_per_sm == 1 else f"{self.blocks_per_sm} blocks"
         return (
             f"{self.fraction:.0%} occupancy on {self.capability.arch} "
-            f"({self.blocks_per_sm} blocks, {self.warps_per_sm} of {self.capability.warps_per_sm} warps per SM; "
+            f"({blocks}, {self.warps_per_sm} of {self.capability.warps_per_sm} warps per SM; "
             f"limited by {' and '.join(self.limiters)})"
         )
 

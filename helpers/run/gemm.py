@@ -30,6 +30,7 @@ from .kernel import Kernel, Run
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
 COUNTED_SIZE = 64  # at least this, see counted_size
+_LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 PATIENCE = 8.0  # seconds that a small shape may always take
@@ -306,8 +307,15 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **
     grid = shape.grid(problem.m, problem.n, problem.batch)
     if not problem.beta:  # then C is only a place for the result
         options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
+    options.setdefault("long", _is_long(problem, math.prod(grid), options.get("blocks")))
     done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
     return _of_product(done, problem, shape.tile, (a, b, c))
+
+
+def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:
+    """Is it worth making native code of any kernel for (these blocks of) this problem?"""
+    share = 1.0 if blocks is None else len(blocks) / grid_blocks
+    return problem.k >= _LONG_LOOP or problem.m * problem.n * problem.k * problem.batch * share >= _MANY_FMAS
 
 
 def _of_product(done: Run, problem: Problem, tile: tuple[int, int], arrays) -> Run:
@@ -530,6 +538,9 @@ class Case:
     drawn: bool = False  # at random
 
 
+_MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
+
+
 @dataclass(frozen=True)
 class CheckReport:
     """What `check` found. Truth value: everything passed and no finding."""
@@ -555,18 +566,19 @@ class CheckReport:
     def __bool__(self) -> bool:
         return self.passed
 
-    def lines(self) -> list[tuple[bool, str]]:
-        """(good, sentence) in the order to show them."""
+    def lines(self) -> list[tuple[bool | None, str]]:
+        """(good, or None for a remark; sentence) in the order to show them."""
         failed = [case for case in self.cases if case.message]
         good = len(self.cases) - len(failed)
-        result = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
+        result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
         result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
         if len(failed) > SHAPES_SHOWN:
-            result.append((False, f"… and {len(failed) - SHAPES_SHOWN} more shapes."))
+            more = len(failed) - SHAPES_SHOWN
+            result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
         if self.seed is not None and any(case.drawn for case in failed):
-            result.append((False, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
+            result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
         if self.untried:
-            result.append((False, f"The other {self.untried} shapes were not tried."))
+            result.append((None, f"The other {self.untried} shapes were not tried."))
         if self.findings:
             result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
         else:
@@ -574,7 +586,7 @@ class CheckReport:
         return result + [(ok, text) for text, ok in self.expectations]
 
     def __str__(self) -> str:
-        return "\n".join([self.headline, *(f"  {'✓' if ok else '✗'} {text}" for ok, text in self.lines())])
+        return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
 
     @property
     def headline(self) -> str:
@@ -583,8 +595,8 @@ class CheckReport:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<li style='list-style:none;margin:.2em 0'><span style='color:{'#007a5a' if ok else '#c44601'};font-weight:bold'>"
-            f"{'✓' if ok else '✗'}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
+            f"<li style='list-style:none;margin:.2em 0'><span style='color:{_MARKS[ok][1]};font-weight:bold'>"
+            f"{_MARKS[ok][0]}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
             for ok, text in self.lines()
         )
         return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"

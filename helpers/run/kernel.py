@@ -177,6 +177,7 @@ class Kernel:
         repeat: int | None = None,
         uninitialized: Sequence[str] = (),
         globals_before: bytes | None = None,
+        long: bool = False,
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
@@ -191,6 +192,7 @@ class Kernel:
         globals_before: what an earlier launch left in the kernel's global variables (`Outcome.globals_after`), to begin with in
         the SIMT machine; by default it begins with what the source gives them. On a GPU they always persist.
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
+        long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
@@ -218,7 +220,7 @@ class Kernel:
                 return simulate(
                     self.compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-                    globals_before=globals_before,
+                    globals_before=globals_before, long=long,
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)

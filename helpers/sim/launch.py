@@ -136,6 +136,7 @@ def simulate(
     engine: str | None = None,
     cluster: Sequence[int] | None = None,
     globals_before: bytes | None = None,
+    long: bool = False,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -146,7 +147,8 @@ def simulate(
     'native' for compiled code or RunError, None for compiled code where it can do what is asked, else the NumPy machine.
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
     takes in the whole clusters of the blocks it names. globals_before: the kernel's global variables as an earlier launch left
-    them (`Outcome.globals_after`), instead of as the source initialises them.
+    them (`Outcome.globals_after`), instead of as the source initialises them. long: the launch is known to take long in the NumPy
+    machine, which then does not begin it while native code is made.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -154,7 +156,7 @@ def simulate(
     start = time.monotonic()
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
-            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before)
+            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long)
     except time_limit.TimeIsUp:
         raise RunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -167,7 +169,7 @@ def simulate(
         ) from None
 
 
-def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before) -> Outcome:
+def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
@@ -215,7 +217,7 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
             alone()
         else:
             indices = range(total) if chosen is None else chosen
-            engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native")
+            engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native", long)
     except native.Declined as reason:
         raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
     finally:

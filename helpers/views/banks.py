@@ -69,6 +69,12 @@ class SharedAccess:
     def conflicts(self) -> int:
         return self.wavefronts - self.ideal
 
+    def in_words(self) -> tuple[Phase, ...]:
+        """The phases if a lane asked for its bytes a word at a time, as source that names single floats reads."""
+        active = self.addresses >= 0
+        words = range(max(1, self.place.width // WORD))
+        return tuple(phase for i in words for phase in split(np.where(active, self.addresses + WORD * i, -1), WORD))
+
 
 def split(addresses: np.ndarray, width: int, rule: CostRule = CostRule.SHARED_LOAD) -> tuple[Phase, ...]:
     """The phases of one warp's access: [32] byte addresses, -1 for idle lanes; width: bytes per lane.

@@ -112,13 +112,14 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
     types = named(size.dtype, size.out_dtype)
-    heading(ax, device, detail=f"{types}, {shape}", above=24)  # the lines' names stand below it
+    yours = ", bold green: yours" if any(rung.mine for row in shown for rung in row.rungs) else ""
+    heading(ax, device, detail=f"{types}, {shape}{yours}", above=24)  # the lines' names stand below it
     titles = (("TFLOPS", _SPEED), *((("of cuBLAS", _SHARE),) if any(rung.cublas_ratio for row in shown for rung in row.rungs) else ()))
     for text, right in titles if timed else ():
         ax.annotate(text, (1, 0), (right, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
                     color=QUIET, annotation_clip=False)  # fmt: skip
     ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}")
-    said = [f"{row.label}: " + ", ".join(_say(rung) for rung in row.rungs) for row in shown]
+    said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {rung.tflops:.3g} TFLOPS" for rung in lines]
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
 
@@ -132,15 +133,31 @@ def _scale(log: bool) -> str:
     return "logarithmic scale" if log else "linear scale"
 
 
+def _once(rungs: Iterable[Any]) -> list[Any]:
+    """The rungs of a row. Who climbs with the course's own kernel gets its recorded time, which then stands there twice: once is enough."""
+    known = list(rungs)
+    own = {_figure(rung) for rung in known if rung.mine and rung.kind == "recorded"}
+    return [rung for rung in known if rung.mine or rung.kind != "recorded" or _figure(rung) not in own]
+
+
+def _figure(rung) -> str:
+    """What two times of one recording have in common: not the last bit, as they come by different roundings."""
+    return f"{rung.tflops or 0:.4g}"
+
+
 def _say(rung) -> str:
-    who = NAMES.get(rung.kind, rung.kind)
+    who = ("yours, " if rung.mine and rung.kind == "recorded" else "") + NAMES.get(rung.kind, rung.kind)
     return f"{rung.tflops:.3g} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
 
 
 def _row(ax, y: int, row: Row, start: float) -> None:
     timed = sorted((rung for rung in row.rungs if rung.tflops), key=lambda rung: (rung.mine, rung.kind == "recorded", rung.tflops))
+    bars = set()
     for rung in timed:
         if rung.kind == "recorded":
+            if _figure(rung) in bars:  # the reader's own climb with this kernel
+                continue
+            bars.add(_figure(rung))
             ax.barh(y, rung.tflops - start, left=start, height=0.5, color=SKY, alpha=0.55, linewidth=0, zorder=1)
         else:
             marker, face, edge, size = MARKS[rung.kind]

@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
+from matplotlib.transforms import Bbox
 
 from helpers.element_types import element_type, result_type
 from helpers.errors import CourseError
@@ -152,6 +153,8 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
+    said = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
+    taken = [text.get_window_extent() for text in ax.texts] + [_around(ax, line) for line in ax.lines if line.get_marker() in ("o", "s")]
     # Names above their slopes, DRAM's below: points between the slopes are named there.
     slopes = [(top.dram, INK, "-", "DRAM", 0.42), (top.l1, QUIET, "-", "L1 caches", 0.66)]
     if top.l2:
@@ -159,12 +162,12 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     for bandwidth, colour, dashes, name, place in slopes:
         knee = top.compute / bandwidth
         ax.plot([low / 10, knee], [low / 10 * bandwidth, top.compute], color=colour, linewidth=2.5, linestyle=dashes, zorder=1)
-        _along(ax, bandwidth, max(low, floor / bandwidth), knee, f"{name} {bandwidth:.3g} TB/s", colour, place, below=name == "DRAM")
+        text = f"{name} {bandwidth:.3g} TB/s" + (", measured" if name == "L2" else "")
+        _along(ax, bandwidth, max(low, floor / bandwidth), knee, text, colour, place, name == "DRAM", taken)
     for one in roofs:
         ax.plot([one.compute / one.l1, high], [one.compute] * 2, color=INK, linewidth=2.5, zorder=1)
         ax.annotate(f"{one.unit} {one.compute:.3g} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
                     fontsize=13, weight="bold")  # fmt: skip
-    said = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
     ax.set_xlabel("operations per byte")
     ax.set_ylabel("TFLOPS")
     for axis in (ax.xaxis, ax.yaxis):
@@ -187,11 +190,33 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     )
 
 
-def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str, place: float, below: bool) -> None:
-    """A label that follows the slanted roof, above or below it; place: from 0, its foot, to 1, where it bends."""
-    x = low * (knee / low) ** place
-    (x0, y0), (x1, y1) = ax.transData.transform([(x, x * bandwidth), (2 * x, 2 * x * bandwidth)])
+def _around(ax, line: Line2D) -> Bbox:
+    """The place that a mark takes, in pixels."""
+    x, y = ax.transData.transform((line.get_xdata()[0], line.get_ydata()[0]))
+    half = line.get_markersize() * ax.figure.dpi / 72
+    return Bbox.from_extents(x - half, y - half, x + half, y + half)
+
+
+def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str, place: float, below: bool, taken: Sequence[Bbox]) -> None:
+    """A label that follows the slanted roof, above or below it. place: from 0, its foot, to 1, where it bends; it moves from there
+    to where fewest of the places taken (in pixels) are in its way."""
+    (x0, y0), (x1, y1) = ax.transData.transform([(low, low * bandwidth), (knee, knee * bandwidth)])
     angle = np.degrees(np.arctan2(y1 - y0, x1 - x0))
+    em = 13 * ax.figure.dpi / 72
+    along = np.array([x1 - x0, y1 - y0]) / np.hypot(x1 - x0, y1 - y0)
+    beside = np.array([along[1], -along[0]]) * em * (0.9 if below else -0.9)
+    half = 0.31 * em * len(text)  # of the label's length
+
+    def in_the_way(at: float) -> int:
+        middle = np.array([x0 + at * (x1 - x0), y0 + at * (y1 - y0)]) + beside
+        spots = [middle + along * shift for shift in np.linspace(-half, half, 15)]
+        outside = sum(not inside.contains(*spot) for spot in spots)
+        return outside + sum(box.padded(0.5 * em).contains(*spot) for box in taken for spot in spots)
+
+    inside = ax.get_window_extent().padded(-0.9 * em)
+    margin = min(0.5, (half + em) / np.hypot(x1 - x0, y1 - y0))
+    place = min(np.linspace(margin, 1 - margin, 25), key=lambda at: (in_the_way(at), abs(at - place)))
+    x = low * (knee / low) ** place
     ax.annotate(text, (x, x * bandwidth), (8, -17) if below else (-5, 9), textcoords="offset points", rotation=angle,
                 rotation_mode="anchor", ha="center", fontsize=13, color=colour, weight="bold")  # fmt: skip
 

@@ -111,5 +111,6 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
     timed = any(item.measured for item in found.ranked)
     what = "TFLOPS where measured, else score of the code, of the FP32 limit" if timed else "score of the code, of the FP32 limit"
     heading(ax, f"The best with each {down} and {across}", detail=f"{found.problem}, {found.gpu_name}: {what}")
-    best = f"Best: {found.best}." if found.ranked else "Nothing is left."
+    untried = any(not item.rule and item.score is None for item in found.candidates)
+    best = f"Best: {found.best}." if found.ranked else "None was tried yet." if untried else "Nothing is left."
     return f"Heat map of {down} against {across}. {found.summary()} {best}"

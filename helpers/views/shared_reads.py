@@ -239,10 +239,10 @@ def _tile(ax, tile: TileReads, colour: str, top: float, height: float) -> None:
     image = (255 * (1 + strength[..., None] * (np.array(rgb(colour)) - 1))).astype(np.uint8)
     ax.imshow(image, extent=(0, 1, top + height, top), interpolation="nearest", aspect="auto", zorder=1)
     ax.plot([0, 1, 1, 0, 0], [top, top, top + height, top + height, top], color=QUIET, linewidth=1, zorder=2)
-    if rows <= 40 and columns <= 160:
+    if height / rows >= 4 and columns <= 160:  # lines between rows, where they leave something of the rows
         ax.hlines(top + height * np.arange(1, rows) / rows, 0, 1, colors="white", linewidths=0.5, zorder=1.5)
     small = {"textcoords": "offset points", "fontsize": 11, "color": QUIET, "annotation_clip": False}
-    every = max(1, -(-rows * 16 // max(int(height), 1)))
+    every = 1 << (-(-rows * 16 // max(int(height), 1)) - 1).bit_length()  # a power of two, as extents are
     for row in range(0, rows, every):
         index = ", ".join(str(part) for part in np.unravel_index(row, tile.shape[:-1])) if len(tile.shape) > 1 else str(row * columns)
         ax.annotate(index, (0, top + height * (row + 0.5) / rows), (-8, 0), ha="right", va="center", **small)

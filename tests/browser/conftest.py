@@ -23,9 +23,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import nbformat
 import pytest
+from nbformat import NotebookNode
 
 from helpers.front.notebooks import METADATA
+from helpers.front.slides import freeze_widgets
 from tests import ROOT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -38,6 +41,8 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 ]  # fmt: skip
+
+SAVE_WIDGETS = "@jupyter-widgets/jupyterlab-manager:saveWidgetState"  # JupyterLab's command to begin with it, and to end
 
 # What JupyterLab itself writes to the console, with nobody at fault.
 JUPYTERLAB_NOISE = (
@@ -52,9 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def installed_browser() -> str | None:
+    """Path of the first of BROWSERS that is installed."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    path = installed_browser()
     if path is None:
         message = f"none of {', '.join(BROWSERS)} is installed; on Debian: apt-get install chromium"
         if os.environ.get("CI") == "true":
@@ -78,6 +88,16 @@ class Lab:
         request = urllib.request.Request(f"{self.url}{path}", method=method, headers={"Authorization": f"token {self.token}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or b"null")
+
+    @property
+    def home(self) -> Path:
+        """$GEMM_LADDER_HOME of its kernels."""
+        return self.root.parent
+
+    def forget_progress(self) -> None:
+        """Nothing was answered, solved or climbed, as on the first day. Kernels that run are not told."""
+        for path in self.home.glob("progress.sqlite3*"):
+            path.unlink()
 
     def answers(self) -> bool:
         try:
@@ -191,6 +211,23 @@ class Notebook:
     def open(self) -> Notebook:
         """Load the page and wait for the notebook's kernel."""
         self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset&token={self.lab.token}")
+        return self._ready()
+
+    def open_next(self) -> Notebook:
+        """Open it in the page as it is, if JupyterLab is there, as from its list of files; loading the page takes longer than some lessons."""
+        if not self.page.url.startswith(self.lab.url):
+            return self.open()
+        self.page.evaluate("name => window.jupyterapp.commands.execute('docmanager:open', {path: name})", self.name)
+        self.page.wait_for_function("name => window.jupyterapp.shell.currentWidget?.context?.path === name", arg=self.name)
+        return self._ready()
+
+    def close(self) -> None:
+        """Save and close it, and end its kernel."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
+        self.lab.shut_down(self.lab.sessions())
+
+    def _ready(self) -> Notebook:
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
         self.page.wait_for_function(
             """() => {
@@ -217,6 +254,18 @@ class Notebook:
             timeout=RUN_SECONDS * 1000,
         )
         return self
+
+    def saved(self) -> NotebookNode:
+        """The notebook, saved with the state of its widgets, each of which is replaced by what it shows."""
+        with_widgets = f"window.jupyterapp.commands.execute('{SAVE_WIDGETS}')"  # a setting of all notebooks
+        self.page.evaluate(f"() => {with_widgets}")
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate(f"() => {with_widgets}")
+        notebook = nbformat.read(self.lab.root / self.name, as_version=4)
+        nbformat.validate(notebook)
+        assert "widgets" in notebook.metadata
+        freeze_widgets(notebook)
+        return notebook
 
     def error_outputs(self) -> list[str]:
         """Tracebacks and error names in the notebook's outputs, those inside widgets included."""
@@ -311,11 +360,13 @@ class Notebook:
         return [menu for menu in cell.locator(".jp-OutputArea select:enabled:visible").all() if menu.locator("option").count() > 1]
 
     def press(self, cell, control, key: str) -> bool:
-        """Focus a slider or a menu and press a key. Does a picture of the cell change in ten seconds?"""
+        """Focus a slider or a menu and press a key. Does a picture of the cell change by the time its kernel has answered?"""
         before = self.pictures(cell)
         control.focus()
         self.page.keyboard.press(key)
-        deadline = time.monotonic() + 10
+        # The kernel takes messages in order, so it has dealt with the control when this question is answered.
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestKernelInfo()")
+        deadline = time.monotonic() + 1
         while self.pictures(cell) == before and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
         return self.pictures(cell) != before
@@ -391,3 +442,17 @@ def open_notebook(page, lab: Lab) -> Callable[[str], Notebook]:
 def open_shared(shared_page, lab: Lab) -> Callable[[str], Notebook]:
     """The same on the page that the tests of a file share."""
     return lambda name: Notebook(shared_page, lab, name).open()
+
+
+@pytest.fixture
+def open_next(shared_page, lab: Lab, no_complaints) -> Iterator[Callable[[str], Notebook]]:
+    """open_next("01_naive.ipynb") opens it in the JupyterLab that the tests of a file share, and closes it at the end."""
+    opened: list[Notebook] = []
+
+    def open_one(name: str) -> Notebook:
+        opened.append(Notebook(shared_page, lab, name).open_next())
+        return opened[-1]
+
+    yield open_one
+    for notebook in opened:
+        notebook.close()

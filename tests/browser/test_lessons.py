@@ -1,17 +1,28 @@
-"""Each lesson as its reader uses it: open, Run All, move a slider or choose from a menu, see the picture change."""
+"""Each lesson as its reader uses it: open, Run All, move a slider or choose from a menu, see the picture change.
+
+What was saved is what tests/notebooks/test_execute.py asks of a notebook where there is no browser.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from helpers.course.steps import STEPS
+from tests.notebooks.outcome import errors, pictures_without_text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_lesson_runs_and_its_controls_change_its_pictures(open_notebook, step):
-    notebook = open_notebook(step.notebook_path.name).run_all()
+def test_a_lesson_runs_and_its_controls_change_its_pictures(open_next, lab, step):
+    lab.forget_progress()
+    notebook = open_next(step.notebook_path.name)
+    beside = set(lab.root.glob("[!.]*"))
+    notebook.run_all()
     assert notebook.error_outputs() == []
+    saved = notebook.saved()
+    assert not errors(saved)
+    assert not pictures_without_text(saved)
+    assert set(lab.root.glob("[!.]*")) == beside, "running a lesson leaves files beside it"
     if step.entry:
         kernel = notebook.cell(f"%%cuda {step.slug}")
         kernel.locator(".cm-content[data-language='cuda']").wait_for()

@@ -42,6 +42,14 @@ def test_what_the_readers_ladder_predicts_stands_beside_what_was_recorded():
     assert found.source.endswith("; on your ladder, predicted: 14 times")
 
 
+def test_a_climb_with_the_course_s_kernel_is_no_evidence_of_its_own():
+    known = evidence.recorded("naive", 4096)
+    row("recorded", 1, 0.6)
+    row("recorded", 2, 60.0)
+    assert evidence.recorded("naive", 4096) == known
+    assert not evidence.speedup(2, 1).fast.mine and evidence.speedup(2, 1).factor < 20
+
+
 def test_times_of_different_devices_are_not_compared():
     row("measured", 1, 1.0, device="RTX 4090")
     row("measured", 2, 5.0, device="T4")

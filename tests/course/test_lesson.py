@@ -46,6 +46,7 @@ def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():
     (known,) = [row for row in rungs.recorded() if (row["slug"], row["m"], row["n"], row["k"]) == ("coalesced", 512, 512, 512)]
     profile = kernel.profile(512)
     assert (profile.kind, profile.milliseconds, profile.cublas_ratio) == ("recorded", known["milliseconds"], known["cublas_ratio"])
+    assert profile.as_predicted().kind == "predicted" and profile.as_predicted().milliseconds != known["milliseconds"]
     assert "Recorded on H200 SXM" in str(profile) and "Predicted" not in str(profile)
     assert kernel.profile(512, gpu_name="T4").kind == "predicted"
     changed = edited("k < K", "k < K + 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
@@ -16,6 +17,7 @@ from helpers.sim.code import elf
 KERNELS = [step for step in STEPS if step.kernel_path]
 
 
+@functools.lru_cache(maxsize=2)  # a trace is large
 def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
     kernel = helpers.compile(get(slug).kernel_path.read_text(encoding="utf-8"))
     size = gemm.counted_size(kernel)
@@ -26,7 +28,8 @@ def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None 
 @pytest.mark.parametrize("step", KERNELS, ids=lambda step: step.name)
 def test_the_reference_kernel_meets_its_steps_expectations(step):
     assert step.expect
-    verdicts = [expectation.judge(run_of(step.slug)) for expectation in step.expect]
+    run = run_of(step.slug)
+    verdicts = [expectation.judge(run) for expectation in step.expect]
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 
 

@@ -45,8 +45,8 @@ def test_files_are_merged_and_readable(tmp_path):
 
 
 def test_slugs():
-    assert record.slug("NVIDIA H200") == "nvidia-h200"
-    assert record.slug("NVIDIA GeForce RTX 4090 / mobile") == "nvidia-geforce-rtx-4090-mobile"
+    assert rungs.slug("NVIDIA H200") == "nvidia-h200"
+    assert rungs.slug("NVIDIA GeForce RTX 4090 / mobile") == "nvidia-geforce-rtx-4090-mobile"
 
 
 def test_comments_and_layout_do_not_make_another_kernel():

@@ -67,6 +67,11 @@ def more(old: str, new: str) -> tuple[str]:
     return (f"{100 * (float(new) / float(old) - 1):.0f}",)
 
 
+def rounded(figures: tuple[str, ...]) -> tuple[str, ...]:
+    """With one decimal."""
+    return tuple(f"{float(figure):.1f}" for figure in figures)
+
+
 @dataclass(frozen=True)
 class Claim:
     """lesson: its number. text: a sentence or a part of it, with {} for each figure. figures: what they are, as text. holds: what must be
@@ -137,6 +142,7 @@ CLAIMS = (
     Claim(7, "At 1024 the tile of 128 × 128 is too large, and step 04 is faster",
           holds=lambda: recorded("vectorized", 1024) < recorded("thread_tile_1d", 1024)),
     Claim(7, "A third leaves {} registers a thread", lambda: (registers_for(256, 3),)),
+    Claim(7, "more than half of the speed: {} TFLOPS instead of {}.", lambda: rounded(logged(r"n = 3 ([\d.]+) \(80, spilled\) beside ([\d.]+)\."))),
     Claim(8, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("08"),)),
     Claim(8, "save a quarter of the shared loads: **{}**", lambda: logged(r"16×8 thread tile without prefetch ([\d.]+)")),
     Claim(8, "twice as many barriers: **{}**. BK = 32: {}, a little better",
@@ -156,6 +162,9 @@ CLAIMS = (
           and 0.98 < recorded("double_buffer", 2048) / recorded("warp_tile", 2048) < 1),
     Claim(9, "It makes room: {} registers, so two blocks", lambda: (registers_for(256, 2),)),
     Claim(9, "a third block would leave it {} registers", lambda: (registers_for(128, 3),)),
+    Claim(9, "{} TFLOPS with a third block, {} as it is, and {} when it asks for the two that it has: the compiler then spends {} registers instead of {},",
+          lambda: (lambda two, fewer, third, own, registers: (*rounded((third, own, two)), fewer, registers))(
+              *logged(r"09 n = 2 ([\d.]+) \((\d+)\), n = 3 ([\d.]+) \(168\) beside ([\d.]+) \((\d+)\)"))),
     Claim(9, "by a fifth, and on the H200 at 8192 by {} per cent",
           lambda: (f"{100 * (1 - published('H200 SXM', 'double buffer', 8192) / published('H200 SXM', 'warp tile', 8192)):.0f}",),
           lambda: 0.78 < min(factors("double_buffer", "warp_tile")) < 0.82),

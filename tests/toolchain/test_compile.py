@@ -41,6 +41,12 @@ def test_sass_is_disassembled_with_its_ptx_lines():
     assert '//## File ".nv_debug_ptx_txt", line' in sass
 
 
+def test_jumps_through_a_table_are_listed_with_their_targets():
+    ways = "".join(f"case {n}: x = x / {n + 3}.0f; a[{n + 7}] = x; break; " for n in range(8))
+    sass = compile_source(f"__global__ void k(float* a, int n) {{ float x = a[0]; switch (n) {{ {ways} }} a[1] = x; }}").sass
+    assert "BRX" in sass and sass.count("BRX") == sass.count("BRANCH_TARGETS")
+
+
 def test_public_compile_gives_a_kernel_even_after_the_module_was_imported():
     kernel = helpers.compile(COPY)
     assert callable(helpers.compile)

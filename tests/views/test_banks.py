@@ -39,6 +39,14 @@ def test_wavefronts_and_conflicts(addresses, width, wavefronts, conflicts):
     assert sum(phase.wavefronts for phase in seen.phases) == wavefronts
 
 
+def test_a_wide_load_counted_word_by_word():
+    spread = 32 * LANES  # eight floats apart, as in step 05
+    spread[3] = -1
+    single = shared_access(shared(spread, 16)).in_words()
+    assert [phase.wavefronts for phase in single] == 4 * [8]
+    assert all(3 not in box.lanes for phase in single for box in phase.boxes)
+
+
 @pytest.mark.parametrize("rule", [CostRule.SHARED_LOAD, CostRule.SHARED_STORE, CostRule.SHARED_ATOMIC])
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 def test_towers_agree_with_the_accounting_on_random_accesses(width, rule):

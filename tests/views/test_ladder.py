@@ -66,6 +66,13 @@ def test_each_kind_is_drawn_in_its_own_way(said):
     assert "cuBLAS 50.7" in words and "limit 66.9" in words and "counted, not timed" in words and "12 %" in words
 
 
+def test_a_climb_with_the_course_s_kernel_is_drawn_and_said_once(said):
+    own = Rung("recorded", "naive", step=1, tflops=0.502 * (1 + 1e-12), mine=True)
+    ax = ladder([RUNGS[1], own])
+    assert len(ax.patches) == 1 and ax.alt.count("0.502 TFLOPS") == 1 and "yours, recorded" in ax.alt
+    assert "bold green: yours" in said(ax)
+
+
 def test_error_bars_are_the_spread():
     ax = ladder(RUNGS)
     bars = [line for line in ax.collections if type(line).__name__ == "LineCollection"]

@@ -61,3 +61,10 @@ def test_unknown_gpu_and_empty_product_are_explained(said):
 def test_a_run_that_counted_nothing_is_said_to_have():
     trace = Trace(access_rows([])[:0], np.zeros((0, 32), np.int64), [], [])
     assert "did no operation" in roofline(run_of(trace)).alt
+
+
+def test_no_roof_is_named_across_a_point_s_name():
+    ax = roofline([gemm_point(16, 16, 16), gemm_point(4096, 1, 4096, "matrix × vector"), Point("no reuse", 2, None, 0.25)])
+    ax.figure.canvas.draw()
+    roof_name, point_name = (next(text for text in ax.texts if words in text.get_text()) for words in ("DRAM", "matrix"))
+    assert not roof_name.get_window_extent().overlaps(point_name.get_window_extent())

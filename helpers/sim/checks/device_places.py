@@ -42,6 +42,7 @@ class DevicePlaces:
             for argument in memory.arguments
             if argument.name in unwritten and argument.array.nbytes
         ]
+        self.empty = {argument.base for argument in memory.arguments if not argument.array.nbytes}
         self.origins = arrays_of(program)
         spans = self._spans()
         self.starts = np.array([start for start, _ in spans], np.int64)
@@ -71,8 +72,8 @@ class DevicePlaces:
         return i if i >= 0 and offset < self.memory.ends[i] else None
 
     def _places(self, site) -> set[int]:
-        """Indices of the allocated ranges that an access may touch."""
-        found = set()
+        """Indices of the allocated ranges that an access may touch: all, if it is not known of which array it is; none of an empty one."""
+        found, of_empty = set(), False
         for origin in self.origins[site.index]:
             address = origin
             if 0 <= origin < DEVICE_BASE:
@@ -80,8 +81,9 @@ class DevicePlaces:
                 address = words[0] | words[1] << 32
             if origin != ANY:
                 found.add(self._span_of(address - DEVICE_BASE))
+                of_empty |= address - DEVICE_BASE in self.empty
         found.discard(None)
-        return found or set(range(len(self.memory.starts)))
+        return found if found or of_empty else set(range(len(self.memory.starts)))
 
     def _may_touch(self, site) -> bool:
         if site.index not in self.origins:

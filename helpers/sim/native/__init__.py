@@ -22,22 +22,23 @@ from . import engine
 from .declined import Declined
 from .offsets import GENERIC
 
-PATIENCE = 0.3  # how long the NumPy machine runs alone, as a part of the time that compiling takes
-LARGE = 1000  # instructions of a kernel that is made for the ways a launch can take
+PATIENCE = 0.8  # how long the NumPy machine runs alone, as a part of the time that compiling takes: it may soon be done
+LARGE = 2500  # instructions of a kernel that is made for the ways a launch can take
 MOST_VARIANTS = 4  # how many different ones, before it is made for all
 MOST_LAUNCHES = 256  # of a kernel whose fixed branches are remembered
 MOST_BLOCKS = 1 << 24
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
-def execute(launch, blocks, progress, alone, required: bool = False) -> tuple[str, str]:
+def execute(launch, blocks, progress, alone, required: bool = False, long: bool = False) -> tuple[str, str]:
     """Run a launch (see `launch.Launch`) with the better of the two engines. (Its name, why it was not the native one.)
 
-    blocks: linear indices. alone: function that runs the launch in the NumPy machine. required: raise Declined rather
-    than use that. Results and counters are then in `launch`; the arguments' arrays are not touched.
+    blocks: linear indices. alone: function that runs the launch in the NumPy machine. required: raise Declined rather than use
+    that. long: make the code first, whatever that takes. Results and counters are then in `launch`; the arguments' arrays are not
+    touched.
     """
     try:
-        compiling = _attempt(launch, blocks, progress, required)
+        compiling = _attempt(launch, blocks, progress, required or long)
     except Declined as reason:
         if required:
             raise
@@ -57,8 +58,11 @@ def execute(launch, blocks, progress, alone, required: bool = False) -> tuple[st
     return "numpy", str(compiling.failure or "it was done before native code was ready")
 
 
-def _attempt(launch, blocks, progress, required):
-    """Run the launch natively. A BackgroundRun if code has to be made first, which will take a while. Raises Declined."""
+def _attempt(launch, blocks, progress, at_once):
+    """Run the launch natively. Raises Declined.
+
+    A BackgroundRun if code has to be made first, which will take a while, unless `at_once`.
+    """
     if not engine.available():
         raise Declined("llvmlite is not installed")
     from . import prepared as making  # here, so that a missing llvmlite costs nothing but speed
@@ -79,7 +83,7 @@ def _attempt(launch, blocks, progress, required):
     )
     prepared = making.remembered(program, options)
     seconds = making.seconds_to_make(program, options)
-    if prepared is None and not required and seconds > SHORT:
+    if prepared is None and not at_once and seconds > SHORT:
         from .background import BackgroundRun
 
         return BackgroundRun(launch, functools.partial(_run, options, blocks, None), PATIENCE * seconds)
@@ -110,20 +114,27 @@ def _variants(program) -> _Variants:
 
 
 def _fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
-    """The branches that the launch decides, for kernels so large that it pays to make code for one way through them."""
+    """The branches that the launch decides and that its code is made for: those of an earlier launch where they fit this one.
+
+    Only for kernels so large that it pays to make code for one way through them.
+    """
     program = launch.program
     if len(program.ops) < LARGE:
         return ()
-    from .fixed_branches import fixed_branches
+    from .fixed_branches import fixed_branches, worth_fixing
 
     variants = _variants(program)
     key = (launch.grid, launch.block, tuple(launch.param_words.items()))
     found = variants.fixed[key] if key in variants.fixed else fixed_branches(launch)
     if len(variants.fixed) < MOST_LAUNCHES:
         variants.fixed[key] = found
-    if found not in variants.chosen and len(variants.chosen) < MOST_VARIANTS:
-        variants.chosen.append(found)
-    return found if found in variants.chosen else ()
+    for chosen in sorted(variants.chosen, key=len, reverse=True):
+        if set(chosen) <= set(found):
+            return chosen
+    if len(variants.chosen) >= MOST_VARIANTS:
+        return ()
+    variants.chosen.append(worth_fixing(program, found))
+    return variants.chosen[-1]
 
 
 def _run(options, blocks, progress, launch, cancelled) -> None:
@@ -131,7 +142,10 @@ def _run(options, blocks, progress, launch, cancelled) -> None:
     from .prepared import prepare
     from .workers import run
 
-    prepared = prepare(launch.program, options) if cancelled is not None else _prepared_in_time(launch.program, options)
+    if cancelled is None:
+        prepared = _prepared_in_time(launch.program, options)
+    else:
+        prepared = prepare(launch.program, options, cancelled)
     clock = launch.clock
     totals = run(
         prepared,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code import cfg
-from helpers.sim.code.program import Effect, Op
+from helpers.sim.code.program import Effect, Op, Program
 from helpers.sim.isa import SPECIAL_REGISTERS
 from helpers.sim.machine.chunk import Chunk
 
 from .uniformity import code_blocks
+
+SPARED = 4  # a branch is held fixed if code can then leave out one instruction in so many
 
 
 def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
@@ -55,6 +57,48 @@ def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
                     step(machine)
                 known.update(dict.fromkeys(op.writes, op.position))
     return tuple(found)
+
+
+def worth_fixing(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
+    """Those of the branches `fixed` that spare a large part of the program, so that most launches need the same code.
+
+    The others (does the last pass of an unrolled loop run?) differ from launch to launch and are left to be decided when the code runs.
+    """
+    blocks, held = code_blocks(program), dict(fixed)
+
+    def ways(index: int) -> list[int]:
+        block = blocks[index]
+        if block.end == "branch" and block.position in held:
+            return [block.target if held[block.position] else block.next]
+        return block.successors
+
+    def reached(start: int, known: set[int], most: float = float("inf")) -> set[int] | None:
+        """Blocks beyond `known` that can be reached from `start`; None if they have more than `most` instructions."""
+        found: set[int] = set()
+        todo, size = [start], 0
+        while todo:
+            index = todo.pop()
+            if index in known or index in found:
+                continue
+            found.add(index)
+            size += len(blocks[index].positions) + 1
+            if size > most:
+                return None
+            todo += ways(index)
+        return found
+
+    little = len(program.ops) / SPARED
+    known = reached(0, set()) or set()
+    for block in blocks:
+        if block.end != "branch" or block.position not in held:
+            continue
+        if block.index in known:
+            more = reached(block.next if held[block.position] else block.target, known, little)
+            if more is None:
+                continue
+            known |= more
+        del held[block.position]
+    return tuple(held.items())
 
 
 def _loads_parameter(op: Op, entry_bytes: int) -> bool:

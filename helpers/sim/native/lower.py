@@ -284,7 +284,10 @@ class _Lowering(Writer):
         """An operand read as PTX type `kind`."""
         type_ = {"f32": "float", "f64": "double", "f16": "half", "pred": "i1"}.get(kind) or f"i{TYPE_BYTES[kind] * 8}"
         if isinstance(operand, Immediate):
-            return self.constant(type_, immediate_bits(operand, kind))
+            bits = immediate_bits(operand, kind)
+            if kind == "f64":  # hidden: what LLVM folds has a NaN of its own
+                return self.cast(Value("i64", s=self.new(f'call i64 asm "", "=r,0"(i64 {bits})')), type_)
+            return self.constant(type_, bits)
         if isinstance(operand, Negated):
             value = self.operand(operand.operand, kind)
             return self.apply("i1", [value], lambda t, x: f"xor {t('i1')} {x}, {'splat (i1 true)' if t('i1') != 'i1' else 'true'}")

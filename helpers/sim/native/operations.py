@@ -295,13 +295,25 @@ def _quieted_both(low, a: Value, b: Value, result: Value) -> Value:
     return low.apply("double", [a, b, result], text)
 
 
+def _number_of_both(low, a: Value, b: Value, result: Value) -> Value:
+    """`result`, but the other where one is a NaN. LLVM's own `minimumnum` does it, and gives the NaN for a scalar beside one
+    that it knows to be a number (LLVM 20, x86)."""
+
+    def text(t, x, y, r):
+        one, other = (low.new(f"fcmp uno {t(a.type)} {v}, {v}") for v in (x, y))
+        first = low.new(f"select {t('i1')} {other}, {t(a.type)} {x}, {t(a.type)} {r}")
+        return f"select {t('i1')} {one}, {t(a.type)} {y}, {t(a.type)} {first}"
+
+    return low.apply(a.type, [a, b, result], text)
+
+
 @operation("min", "max", floats=_is_float32)
 def _extreme(low, i):
     kind = _kind(i)
     if _is_float(kind):
         allow(i, FLOATS, "ftz")
         a, b = _float_sources(low, i, kind)
-        result = low.intrinsic(f"{i.name}imumnum", a.type, [a, b])
+        result = _number_of_both(low, a, b, low.intrinsic(f"{i.name}imum", a.type, [a, b]))
         if kind == "f64":  # a NaN only if both are
             result = _quieted_both(low, a, b, result)
         low.put(i.operands[0], result)

@@ -247,3 +247,51 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spilled(const float* A, fl
     for (int k = 0; k < 8; k++) if (at[k] & 1) y += at[k];
     C[blockIdx.x * 64 + threadIdx.x] = y;
 }
+
+extern "C" __global__ void zero_filled(const float* A, float* C, int n, unsigned mask) {  // past the cache; other lanes only fill zeros
+    __shared__ __align__(16) float s[2][256];
+    int t = threadIdx.x;
+    unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(&s[0][t * 4]));
+    unsigned bytes = mask >> (t & 31) & 1 ? 16 : 0;
+    float x = 0;
+    for (int i = 0; i < n; i++) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\ncp.async.commit_group;\ncp.async.wait_group 0;"
+            :: "r"(base + (i & 1) * 1024), "l"(A + i * 256 + t * 4), "r"(bytes));
+        __syncthreads();
+        x = x * 0.5f + s[i & 1][t * 4];
+        __syncthreads();
+    }
+    C[blockIdx.x * blockDim.x + t] = x;
+}
+
+extern "C" __global__ void partly_filled(const float* A, float* C, int n, unsigned mask) {  // through the cache; other lanes copy a half
+    __shared__ __align__(16) float s[2][256];
+    int t = threadIdx.x;
+    unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(&s[0][t * 4]));
+    unsigned bytes = mask >> (t & 31) & 1 ? 16 : 8;
+    float x = 0;
+    for (int i = 0; i < n; i++) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;\ncp.async.commit_group;\ncp.async.wait_group 0;"
+            :: "r"(base + (i & 1) * 1024), "l"(A + i * 256 + t * 4), "r"(bytes));
+        __syncthreads();
+        x = x * 0.5f + s[i & 1][t * 4];
+        __syncthreads();
+    }
+    C[blockIdx.x * blockDim.x + t] = x;
+}
+
+extern "C" __global__ void edge_filled(const float* A, float* C, int n, int inside) {  // words through the cache; zeros behind the edge
+    __shared__ float s[2][64];
+    int t = threadIdx.x;
+    unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(&s[0][t]));
+    unsigned bytes = t < inside ? 4 : 0;
+    float x = 0;
+    for (int i = 0; i < n; i++) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\ncp.async.commit_group;\ncp.async.wait_group 0;"
+            :: "r"(base + (i & 1) * 256), "l"(A + i * 64 + t), "r"(bytes));
+        __syncthreads();
+        x = x * 0.5f + s[i & 1][t ^ 1];
+        __syncthreads();
+    }
+    C[blockIdx.x * blockDim.x + t] = x;
+}

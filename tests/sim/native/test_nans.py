@@ -39,3 +39,27 @@ def test_integers_that_look_like_nans_are_integers(engine):
     assert np.array_equal(out, np.where(np.arange(32) < 7, -1, bits))
     _, out = run("O[i] = i < n ? -1 : __float_as_int(s + 1.0f);", engine)
     assert np.array_equal(out, np.where(np.arange(32) < 7, -1, 0x7FFFFFFF))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+@pytest.mark.parametrize("expression", ["fminf({number}, sqrtf(x))", "fmaxf(sqrtf(x), {number})"])
+@pytest.mark.parametrize("number", ["(float)n", "(float)i"])  # a scalar, and one for each lane
+def test_an_extreme_with_a_nan_is_the_number(engine, expression, number):
+    source = f'extern "C" __global__ void k(float* O, int n, float x) {{ int i = threadIdx.x; O[i] = {expression.format(number=number)}; }}'
+    out = np.zeros(32, np.float32)
+    simulate(compile_source(source, "k"), (1, 1, 1), (32, 1, 1), [out, np.int32(7), np.float32(-1)], engine=engine)
+    assert np.array_equal(out, np.full(32, 7) if number == "(float)n" else np.arange(32))
+
+
+@pytest.mark.parametrize(
+    "expression", ["x + 0.0 / 0.0", "x / (0.0 / 0.0)", "x * -(0.0 / 0.0)", "sqrt(-1.0) + x", "fma(0.1, x, x) / (0.0 / 0.0)"]
+)
+def test_doubles_that_the_compiler_knows_give_the_bits_of_those_that_it_does_not(expression):
+    """What LLVM folds has a NaN of its own: both engines compute it instead."""
+    source = f'extern "C" __global__ void k(const double* X, double* O) {{ double x = X[threadIdx.x]; O[threadIdx.x] = {expression}; }}'
+    found = []
+    for engine in ("numpy", "native"):
+        out = np.zeros(32)
+        simulate(compile_source(source, "k"), (1, 1, 1), (32, 1, 1), [np.resize([1.5, np.nan, -np.inf], 32), out], engine=engine)
+        found.append(out.view(np.uint64).tolist())
+    assert found[0] == found[1]

@@ -15,6 +15,7 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
 from helpers.sim import Budget, Collect, TraceFilter, launch, simulate
+from helpers.sim import native as module
 from helpers.sim.isa import EXAMPLES
 from helpers.sim.load import load
 from helpers.sim.native import engine, workers
@@ -253,6 +254,40 @@ def test_overlapping_arrays():
         arrays = [array[:64], array[16:80]]  # a race, but the threads of a warp read before they write
         simulate(compile_source(source), (1, 1, 1), (32, 1, 1), arrays, collect=Collect(findings=False), engine=name)
     assert storage[0].tobytes() == storage[1].tobytes()
+
+
+TWO_WAYS = """
+extern "C" __global__ void k(float* c, int n, int fast) {
+    float x = c[threadIdx.x];
+    if (n & 1) c[32 + threadIdx.x] = x;
+    if (fast) {
+        #pragma unroll
+        for (int i = 0; i < 100; i++) { x = x * 0.5f + i; c[64 + 32 * i + threadIdx.x] = x; }
+    } else {
+        #pragma unroll
+        for (int i = 0; i < 100; i++) { x = x * x - i; c[64 + 32 * i + threadIdx.x] = x; }
+    }
+}"""
+
+
+def test_launches_share_code_unless_it_would_be_much_longer(monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0)
+    compiled = compile_source(TWO_WAYS)
+    made = native._made(load(compiled.ptx, compiled.symbol, compiled.filename))
+    for n, fast, pieces in ((4, 1, 1), (5, 1, 1), (4, 0, 2), (7, 0, 2)):
+        both(compiled, (1, 1, 1), (32, 1, 1), [np.ones(64 + 3200, np.float32), n, fast])
+        assert len(made) == pieces
+    assert all(len(options.fixed) == 1 for options in made)
+
+
+def test_an_empty_array_needs_no_other_code():
+    compiled = compile_source(CALIBRATION.replace("naive(", "empty_k("), "empty_k")
+    made = native._made(load(compiled.ptx, compiled.symbol, compiled.filename))
+    for k in (8, 0):
+        a, b, c = np.ones((32, k), np.float32), np.ones((k, 32), np.float32), np.ones((32, 32), np.float32)
+        both(compiled, (1, 1, 1), (32, 32, 1), [a, b, c, 32, 32, k])
+        assert (c == 1).all()
+    assert len(made) == 1
 
 
 # --- what the NumPy machine has to explain -----------------------------------------------------------------------------

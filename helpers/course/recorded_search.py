@@ -1,0 +1,117 @@
+"""The whole map of a search: every configuration of step 12's tiles that compiles, timed once and kept.
+
+`course record --search` makes it on this machine's GPU: what a search would refuse for its bound is timed as well, so
+that the map shows what the bounds leave out, and a search can be judged by what a full one finds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+import multiprocessing
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CompileError, CourseError
+from helpers.run import gpu
+from helpers.run.gemm import Problem
+from helpers.toolchain.compile import compile_source
+from helpers.toolchain.installation import compiler_version
+
+from . import rungs, steps
+from .autotune import Candidate, CodeFacts, Measured, Search, search
+from .sweep import variant
+
+STEP = "autotune"
+SIZE = 4096
+SPACE: Mapping[str, tuple[int, ...]] = {
+    "BM": (64, 128, 256), "BN": (64, 128, 256), "TM": (4, 8, 16), "TN": (4, 8, 16), "WM": (32, 64, 128), "WN": (32, 64),
+}  # fmt: skip
+_COMPILED_TOGETHER = 12
+
+
+def file_name(device: str) -> str:
+    """A device's file in helpers/data: "NVIDIA H200" -> "search-nvidia-h200.json"."""
+    return f"search-{rungs.slug(device)}.json"
+
+
+def recorded(device: str = "NVIDIA H200", folder: Path = rungs.DATA) -> Search:
+    """The recorded map of a device. Raises CourseError if there is none, or it is of another version of the kernel."""
+    path = folder / file_name(device)
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CourseError(f"The whole space was not recorded on {device}: course record --search does it.") from None
+    about = kept["about"]
+    if about["kernel_hash"] != rungs.code_hash(steps.get(STEP).kernel_path.read_text(encoding="utf-8")):
+        raise CourseError(f"{path.name} belongs to another version of step 12: course record --search makes it again.")
+    names = list(about["space"])
+    origin = f"Recorded on {device}, {about['date']}, driver {about['driver']}, {about['compiler']}, each timed in turn with cuBLAS."
+    return Search(Problem(*about["size"]), device, tuple(_candidate(names, row) for row in kept["rows"]), origin=origin)
+
+
+def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]] = SPACE, size: int = SIZE) -> Search:
+    """Time every configuration of `space` that compiles, at size³, and write the map to `out`. Raises CourseError without a GPU."""
+    if not gpu.available():
+        raise CourseError(gpu.why_not())
+    step, device = steps.get(STEP), gpu.device()
+    source = step.kernel_path.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Path(folder) / "trials"
+        waiting = [c for c in search(source, space, size, trials=0, file=journal, bounded=False).candidates if not c.rule]
+        say(f"{len(waiting)} of {len(list(itertools.product(*space.values())))} configurations to compile and time")
+        texts = [variant(source, **item.constants) for item in waiting]
+        with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:  # the search finds them made
+            list(pool.map(_made, texts, itertools.repeat(device.arch)))
+        found = search(source, space, size, trials=None, file=journal, bounded=False)
+    about = {
+        "kernel_hash": rungs.code_hash(source), "size": [size] * 3, "space": {name: list(v) for name, v in space.items()},
+        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": "NVRTC {}.{}".format(*compiler_version()),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join("  " + json.dumps(_row(item)) for item in found.candidates)
+    text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n'
+    (out / file_name(device.name)).write_text(text, encoding="utf-8")
+    say(found.summary())
+    return found
+
+
+def _made(text: str, arch: str) -> None:
+    try:
+        compile_source(text, arch=arch)
+    except CompileError:
+        pass  # the search meets the same refusal, and keeps it
+
+
+def _row(item: Candidate) -> dict[str, Any]:
+    """A configuration as it is kept: its numbers, and what is known of it."""
+    row: dict[str, Any] = {"numbers": list(item.constants.values())}
+    if item.rule:
+        row |= {"rule": item.rule, "refused": item.refused}
+    if item.fill:
+        row |= {"depth": item.depth, "fill": round(item.fill, 6), "bound": round(item.bound, 6)}
+    if item.code:
+        row["code"] = asdict(item.code)
+    if item.measured:
+        row["measured"] = asdict(item.measured)
+    return row
+
+
+def _candidate(names: Sequence[str], row: Mapping[str, Any]) -> Candidate:
+    code, timed = row.get("code"), row.get("measured")
+    return Candidate(
+        dict(zip(names, row["numbers"], strict=True)),
+        row.get("rule", ""),
+        row.get("refused", ""),
+        row.get("depth", 1),
+        row.get("fill", 0.0),
+        row.get("bound", 0.0),
+        CodeFacts(**{**code, "tile": tuple(code["tile"])}) if code else None,
+        Measured(**timed) if timed else None,
+    )

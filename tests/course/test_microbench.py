@@ -1,0 +1,40 @@
+"""The micro-kernels measure the instructions that they name, and what was recorded is plausible."""
+
+import json
+import re
+
+import pytest
+
+from helpers.course import microbench
+from helpers.toolchain.compile import compile_source
+from tests import DATA
+
+SASS = {"LDSM.4": "LDSM.16.M88.4", "LDGSTS.32": "LDGSTS.E", "LDGSTS.128": "LDGSTS.E.BYPASS.128", "SHF": "SHF.L.W.U32.HI", "BAR": "BAR.SYNC"}
+
+
+def in_the_loop(body: str) -> str:
+    """The machine code between the two readings of the clock."""
+    frame = microbench._INSTRUCTIONS + microbench._FRAME.format(body=body, repeat=microbench.REPEAT, after="")
+    lines = compile_source(frame, entry="probe", arch="sm_90").sass.splitlines()
+    clocks = [k for k, line in enumerate(lines) if "SR_CLOCK" in line]
+    return "\n".join(lines[clocks[0] : clocks[-1]])
+
+
+@pytest.mark.parametrize("name", ["FFMA", "LDS.128", "STS.32", "LDG.32", "LDG.128", "LDC", "LDSM.4", "LDGSTS.128", "BAR"])
+def test_a_probe_executes_its_instruction_as_often_as_it_says(name):
+    """What the assembler merges, drops or moves out of the loop would be measured as too fast."""
+    body = "\n".join(microbench._THROUGHPUT[name].format(j=k % 8, i=(k + 1) % 8, o=k * 512, c=k * 16) for k in range(microbench.UNROLL))
+    opcode, _, bits = name.partition(".")
+    wanted = SASS.get(name) or {"LDG": "LDG.E", "STG": "STG.E"}.get(opcode, opcode) + ("" if bits in ("", "32") else f".{bits}")
+    assert len(re.findall(rf"\s{re.escape(wanted)}(?:\.DEFER_BLOCKING)? ", in_the_loop(body))) == microbench.UNROLL
+
+
+def test_what_was_recorded_keeps_to_what_a_multiprocessor_can_do():
+    kept = json.loads((DATA / "microbench-nvidia-h200.json").read_text())
+    rows = {(row["kind"], row["name"], row["warps"]): row["cycles"] for row in kept["rows"] if row["count"] == 1}
+    assert kept["about"]["device"] == "NVIDIA H200"
+    for name, wavefronts in (("LDS.32", 1), ("LDS.64", 2), ("LDS.128", 4), ("STS.128", 4), ("SHFL", 1)):
+        assert rows["throughput", name, 32] == pytest.approx(32 * wavefronts, rel=0.1), name
+    assert 4 <= rows["latency", "FFMA", 1] < 4.5
+    assert rows["latency", "LDS.32", 1] < rows["latency", "LDG L1", 1] < rows["latency", "LDG L2", 1]
+    assert all(row["cycles"] > 0 for row in kept["rows"])
