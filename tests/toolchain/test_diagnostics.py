@@ -67,6 +67,11 @@ def test_what_is_wrong_with_the_entry_says_so():
         ("p[0] = __shfl_down(p[0], 1);", "_sync form"),
         ("f<<<1, 1>>>();", "launch the other one from the notebook"),
         ("curandState state;", "nvidia-curand"),
+        ("auto twice = [] __device__(float x) { return 2 * x; };", "Delete __device__"),
+        ("std::cout << p[0];", "printf"),
+        ("std::vector<float> v(3);", "array of fixed size"),
+        ("if (p[0] < 0) throw 3;", "use assert"),
+        ("float* v = (float*)alloca(8);", "fixed size"),
         ("} __global__ void g(Unknown* a, float* b) {", "a type among its parameters is not known"),
     ],
 )

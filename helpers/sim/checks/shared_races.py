@@ -91,7 +91,7 @@ class SharedRaces(SharedCheck):
                 self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
         reader = self.reader.reshape(-1)
         before = reader.take(cells)
-        self._date("reader", touched, before != 0)
+        self._date("reader", touched, (before != 0) & (before > WARPGROUP))
         if several:
             reader[cells] = SEVERAL
         else:
@@ -306,8 +306,9 @@ class SharedRaces(SharedCheck):
         who = (touched.who if touched.pair is None else touched.pair[0])[conflict]
         others, time = (getattr(self, f"{name}_{what}").reshape(-1).take(cells) for what in ("warps", "time"))
         several = (last[conflict] < 0) & ((others & (others - 1)) != 0) & (not own)
+        product = last[conflict] <= WARPGROUP
         found = conflict.copy()
-        found[conflict] = self.meetings.unmet(self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP, others, time, several)
+        found[conflict] = self.meetings.unmet(self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP, others, time, several, product)
         return found
 
     def reached(self, m: Machine) -> int:

@@ -51,14 +51,19 @@ class WarpMeetings:
         threads = np.pad(threads[: len(self.known)], ((0, 0), (0, -threads.shape[1] % WARP)))
         return threads.reshape(len(threads), self.warps, WARP).any(axis=2)
 
-    def unmet(self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray) -> np.ndarray:
+    def unmet(
+        self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray, together: np.ndarray
+    ) -> np.ndarray:
         """Where `warp` (of a row) does not know what one of the warps in `others` (bits) did at `time`.
 
-        without_own: where others of the own warp are not known to be among them.
+        without_own: where others of the own warp are not known to be among them. together: where all of `others` did it in one
+        operation, so that who knows of one knows of all.
         """
-        found = np.zeros(warp.shape, bool)
+        found, met = np.zeros(warp.shape, bool), np.zeros(warp.shape, bool)
         known = self.known[row, warp]
         for other in range(self.warps):
             there = (others >> other & 1).astype(bool) & ~(without_own & (warp == other))
-            found |= there & (known[..., other] < time)
-        return found
+            late = known[..., other] < time
+            found |= there & late
+            met |= there & ~late
+        return found & ~(together & met)
