@@ -51,6 +51,14 @@ class Results(StrEnum):
     PER_WARP = "per warp"  # all lanes get the same, whatever they read
 
 
+class Value(StrEnum):
+    """What the result is, for whoever follows addresses."""
+
+    OTHER = "other"
+    SUM = "sum"  # of the sources; of one source, a copy
+    SAME_PLACE = "same place"  # the source, as an address of another space
+
+
 class Guard(NamedTuple):
     """An instruction is for the threads whose predicate is set, or not set."""
 
@@ -62,7 +70,7 @@ class Guard(NamedTuple):
 class Op:
     """One instruction, bound. Registers are indices of `Program.types`.
 
-    position: in `Program.ops`. reads, writes: registers; the guard's is among those read. results: how lanes differ.
+    position: in `Program.ops`. reads, writes: registers; the guard's is among those read. results: how lanes differ. value: what they are.
     steps, masked: closures that execute it, for all threads of a chunk together and for some of them. ends_block: it decides
     where the threads go next. targets: positions it may jump to, `len(ops)` for the end. falls_through: may the next instruction follow?
     rendezvous: warps that have to come together for it (0: none), of which `members` names the lanes (None: all). whole_block:
@@ -80,6 +88,7 @@ class Op:
     sites: tuple[Site, ...]
     effect: Effect
     results: Results
+    value: Value
     steps: tuple[Callable, ...]
     masked: tuple[Callable, ...]
     ends_block: bool

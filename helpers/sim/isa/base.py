@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
-from helpers.sim.code.program import Effect, Guard, Op, Results
+from helpers.sim.code.program import Effect, Guard, Op, Results, Value
 from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from helpers.sim.code.sites import AccessKind, CostRule, Site, rule_of
 
@@ -183,6 +183,7 @@ class Binding:
         self.opclass = ""
         self.effect: Effect | None = None  # None: what the rest says, see `_effect`
         self.results: Results | None = None
+        self.value = Value.OTHER
         self.terminator = None
         self.targets: tuple[str, ...] = ()
         self.falls_through = True
@@ -204,7 +205,7 @@ class Binding:
         return Op(
             position=self.position, instruction=self.instruction, guard=guard, reads=tuple(dict.fromkeys(reads)),
             writes=tuple(dict.fromkeys(self.writes)), sites=tuple(self.sites), effect=self._effect(), results=self._results(),
-            steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None,
+            value=self.value, steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None,
             targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,

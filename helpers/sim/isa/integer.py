@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.program import Value
+
 from .base import DTYPES, INTEGERS, SIGNED, example, instruction
 
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
@@ -63,6 +65,7 @@ PAIRS = frozenset({"u16x2", "s16x2"})
 def add(op):
     """d = a + b."""
     t = op.type
+    op.value = Value.OTHER if op.has("sat") else Value.SUM
     return op.lanewise(_saturated(np.add) if op.has("sat") else np.add, t, (t, t))
 
 
