@@ -154,13 +154,23 @@ class Search(Tabular):
     def loss(self, tries: int, order: str = "score") -> float:
         """How much slower the fastest of the first `tries` is than the fastest of all that was timed: 0.02 is 2 %.
 
-        order: which come first: "score" (of the compiled code) or "bound" (known before). Raises CourseError if nothing was timed.
+        order: which come first: "score" (of the compiled code) or "bound" (known before). Equals come in any order, and the
+        loss is the mean over all of these. Raises CourseError if nothing was timed.
         """
         timed = [item for item in self.candidates if item.measured]
         if not timed or tries < 1:
             raise CourseError("Nothing of this search was timed: on a GPU, search again." if not timed else "tries must be at least 1.")
-        best = [item.measured.milliseconds for item in sorted(timed, key=lambda item: -getattr(item, order))]
-        return min(best[:tries]) / min(best) - 1
+        fastest, best, left = min(item.measured.milliseconds for item in timed), math.inf, tries
+        equals = itertools.groupby(sorted(timed, key=lambda item: -getattr(item, order)), key=lambda item: getattr(item, order))
+        for _, group in equals:
+            times = sorted(item.measured.milliseconds for item in group)
+            if left < len(times):
+                # Of all choices of `left` among them, so many have times[i] as their fastest.
+                ways = [math.comb(len(times) - i - 1, left - 1) if left else 0 for i in range(len(times))]
+                mean = sum(way * min(best, time) for way, time in zip(ways, times, strict=True)) / sum(ways) if left else best
+                return mean / fastest - 1
+            best, left = min(best, times[0]), left - len(times)
+        return best / fastest - 1
 
     def summary(self) -> str:
         """How many there were, and what became of them."""

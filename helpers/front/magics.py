@@ -8,6 +8,7 @@ import keyword
 import time
 from pathlib import Path
 
+from IPython import get_ipython
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
@@ -167,6 +168,11 @@ def _show(shell, kind, error, traceback, tb_offset=None):
     return show(shell, kind, error, traceback, tb_offset)
 
 
+def _may_be_loaded_again(_) -> None:
+    """IPython's event pre_run_cell. Run All a second time is no mistake: without this, %load_ext would say that it is one."""
+    get_ipython().extension_manager.loaded.discard(_PACKAGE.name)
+
+
 def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
     ipython.register_magics(CudaMagics)
@@ -175,6 +181,7 @@ def load_ipython_extension(ipython) -> None:
         ("pre_run_cell", history.cell_begins),
         ("pre_run_cell", still.cell_begins),
         ("post_run_cell", still.cell_ended),
+        ("pre_run_cell", _may_be_loaded_again),
     ):
         if listener not in ipython.events.callbacks[event]:  # it may be loaded twice
             ipython.events.register(event, listener)

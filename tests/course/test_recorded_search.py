@@ -6,7 +6,7 @@ import types
 import pytest
 
 from helpers.course import recorded_search
-from helpers.course.autotune import Measured
+from helpers.course.autotune import Measured, Search
 from helpers.errors import CourseError
 from helpers.run import gpu
 from tests.course.tiny_kernel import SOURCE
@@ -32,6 +32,14 @@ def test_ten_tries_find_what_a_full_search_finds():
         found.loss(0)
     with pytest.raises(CourseError, match="Nothing of this search was timed"):
         found.at(1024).loss(3)
+
+
+def test_among_equals_the_loss_is_the_mean_over_their_orders():
+    candidates = [types.SimpleNamespace(measured=types.SimpleNamespace(milliseconds=ms), bound=bound) for ms, bound in
+                  ((1.3, 0.9), (1.2, 0.8), (1.0, 0.8), (1.6, 0.8), (1.1, 0.7))]  # fmt: skip
+    found = Search(None, "", tuple(candidates))
+    # After the first come one or two of the three equals: 1.2, 1.0 or 1.3; then 1.0 in two pairs of three.
+    assert [found.loss(tries, "bound") for tries in (1, 2, 3, 4)] == pytest.approx([0.3, 0.5 / 3, 0.2 / 3, 0])
 
 
 def test_a_recording_gives_back_what_was_found(tmp_path, monkeypatch):

@@ -32,6 +32,16 @@ def test_the_cell_binds_a_kernel_and_says_what_it_needs(shell, capsys):
     assert "registers per thread" in shown and "shared memory" in shown
 
 
+def test_the_first_cell_of_a_lesson_says_nothing_the_second_time(shell, capsys):
+    for _ in range(2):
+        assert shell.run_cell("%load_ext helpers").success
+        assert capsys.readouterr() == ("", "")
+    listeners = shell.events.callbacks["post_run_cell"]
+    assert len(listeners) == len(set(listeners))
+    shell.run_cell_magic("cuda", "mine", CELL)
+    assert isinstance(shell.user_ns["mine"], LessonKernel)
+
+
 def test_error_lines_are_the_cells_own(shell):
     # In the notebook the magic is line 1, so the mistake on the second line of the source is on line 3 of the cell.
     with pytest.raises(CompileError) as caught:
