@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import math
 import multiprocessing
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -56,28 +56,34 @@ def recorded(device: str = "NVIDIA H200", folder: Path = rungs.DATA) -> Search:
 
 
 def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]] = SPACE, size: int = SIZE) -> Search:
-    """Time every configuration of `space` that compiles, at size³, and write the map to `out`. Raises CourseError without a GPU."""
+    """Time every configuration of `space` that compiles, at size³, and write the map to `out`.
+
+    What an interrupted recording has tried lies beside it, and the next one goes on from there. Raises CourseError without a GPU,
+    or where it was interrupted.
+    """
     if not gpu.available():
         raise CourseError(gpu.why_not())
     step, device = steps.get(STEP), gpu.device()
     source = step.kernel_path.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        journal = Path(folder) / "trials"
-        waiting = [c for c in search(source, space, size, trials=0, file=journal, bounded=False).candidates if not c.rule]
-        say(f"{len(waiting)} of {len(list(itertools.product(*space.values())))} configurations to compile and time")
-        texts = [variant(source, **item.constants) for item in waiting]
-        with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:  # the search finds them made
-            list(pool.map(_made, texts, itertools.repeat(device.arch)))
-        found = search(source, space, size, trials=None, file=journal, bounded=False)
+    out.mkdir(parents=True, exist_ok=True)
+    journal = (out / file_name(device.name)).with_suffix(".journal")
+    waiting = [c for c in search(source, space, size, trials=0, file=journal, bounded=False).candidates if not c.rule and not c.code]
+    say(f"{len(waiting)} of {math.prod(map(len, space.values()))} configurations to compile and time")
+    texts = [variant(source, **item.constants) for item in waiting]
+    with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:  # the search finds them made
+        list(pool.map(_made, texts, itertools.repeat(device.arch)))
+    found = search(source, space, size, trials=None, file=journal, bounded=False)
+    if found.stopped:
+        raise CourseError(f"{found.stopped} Nothing is recorded yet; what was tried is in {journal}.")
     about = {
         "kernel_hash": rungs.code_hash(source), "size": [size] * 3, "space": {name: list(v) for name, v in space.items()},
         "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": "NVRTC {}.{}".format(*compiler_version()),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join("  " + json.dumps(_row(item)) for item in found.candidates)
     text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n'
     (out / file_name(device.name)).write_text(text, encoding="utf-8")
+    journal.unlink(missing_ok=True)
     say(found.summary())
     return found
 

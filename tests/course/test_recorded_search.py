@@ -2,6 +2,7 @@
 
 import json
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -56,12 +57,22 @@ def test_a_recording_gives_back_what_was_found(tmp_path, monkeypatch):
         lambda kernels, problem: {i: {"measured": vars(Measured(1.0 + i, 0.5, device.name, ""))} for i in kernels},
     )
     said = []
+    whole = recorded_search.search
+    monkeypatch.setattr(
+        recorded_search,
+        "search",
+        lambda *args, trials, **more: replace(whole(*args, trials=0 if trials == 0 else 1, **more), stopped="Interrupted."),
+    )
+    with pytest.raises(CourseError, match=r"Interrupted. Nothing is recorded yet; .*\.journal"):
+        recorded_search.record(tmp_path, said.append, {"TM": (2, 3), "TN": (2, 4)}, 256)
+    monkeypatch.setattr(recorded_search, "search", whole)
     made = recorded_search.record(tmp_path, said.append, {"TM": (2, 3), "TN": (2, 4)}, 256)
     kept = recorded_search.recorded("NVIDIA Pretended", tmp_path)
     assert [(c.constants, c.rule, c.code, c.measured) for c in kept.candidates] == [
         (c.constants, c.rule, c.code, c.measured) for c in made.candidates
     ]
-    assert said[0].startswith("2 of 4 configurations") and sum(bool(c.measured) for c in kept.candidates) == 2
+    assert said[0].startswith("2 of 4 configurations") and said[1].startswith("1 of 4"), "the second goes on where the first stopped"
+    assert not list(tmp_path.glob("*.journal")) and sum(bool(c.measured) for c in kept.candidates) == 2
     kernel.write_text(SOURCE.replace("float", "double"))
     with pytest.raises(CourseError, match="another version"):
         recorded_search.recorded("NVIDIA Pretended", tmp_path)
