@@ -48,8 +48,6 @@ class Sample:
 
 def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
     """The recorded square float32 runs whose kernel is still the shipped one, counted by executing it."""
-    from helpers.run import gemm, kernel
-
     found = []
     measured = {row["kernel_hash"] for row in rows}
     for row in rows:
@@ -62,11 +60,18 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
             continue
         if step.number not in FITTED_STEPS and row["m"] not in UNSEEN_SIZES:
             continue
-        compiled = kernel.compile(source, entry=step.entry)
-        run = gemm.count(compiled, gemm.Problem(row["m"], row["n"], row["k"]))
-        found.append(Sample(step.name, row["m"], demand(run), row["milliseconds"]))
+        found.append(Sample(step.name, row["m"], _asked(step, row["m"]), row["milliseconds"]))
         say(f"counted {step.name} at {row['m']}³")
     return found
+
+
+def _asked(step: steps.Step, size: int) -> Demand:
+    """What a step's kernel asks of a GPU at size³, counted by executing it."""
+    from helpers.run import gemm, kernel
+
+    return demand(
+        gemm.count(kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry), gemm.Problem(size, size, size))
+    )
 
 
 def loss(constants: Constants, chosen: Sequence[Sample], gpu: hardware.GPU) -> float:
@@ -212,13 +217,19 @@ def report(constants: Constants, known: Sequence[Sample], tried: Trial, gpu: har
 
 
 def _same_ideas(known: Sequence[Sample], gpu: hardware.GPU) -> list[tuple[rungs.Rung, Sample]]:
-    """Published float32 rungs on other GPUs whose step and size are among the samples."""
+    """Published float32 rungs on other GPUs whose step is among the samples at that size, or at one within a per cent of it: such a
+    step is counted at the published size."""
     by_step = {(int(s.name[:2]), s.size): s for s in known}
-    return [
-        (rung, by_step[rung.step, rung.m])
-        for rung in rungs.published()
-        if (rung.step, rung.m) in by_step and rung.dtype == "float32" and rung.device != gpu.name
-    ]
+    found = []
+    for rung in rungs.published():
+        near = [size for number, size in by_step if number == rung.step and abs(size / rung.m - 1) < 0.01]
+        if not near or rung.dtype != "float32" or rung.device == gpu.name:
+            continue
+        if (rung.step, rung.m) not in by_step:
+            like = by_step[rung.step, near[0]]
+            by_step[rung.step, rung.m] = replace(like, size=rung.m, need=_asked(steps.get(rung.step), rung.m))
+        found.append((rung, by_step[rung.step, rung.m]))
+    return found
 
 
 if __name__ == "__main__":

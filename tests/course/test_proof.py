@@ -64,7 +64,7 @@ def test_counters_are_judged_at_more_than_one_size():
     swap = ("M == 64 ? threadIdx.y : threadIdx.x;", "M == 64 ? threadIdx.x : threadIdx.y;")
     edits = [("BM + threadIdx.y;", f"BM + ({swap[0][:-1]});"), ("BN + threadIdx.x;", f"BN + ({swap[1][:-1]});")]
     sentences = judged("flat_block", cheats.source("coalesced", edits))
-    assert [ok for _, ok in sentences] == [True, True, True, False, False, False]
+    assert [ok for _, ok in sentences] == [True] * 4 + [False] * 3
     assert "At " in sentences[-1][0] and "every size that tiles divide" in sentences[-1][0]
     wrong = [(cheats.LOOP, "for (int k = 0; k < (M == 64 ? 1 : K); k++) {")]
     ((text, good),) = judged("flat_block", cheats.source("coalesced", wrong))
