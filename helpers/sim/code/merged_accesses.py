@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from . import time_limit
-from .program import Effect, Op, Program, Results, Value
+from .program import Effect, Op, Program, ResultKind, Results
 from .ptx import Immediate, Register, Symbol
 from .sass import SassInstruction, parse
 from .sites import AccessKind
@@ -118,9 +118,9 @@ class _ValueNumbers:
         if op.effect is not Effect.PURE or op.results is not Results.LIKE_SOURCES:
             return self._base(register), 0
         values = [self.of(source) for source in instruction.operands[1:]]
-        if op.value is Value.SAME_PLACE:
+        if op.value is ResultKind.SAME_PLACE:
             return self._base((op.value, values[0][0])), values[0][1]
-        if op.value is Value.SUM:
+        if op.value is ResultKind.SUM:
             (a, x), (b, y) = (*values, (0, 0))[:2]
             if a == 0 or b == 0:
                 return a or b, x + y

@@ -51,7 +51,7 @@ class Results(StrEnum):
     PER_WARP = "per warp"  # all lanes get the same, whatever they read
 
 
-class Value(StrEnum):
+class ResultKind(StrEnum):
     """What the result is, for whoever follows addresses."""
 
     OTHER = "other"
@@ -88,7 +88,7 @@ class Op:
     sites: tuple[Site, ...]
     effect: Effect
     results: Results
-    value: Value
+    value: ResultKind
     steps: tuple[Callable, ...]
     masked: tuple[Callable, ...]
     ends_block: bool

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
-from helpers.sim.code.program import Effect, Guard, Op, Results, Value
+from helpers.sim.code.program import Effect, Guard, Op, ResultKind, Results
 from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from helpers.sim.code.sites import AccessKind, CostRule, Site, rule_of
 
@@ -183,7 +183,7 @@ class Binding:
         self.opclass = ""
         self.effect: Effect | None = None  # None: what the rest says, see `_effect`
         self.results: Results | None = None
-        self.value = Value.OTHER
+        self.value = ResultKind.OTHER
         self.terminator = None
         self.targets: tuple[str, ...] = ()
         self.falls_through = True

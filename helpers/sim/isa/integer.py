@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.code.program import Value
+from helpers.sim.code.program import ResultKind
 
 from .base import DTYPES, INTEGERS, SIGNED, example, instruction
 
@@ -65,7 +65,7 @@ PAIRS = frozenset({"u16x2", "s16x2"})
 def add(op):
     """d = a + b."""
     t = op.type
-    op.value = Value.OTHER if op.has("sat") else Value.SUM
+    op.value = ResultKind.OTHER if op.has("sat") else ResultKind.SUM
     return op.lanewise(_saturated(np.add) if op.has("sat") else np.add, t, (t, t))
 
 

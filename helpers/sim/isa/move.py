@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW
-from helpers.sim.code.program import Results, Value
+from helpers.sim.code.program import ResultKind, Results
 from helpers.sim.code.ptx import Register, Vector
 
 from . import numerics
@@ -31,7 +31,7 @@ def mov(op):
         return op.lanewise(np.positive if t != "pred" and DTYPES[t].kind != "V" else _same, t, (t,))
     if isinstance(source, Register) and source.name in _CLOCKS:
         return _read_clock(op, source.name, t)
-    op.bitwise, op.value = True, Value.SUM
+    op.bitwise, op.value = True, ResultKind.SUM
     return op.lanewise(_same, t, (t,))
 
 
@@ -60,7 +60,7 @@ def _read_clock(op, name, t):
 def cvta(op):
     """d = a generic address from one of a state space, or back (`.to`)."""
     t = op.type
-    op.value = Value.SAME_PLACE
+    op.value = ResultKind.SAME_PLACE
     space = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")
     windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "global": 0, "const": 0}
     window = windows[space.split("::")[0]]
