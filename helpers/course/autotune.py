@@ -172,6 +172,13 @@ class Search(Tabular):
             best, left = min(best, times[0]), left - len(times)
         return best / fastest - 1
 
+    @property
+    def pairs(self) -> list[tuple[str, ...]]:
+        """The constants' names, those that differ in their last letter, M and N, together: [("BM", "BN"), ("BK",)]."""
+        names = list(self.candidates[0].constants)
+        paired: list[tuple[str, ...]] = [(m, f"{m[:-1]}N") for m in names if m.endswith("M") and f"{m[:-1]}N" in names]
+        return paired + [(name,) for name in names if not any(name in pair for pair in paired)]
+
     def summary(self) -> str:
         """How many there were, and what became of them."""
         done = Counter(c.rule or ("measured" if c.measured else "ranked" if c.score else "waiting") for c in self.candidates)
@@ -181,27 +188,20 @@ class Search(Tabular):
 
     def table(self, rows: int = 8) -> Table:
         """The best `rows`."""
-        header = [
-            "",
-            "threads",
-            "registers",
-            "shared bytes",
-            "fill",
-            "cycles per FMA",
-            "score, of the FP32 limit",
-            "TFLOPS, measured",
-            "of cuBLAS",
-        ]
+        header = [", ".join(map(" × ".join, self.pairs)), "threads", "registers", "shared bytes", "fill", "cycles per FMA"]
+        header += ["score", "TFLOPS", "of cuBLAS"]
         cells = []
         for item in self.ranked[:rows]:
             code, timed = item.code, item.measured
             speed = f"{self.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else "–"
             ratio = f"{timed.cublas_ratio:.3f}" if timed and timed.cublas_ratio else "–"
+            values = ", ".join(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
             cells.append([
-                str(item), f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
+                values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
-        return Table(header, cells, left=(0,), below=(self.summary(), self.stopped, self.origin))
+        notes = ("Score: of the FP32 limit. TFLOPS: measured.", self.summary(), self.stopped, self.origin)
+        return Table(header, cells, left=(0,), below=notes)
 
 
 # ------------------------------------------------------------------------------------------------------ the search

@@ -28,10 +28,7 @@ class MapCell:
 
 def groups(found) -> list[str]:
     """What an axis can be: pairs of constants such as "BM × BN", and the others alone; first those with most values."""
-    names = list(found.candidates[0].constants)
-    paired = [(m, f"{m[:-1]}N") for m in names if m.endswith("M") and f"{m[:-1]}N" in names]
-    alone = [(name,) for name in names if not any(name in pair for pair in paired)]
-    values = {group: len(_values(found, group)) for group in paired + alone}
+    values = {group: len(_values(found, group)) for group in found.pairs}
     return [_TIMES.join(group) for group in sorted(values, key=lambda group: -values[group])]
 
 

@@ -266,5 +266,13 @@ def test_nothing_left_is_said_with_the_reasons(file):
 
 def test_the_table_shows_the_best_first(file):
     found = found_for({"TM": (2, 4)}, file)
-    assert str(found).split("\n")[1].split("  ")[0].strip() == str(found.best)
+    title, first = (line.split("  ")[0].strip() for line in str(found).split("\n")[:2])
+    assert (title, first) == ("TM", str(found.best.constants["TM"]))
     assert found._repr_html_().count("<tr>") == 1 + len(found.ranked)
+
+
+def test_a_row_of_the_table_has_room_for_values_alone(file):
+    found = found_for({"TM": (2,), "HOLD": (0,), "TN": (4,)}, file)
+    assert found.pairs == [("TM", "TN"), ("HOLD",)]
+    title, first = str(found).split("\n")[:2]
+    assert title.startswith("TM × TN, HOLD") and first.startswith("2 × 4, 0 ")
