@@ -344,7 +344,7 @@ class _Trying:
         for trial in self.study.trials:
             if "found" in trial.user_attrs:
                 index = self._place(trial)
-                self.candidates[index] = _with(self.candidates[index], trial.user_attrs["found"])
+                self.candidates[index] = with_facts(self.candidates[index], trial.user_attrs["found"])
 
     def _place(self, trial) -> int:
         return self._places[tuple(trial.params[name] for name in self.space)]
@@ -383,7 +383,7 @@ class _Trying:
             for index, trial in asked.items():
                 with delayed():
                     trial.set_user_attr("found", found[index])
-                    item = self.candidates[index] = _with(self.candidates[index], found[index])
+                    item = self.candidates[index] = with_facts(self.candidates[index], found[index])
                     self._tell(trial, item)
             done += len(asked)
             waiting = self._waiting()
@@ -451,8 +451,8 @@ def _compiled(text: str, target: _Target) -> dict:
     return {"code": asdict(code)}
 
 
-def _with(item: Candidate, found: Mapping) -> Candidate:
-    """The candidate with the facts that a trial found."""
+def with_facts(item: Candidate, found: Mapping) -> Candidate:
+    """The candidate with the facts that a trial found, as they are kept."""
     code, timed = found.get("code"), found.get("measured")
     return replace(
         item,

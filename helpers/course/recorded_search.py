@@ -24,7 +24,7 @@ from helpers.toolchain.compile import compile_source
 from helpers.toolchain.installation import compiler_version
 
 from . import rungs, steps
-from .autotune import Candidate, CodeFacts, Measured, Search, search
+from .autotune import Candidate, Search, search, with_facts
 from .sweep import variant
 
 STEP = "autotune"
@@ -110,14 +110,6 @@ def _row(item: Candidate) -> dict[str, Any]:
 
 
 def _candidate(names: Sequence[str], row: Mapping[str, Any]) -> Candidate:
-    code, timed = row.get("code"), row.get("measured")
-    return Candidate(
-        dict(zip(names, row["numbers"], strict=True)),
-        row.get("rule", ""),
-        row.get("refused", ""),
-        row.get("depth", 1),
-        row.get("fill", 0.0),
-        row.get("bound", 0.0),
-        CodeFacts(**{**code, "tile": tuple(code["tile"])}) if code else None,
-        Measured(**timed) if timed else None,
-    )
+    constants = dict(zip(names, row["numbers"], strict=True))
+    known = {name: row[name] for name in ("depth", "fill", "bound") if name in row}
+    return with_facts(Candidate(constants, **known), row)
