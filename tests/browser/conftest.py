@@ -217,14 +217,18 @@ class Notebook:
         """Open it in the page as it is, if JupyterLab is there, as from its list of files; loading the page takes longer than some lessons."""
         if not self.page.url.startswith(self.lab.url):
             return self.open()
-        self.page.evaluate("name => window.jupyterapp.commands.execute('docmanager:open', {path: name})", self.name)
+        self.command("docmanager:open", path=self.name)
         self.page.wait_for_function("name => window.jupyterapp.shell.currentWidget?.context?.path === name", arg=self.name)
         return self._ready()
 
+    def command(self, name: str, **arguments: object) -> None:
+        """Run one of JupyterLab's commands to its end. What it gives stays there: a whole panel cannot be sent to a test."""
+        self.page.evaluate("async ([name, given]) => { await window.jupyterapp.commands.execute(name, given); }", [name, arguments])
+
     def close(self) -> None:
         """Save and close it, and end its kernel."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-        self.page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
+        self.command("docmanager:save")
+        self.command("application:close-all")
         self.lab.shut_down(self.lab.sessions())
 
     def _ready(self) -> Notebook:
@@ -241,7 +245,7 @@ class Notebook:
     def run_all(self) -> Notebook:
         """Run every cell, as the menu entry does, and wait until the last one is done, or one stopped the others by an error."""
         self.page.set_default_timeout(RUN_SECONDS * 1000)
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        self.command("notebook:run-all-cells")
         self.page.wait_for_function(
             """() => {
                 const panel = window.jupyterapp.shell.currentWidget;
@@ -257,10 +261,9 @@ class Notebook:
 
     def saved(self) -> NotebookNode:
         """The notebook, saved with the state of its widgets, each of which is replaced by what it shows."""
-        with_widgets = f"window.jupyterapp.commands.execute('{SAVE_WIDGETS}')"  # a setting of all notebooks
-        self.page.evaluate(f"() => {with_widgets}")
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-        self.page.evaluate(f"() => {with_widgets}")
+        self.command(SAVE_WIDGETS)  # a setting of all notebooks, so it is taken back
+        self.command("docmanager:save")
+        self.command(SAVE_WIDGETS)
         notebook = nbformat.read(self.lab.root / self.name, as_version=4)
         nbformat.validate(notebook)
         assert "widgets" in notebook.metadata
@@ -365,7 +368,7 @@ class Notebook:
         control.focus()
         self.page.keyboard.press(key)
         # The kernel takes messages in order, so it has dealt with the control when this question is answered.
-        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestKernelInfo()")
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestKernelInfo().then(() => null)")
         deadline = time.monotonic() + 1
         while self.pictures(cell) == before and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)
@@ -373,7 +376,7 @@ class Notebook:
 
     def set_theme(self, name: str) -> None:
         """Change JupyterLab's theme, and wait until it is in effect."""
-        self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", name)
+        self.command("apputils:change-theme", theme=name)
         self.page.wait_for_selector(f"body[data-jp-theme-name='{name}']", state="attached")
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 

@@ -108,7 +108,7 @@ def test_the_language_survives_a_kernel_restart(notebook):
 
 def test_a_new_cell_is_watched_too(notebook):
     notebook.cell("def twice")
-    notebook.page.evaluate("() => window.jupyterapp.commands.execute('notebook:insert-cell-below')")
+    notebook.command("notebook:insert-cell-below")
     cell = notebook.page.locator(".jp-Cell.jp-mod-active")
     cell.locator(".cm-content").click()
     notebook.page.keyboard.insert_text("%%cuda fresh\n__device__ int x;")

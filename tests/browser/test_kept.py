@@ -23,7 +23,7 @@ DEAD = "Error displaying widget"
 def save(notebook) -> None:
     """Save once the pictures in the notebook were renewed, as the reader's own pause before Ctrl-S lets them."""
     notebook.page.wait_for_timeout(1500)
-    notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    notebook.command("docmanager:save")
 
 
 def reopen(notebook) -> None:
