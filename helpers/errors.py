@@ -44,13 +44,14 @@ QUOTED = 72  # characters of a line that a finding quotes
 
 def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
     """The findings with the text of the lines they name."""
+    return [replace(one, code=quote(source, one.line), other_code=quote(source, one.other_line)) for one in findings]
+
+
+def quote(source: str, number: int | None) -> str:
+    """The text of a line as a report shows it, cut short; "" if there is no such line."""
     lines = source.split("\n")
-
-    def text(number: int | None) -> str:
-        code = lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
-        return code if len(code) <= QUOTED else f"{code[: QUOTED - 1]}…"
-
-    return [replace(one, code=text(one.line), other_code=text(one.other_line)) for one in findings]
+    code = lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
+    return code if len(code) <= QUOTED else f"{code[: QUOTED - 1]}…"
 
 
 FINDING_KINDS = {

@@ -3,7 +3,7 @@ counters and findings, so that performance can be graded without a GPU.
 
 One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
-with the comment leader and `!` describe it: title, task, hint (one per stage), expect (see `measures.expect`), case
+with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), case
 (arguments of a function), after (said when solved); five spaces continue a text. The regions, here for C++:
 
     //[solution
@@ -17,6 +17,7 @@ The starter has the lines behind `//|` where the solution has the others.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import html
 import math
@@ -32,7 +33,7 @@ from helpers.errors import CourseError
 from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
-from helpers.run.kernel import Kernel
+from helpers.run.kernel import Kernel, compile
 
 from . import history, proof
 from .measures import Expectation, expect
@@ -40,6 +41,8 @@ from .steps import Step
 from .store import Store, own
 
 FOLDER = Path(__file__).parent / "exercise_sources"
+KINDS = {"write": "write it yourself", "change": "change it", "diagnose": "diagnose it"}
+STAGES = 3  # of hints, before the solution
 _LEADERS = {".cu": "//", ".py": "#"}
 
 
@@ -75,11 +78,12 @@ class ExerciseReport(CheckReport):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. lesson: number of its step. cases: argument tuples, for functions. solution, starter: source."""
+    """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source."""
 
     lesson: int
     slug: str
     language: str
+    kind: str
     title: str
     task: str
     hints: tuple[str, ...]
@@ -107,6 +111,11 @@ class Exercise:
             mark_solved(self.slug)
         return report
 
+    @property
+    def what(self) -> str:
+        """What is to be done, in words: "write it yourself"."""
+        return KINDS[self.kind]
+
     def solved(self, store: Store | None = None) -> bool:
         """Has the reader ever solved it?"""
         return bool((store or own()).answers(question=f"exercise.{self.slug}"))
@@ -118,16 +127,27 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress, seed=seed)
-        expectations: tuple[tuple[str, bool], ...] = ()
+        expectations = self._as_given(answer)
         if self.expect:
             try:
-                expectations = proof.judged(
+                expectations += proof.judged(
                     answer, self.expect, report.seed, lambda v: f"{v.text}: yours {v.yours:g}, expected {v.expected}."
                 )
             except CourseError as error:
-                expectations = ((f"The counters could not be judged: {error.message}", False),)
+                expectations += ((f"The counters could not be judged: {error.message}", False),)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
+
+    def _as_given(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
+        """What is wrong with the constants of an answer from a blank: its block and its tile are part of the task."""
+        if self.kind != "write":
+            return ()
+        mine, given = (gemm.geometry(kernel) for kernel in (answer, compile(self.starter)))
+        said = (
+            (f"threads per block: yours {mine.block}, given {given.block}.", mine.block == given.block),
+            (f"tile of C per block: yours {mine.tile}, given {given.tile}.", mine.tile == given.tile),
+        )
+        return tuple((text, good) for text, good in said if not good)
 
     def _check_function(self, answer: Any) -> ExerciseReport:
         if not callable(answer):
@@ -148,7 +168,7 @@ class Exercise:
     def reference(self) -> FunctionType:
         """The solution of a function exercise, as a function."""
         namespace: dict[str, Any] = {}
-        exec(compile(self.solution, f"<solution of {self.slug}>", "exec"), namespace)
+        exec(builtins.compile(self.solution, f"<solution of {self.slug}>", "exec"), namespace)
         return namespace[self.slug]
 
     def __str__(self) -> str:
@@ -184,7 +204,7 @@ def parse(filename: str, text: str) -> Exercise:
     number, slug, suffix = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename).groups()
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
-    texts: dict[str, list[str]] = {key: [] for key in ("title", "task", "hint", "expect", "case", "after")}
+    texts: dict[str, list[str]] = {key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "after")}
     key = None
     start = 0
     for start, line in enumerate(lines):
@@ -201,6 +221,7 @@ def parse(filename: str, text: str) -> Exercise:
         lesson=int(number),
         slug=slug,
         language=suffix,
+        kind=" ".join(texts["kind"]),
         title=" ".join(texts["title"]),
         task=" ".join(texts["task"]),
         hints=tuple(texts["hint"]),

@@ -183,6 +183,11 @@ def multiply_adds_behind_loads(run) -> list[int]:
 
     Raises CourseError unless the run was traced with TraceFilter(math=True).
     """
+    return [found for _, found in _behind_loads(run)]
+
+
+def _behind_loads(run) -> list[tuple[int, int]]:
+    """The place of each tile's last load in the order of execution, and the multiply-adds behind it: `multiply_adds_behind_loads`."""
     trace = run.trace.select(block=0, warp=0)
     kinds = np.array([f"{site.space} {site.op}" for site in trace.sites])[trace.accesses["site"]]
     order = trace.accesses["order"]
@@ -191,7 +196,7 @@ def multiply_adds_behind_loads(run) -> list[int]:
         if len(later := stores[stores > load]):  # the last loads read C
             last[int(later[0])] = int(load)
     math_order = trace.math["order"]
-    return [int(((math_order > load) & (math_order < store)).sum()) for store, load in last.items()]
+    return [(load, int(((math_order > load) & (math_order < store)).sum())) for store, load in last.items()]
 
 
 def _copies(run) -> tuple[np.ndarray, np.ndarray]:
@@ -214,6 +219,32 @@ def pairs_under_way(run) -> float:
     if not (pair := copies_per_pair(run)):
         raise CourseError("The run starts no asynchronous copies between its first two barriers.")
     return int((copies < barriers[0]).sum()) / pair
+
+
+def copies_at_a_time(run) -> int:
+    """The most asynchronous copies that a thread of block 0's warp 0 starts behind its first barrier with no multiply-add in between.
+
+    Raises CourseError where the loop starts no copies, or unless the run was traced with TraceFilter(math=True).
+    """
+    copies, barriers = _copies(run)
+    computed = run.trace.select(block=0, warp=0).math["order"]
+    if not len(barriers) or not (later := copies[copies > barriers[0]]).size:
+        raise CourseError("The loop starts no asynchronous copies.")
+    if not len(computed):
+        raise CourseError("The run's trace has no multiply-adds.")
+    return int(np.bincount(np.searchsorted(computed, later)).max())
+
+
+def multiply_adds_behind_a_tile(run) -> int:
+    """The fewest of `multiply_adds_behind_loads` for the tiles that are loaded behind the first barrier.
+
+    Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
+    """
+    _, barriers = _copies(run)
+    behind = [found for load, found in _behind_loads(run) if len(barriers) and load > barriers[0]]
+    if not behind:
+        raise CourseError("Behind its first barrier, the kernel stores no tile that it has loaded from global memory.")
+    return min(behind)
 
 
 def wavefronts_per_shared_load(run) -> float:
@@ -279,12 +310,16 @@ def shared_store_conflicts(run) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to one expectation: what was measured, the number this run gave, what was asked, and whether it fits."""
+    """The answer to one expectation: what was measured, the number this run gave, what was asked, and whether it fits.
+
+    too_much: more than was asked.
+    """
 
     text: str
     yours: float
     expected: str
     ok: bool
+    too_much: bool = False
 
     def __str__(self) -> str:
         mark = "pass" if self.ok else "FAIL"
@@ -296,7 +331,8 @@ class Expectation:
     """A number that a kernel's run must meet.
 
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly` and `at_most`, each a
-    number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run.
+    number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
+    the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True).
     """
 
     text: str
@@ -304,6 +340,7 @@ class Expectation:
     exactly: float | Callable[[Problem], float] | None = None
     at_most: float | Callable[[Problem], float] | None = None
     of_array: bool = False
+    of_order: bool = False
 
     def __post_init__(self):
         if (self.exactly is None) == (self.at_most is None):
@@ -315,8 +352,8 @@ class Expectation:
         bound = self.exactly if self.exactly is not None else self.at_most
         bound = bound(shape_of(run)) if callable(bound) else bound
         if self.exactly is not None:
-            return Verdict(self.text, yours, f"{bound:g}", yours == bound)
-        return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound)
+            return Verdict(self.text, yours, f"{bound:g}", yours == bound, yours > bound)
+        return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound, yours > bound)
 
 
 _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
@@ -331,6 +368,8 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"most TFLOPS by instructions", instruction_limit),
     (r"barriers per warp", barriers_per_warp),
     (r"barriers per fill of shared memory", barriers_per_fill),
+    (r"copies at a time", copies_at_a_time),
+    (r"multiply-adds behind a tile's loads", multiply_adds_behind_a_tile),
     (r"bank conflicts of shared loads", shared_load_conflicts),
     (r"bank conflicts of shared stores", shared_store_conflicts),
     (r"wavefronts of shared loads", lambda run: count(run, names.shared_wavefronts("ld"))),
@@ -353,7 +392,45 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
 )
 
 
-_TRACED = (barriers_per_fill,)  # of what is not about an array
+# What is counted for each line of the source, by the words of what is measured; for a failed expectation's line.
+_COUNTERS: tuple[tuple[str, str], ...] = (
+    (r"sectors per load of (\w+)|sectors of global loads", names.sectors("global", "ld")),
+    (r"sectors per store of (\w+)|sectors of global stores", names.sectors("global", "st")),
+    (r"global loads.*", names.requests("global", "ld")),
+    (r"shared loads.*", names.executed("shared_ld")),
+    (r"shared stores.*", names.executed("shared_st")),
+    (r"wavefronts (?:per|of) shared loads?", names.shared_wavefronts("ld")),
+    (r"wavefronts of shared stores", names.shared_wavefronts("st")),
+    (r"bank conflicts of shared loads", names.shared_conflicts("ld")),
+    (r"bank conflicts of shared stores", names.shared_conflicts("st")),
+    (r"barriers per .*", names.opcode("BAR")),
+)
+
+
+def busiest_line(run, words: str) -> int | None:
+    """The 1-based line of the source that has most of what these words count in a run; None where lines are not told apart."""
+    for pattern, counter in _COUNTERS:
+        if found := re.fullmatch(pattern, words):
+            lines = run.by_line
+            if any(found.groups()):
+                lines = _lines_of(run, found[1])
+            counted = {number: count(LineOfRun(run, number), counter) for number in lines}
+            return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
+    return None
+
+
+def _lines_of(run, array: str) -> set[int]:
+    """The lines that access an array."""
+    trace = run.trace.select(space="global")
+    home = next((item for item in trace.allocations if item.name == array), None)
+    if home is None:
+        return set()
+    inside = ((trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)).any(axis=1)
+    return {trace.sites[index].line for index in np.unique(trace.accesses["site"][inside])}
+
+
+_ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile)
+_TRACED = (barriers_per_fill, *_ORDERED)  # of what is not about an array
 
 
 def measure(words: str) -> Callable[[Any], float]:
@@ -438,9 +515,9 @@ def expect(sentence: str) -> Expectation:
         bounds = {"exactly" if relation == "==" else "at_most": bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
-            return Expectation(what, function, **bounds, of_array=traced)
+            return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED)
     raise ValueError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
 
 
 def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:
-    return lambda run: measure(run, *arguments)
+    return (lambda run: measure(run, *arguments)) if arguments else measure

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, quote
 from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
+from helpers.sim import TraceFilter
 from helpers.sim.counting import names
 
 from . import measures
@@ -36,11 +37,12 @@ def judged(
     problem = gemm.problem_for(kernel, size, size, size)
     arrays = replace(problem, fused=gemm.is_fused(kernel)).arrays()
     before = tuple(array.copy() for array in arrays)
-    run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=True)
+    trace = TraceFilter(math=True) if any(expectation.of_order for expectation in expectations) else True
+    run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
     if wrong := gemm.compare(run.problem["problem"], before, arrays):
         return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
     verdicts = [expectation.judge(run) for expectation in expectations]
-    sentences = [(wording(verdict), verdict.ok) for verdict in verdicts]
+    sentences = [(wording(verdict) + _line(run, verdict), verdict.ok) for verdict in verdicts]
     if all(verdict.ok for verdict in verdicts):
         sample = next(problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem))
         other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
@@ -48,6 +50,15 @@ def judged(
             if text := _elsewhere(expectation, run, other):
                 sentences.append((f"At {sample}, that is not so: {text} The counters must be met at every size that tiles divide.", False))
     return tuple(sentences)
+
+
+def _line(run: Run, verdict: Verdict) -> str:
+    """'' or the line that has most of what there is too much of."""
+    if verdict.ok or not verdict.too_much:
+        return ""
+    number = measures.busiest_line(run, verdict.text)
+    code = quote(run.kernel.source, number)
+    return f" Most of it is in line {number}, “{code}”." if code else ""
 
 
 def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:

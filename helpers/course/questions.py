@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 EXACT = 1e-3  # relative: closer than this is "exactly"
 CLOSE = 1.25  # a factor within which a prediction counts as close
+HINTS = "hints."  # before an exercise's slug: the question whose answer is how many hints were taken
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,12 @@ def question_card(question: Question, store: Store):
     return Kept([prompt, row], layout=frame)
 
 
+def hints_taken(slug: str, store: Store | None = None) -> int:
+    """How many hints of an exercise the reader has taken; one more than there are if the solution as well."""
+    answers = (store or own()).answers(question=f"{HINTS}{slug}")
+    return max((answer.answer for answer in answers if isinstance(answer.answer, int)), default=0)
+
+
 _tasks: dict[str, weakref.WeakKeyDictionary] = {}  # by exercise: the task of each card on display, and its text
 
 
@@ -238,37 +245,36 @@ def mark_solved(slug: str) -> None:
 
 
 def exercise_card(exercise: Exercise):
-    """The task of an exercise, a button for the next hint, and after the last hint one for the solution."""
+    """The task of an exercise, a button for the next hint, and after the last hint one for the solution. What was shown is remembered."""
     with delayed():
         import ipywidgets as widgets
 
         from helpers.still import Kept
 
-    text = f"<b>{html.escape(exercise.title)}.</b> {html.escape(exercise.task)}"
+    store = own()
+    text = f"<b>{html.escape(exercise.title)}</b> ({exercise.what}). {html.escape(exercise.task)}"
     task = widgets.HTML(_task(text, exercise.solved()))
     _tasks.setdefault(exercise.slug, weakref.WeakKeyDictionary())[task] = text
     shown = widgets.HTML()
     hint = widgets.Button(layout=widgets.Layout(width="12em"))
     solution = widgets.Button(description="Show a solution", disabled=True, layout=widgets.Layout(width="12em"))
-    given: list[str] = []
+    taken = min(hints_taken(exercise.slug, store), len(exercise.hints) + 1)
 
-    def label() -> None:
-        left = len(exercise.hints) - len(given)
-        hint.description = f"Hint ({left} left)" if left else "No more hints"
-        hint.disabled, solution.disabled = not left, bool(left)
+    def show() -> None:
+        left = len(exercise.hints) - taken
+        hint.description = f"Hint ({left} left)" if left > 0 else "No more hints"
+        hint.disabled, solution.disabled = left <= 0, left != 0
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in exercise.hints[:taken])
+        code = f"<pre style='background:#f4f4f4;color:#111;padding:.6em;overflow-x:auto'>{html.escape(exercise.solution)}</pre>"
+        shown.value = f"<ol style='max-width:60em'>{items}</ol>{code if left < 0 else ''}" if taken else ""
 
-    def next_hint(_) -> None:
-        given.append(exercise.hints[len(given)])
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in given)
-        shown.value = f"<ol style='max-width:60em'>{items}</ol>"
-        label()
+    def take(_) -> None:
+        nonlocal taken
+        taken += 1
+        store.answer(f"{HINTS}{exercise.slug}", taken, step=exercise.lesson)
+        show()
 
-    def show_solution(_) -> None:
-        code = html.escape(exercise.solution)
-        shown.value += f"<pre style='background:#f4f4f4;color:#111;padding:.6em;overflow-x:auto'>{code}</pre>"
-        solution.disabled = True
-
-    hint.on_click(next_hint)
-    solution.on_click(show_solution)
-    label()
+    hint.on_click(take)
+    solution.on_click(take)
+    show()
     return Kept([task, widgets.HBox([hint, solution]), shown], layout=widgets.Layout(margin="0.4em 0"))

@@ -5,6 +5,7 @@ Here are the data, the specification in float64, the launch with the kernel's ow
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import math
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, quote
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
 from helpers.toolchain.diagnostics import used_unset
 
@@ -530,7 +532,10 @@ def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Case:
-    """One problem checked. `message` is empty when it passed."""
+    """One problem checked. `message` is empty when it passed.
+
+    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown.
+    """
 
     problem: Problem
     message: str = ""
@@ -571,7 +576,7 @@ class CheckReport:
         failed = [case for case in self.cases if case.message]
         good = len(self.cases) - len(failed)
         result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
-        result += [(False, f"{case.problem}: {case.message}") for case in failed[:SHAPES_SHOWN]]
+        result += [(False, f"{case.problem}: {case.message}{self._quote(case)}") for case in failed[:SHAPES_SHOWN]]
         if len(failed) > SHAPES_SHOWN:
             more = len(failed) - SHAPES_SHOWN
             result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
@@ -584,6 +589,13 @@ class CheckReport:
         else:
             result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
         return result + [(ok, text) for text, ok in self.expectations]
+
+    def _quote(self, case: Case) -> str:
+        """The line of a failed case, with its text."""
+        code = quote(self.source, case.line)
+        if not code:
+            return ""
+        return f" Line {case.line} {'stored it:' if _FIRST in case.message else 'is'} “{code}”."
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
@@ -663,8 +675,41 @@ def check(
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
             findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
     untried = len(problems) - len(cases)
-    in_order = tuple(cases[index] for index in sorted(cases))
+    in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed)
+
+
+def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
+    """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
+    place = next((index for index, case in enumerate(cases) if _FIRST in case.message and case.line is None), None)
+    if place is not None and not isinstance(cases[place].problem, SampledProblem):
+        with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
+            line, known = _storing_line(kernel, replace(cases[place].problem, fused=is_fused(kernel)))
+            message = cases[place].message + ("" if line is not None or not known else " No line has stored to it.")
+            cases[place] = replace(cases[place], line=line, message=message)
+    return cases
+
+
+def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
+    """The line of the last store to the first wrong element of C in a run of the problem, and whether that is known."""
+    arrays = problem.arrays()
+    before = tuple(array.copy() for array in arrays)
+    done = run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False, trace=TraceFilter(spaces={"global"}))
+    value, bound = problem.expected(*before)
+    wrong = ~(np.abs(arrays[2][:, : problem.n].astype(np.float64) - value) <= bound)
+    home = next((item for item in done.trace.allocations if item.name == kernel.compiled.parameters[9].name), None)
+    if done.trace.truncated or home is None or not wrong.any():
+        return None, False
+    row, column = map(int, np.argwhere(wrong)[0])
+    element = home.base + (row * problem.ldc + column) * problem.result.bytes
+    trace = done.trace
+    widths = np.array([site.width if site.op in (AccessKind.STORE, AccessKind.ATOMIC) else 0 for site in trace.sites] or [0])
+    width = widths[trace.accesses["site"]][:, None]
+    hits = ((trace.addresses >= 0) & (trace.addresses <= element) & (element < trace.addresses + width)).any(axis=1)
+    if not hits.any():
+        return None, True
+    last = np.flatnonzero(hits)[np.argmax(trace.accesses["order"][hits])]
+    return trace.sites[int(trace.accesses["site"][last])].line, True
 
 
 def _watched(kernel: Kernel) -> bool:
@@ -777,6 +822,9 @@ def _compare_others(problem: Problem, before: Sequence[np.ndarray], after: Seque
     return ""
 
 
+_FIRST = "the first is C"  # begins the place of the first difference in a case's message
+
+
 def _first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row0: int = 0, column0: int = 0) -> str:
     """'' or a sentence about the elements marked as wrong. row0, column0: where the arrays begin in C."""
     if not wrong.any():
@@ -784,6 +832,6 @@ def _first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row
     row, column = map(int, np.argwhere(wrong)[0])
     where = "" if not (row0 or column0) else " in this tile"
     return (
-        f"{int(wrong.sum())} of {wrong.size} elements of C{where} are wrong; the first is C[{row0 + row}, {column0 + column}]: "
+        f"{int(wrong.sum())} of {wrong.size} elements of C{where} are wrong; {_FIRST}[{row0 + row}, {column0 + column}]: "
         f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import helpers
 from helpers.course import exercises as module
 from helpers.course.exercises import exercise, exercises, parse
-from helpers.course.steps import ROOT, STEPS
+from helpers.course.steps import EXERCISE, ROOT, STEPS
 from helpers.course.store import Store
 from helpers.errors import CompileError, CourseError
 from helpers.front import notebooks
@@ -56,16 +57,38 @@ def test_functions(item):
 
 @by_slug(ALL)
 def test_an_exercise_is_complete(item):
-    assert len(item.hints) >= 2
+    assert item.kind in module.KINDS
+    assert len(item.hints) == module.STAGES
     assert item.title and item.task and item.after
     assert item.starter != item.solution
     assert not re.search(r"//[\[\]|!]|#[\[\]|!]", item.starter + item.solution)
 
 
+def code(text: str) -> str:
+    """Text without comments and white space."""
+    return re.sub(r"\s", "", re.sub(r"//.*", "", text))
+
+
+@by_slug(ALL)
+def test_the_answer_is_not_on_the_page(item):
+    """Of the lines that the solution has and the starter has not, at most half stand elsewhere in the lesson, and never all."""
+    cells = json.loads(STEPS[item.lesson].notebook_path.read_text(encoding="utf-8"))["cells"]
+    others = [cell for cell in cells if f"{EXERCISE}{item.slug}" not in cell["metadata"].get("tags", ())]
+    page = "".join(code("".join(cell["source"])) for cell in others)
+    given = {code(line) for line in item.starter.split("\n")}
+    answer = [line for line in map(code, item.solution.split("\n")) if len(line) > len("__syncthreads();") and line not in given]
+    found = [line for line in answer if line in page]
+    assert not answer or len(found) <= len(answer) / 2, found
+
+
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_lesson_has_at_least_two_and_shows_them_all(step):
+def test_a_lesson_has_one_to_write_one_to_diagnose_and_shows_them_all(step):
+    kinds = [item.kind for item in ALL if item.lesson == step.number]
     mine = [item.slug for item in ALL if item.lesson == step.number]
-    assert len(mine) >= 2
+    assert "write" in kinds and len(mine) >= 2
+    assert step.number == 0 or (
+        "diagnose" in kinds and any(item.kind == "write" and item.language == "cu" for item in ALL if item.lesson == step.number)
+    )
     text = step.notebook_path.read_text(encoding="utf-8")
     tagged = re.findall(rf'"{notebooks.EXERCISE}(\w+)"', text)
     assert sorted(tagged) == sorted(mine)
@@ -106,6 +129,22 @@ def test_a_slow_kernel_says_its_counter():
     assert "sectors per load of A: yours 32, expected at most 4" in str(report)
     assert (report.headline, report.after, report.untried) == (f"{item.title}: not yet", item.after, 0)
     assert all(not case.message for case in report.cases)
+
+
+@pytest.mark.parametrize(
+    ("slug", "said"),
+    [
+        ("row_for_column", "yours 0, expected -1.282246. Line 47 stored it: “out = beta == 0"),
+        ("first_kernel", "No line has stored to it."),
+        ("any_row", "Line 10 is “if (left > 3) return"),
+        ("flat_block", "Most of it is in line 17, “const float a = A[row * lda + k];”."),
+        ("column_store", "Most of it is in line 22, “As[tx][ty] = a;”."),
+        ("second_barrier", "line 21, “As[ty][tx] = row < M"),
+    ],
+)
+def test_a_failed_check_names_and_quotes_the_line(slug, said):
+    item = exercise(slug)
+    assert said in str(item.check(helpers.compile(item.starter)))
 
 
 @pytest.mark.parametrize(("rows", "good"), [(32, False), (16, False), (8, True), (4, True), (2, False)])

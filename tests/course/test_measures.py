@@ -9,6 +9,7 @@ import pytest
 
 import helpers
 from helpers.course import measures
+from helpers.course.exercises import exercise
 from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
 from helpers.run import gemm
@@ -170,3 +171,22 @@ def test_one_line_of_a_run():
     assert measures.measure("shared loads")(measures.at_line(run, "float sum")) == 0
     with pytest.raises(CourseError, match="no line with “nowhere”"):
         measures.line_number(run.kernel, "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("slug", "words", "edits", "found"),
+    [
+        ("spread_the_copies", "copies at a time", (), 1),
+        ("look_ahead", "multiply-adds behind a tile's loads", (), 16),
+        ("look_ahead", "multiply-adds behind a tile's loads", (("[tx] = b;", "[tx] = b_at(k0 + BK);"),), 0),
+    ],
+)
+def test_the_order_of_copies_loads_and_multiply_adds(slug, words, edits, found):
+    source = exercise(slug).solution
+    for old, new in edits:
+        source = source.replace(old, new)
+    kernel = helpers.compile(source)
+    run = gemm.run(kernel, helpers.Problem(32, 32, 64), on="cpu", trace=helpers.TraceFilter(math=True), counters=False)
+    assert measures.measure(words)(run) == found
+    with pytest.raises(CourseError, match="starts no|no multiply-adds|stores no tile"):
+        measures.copies_at_a_time(gemm.run(kernel, helpers.Problem(32, 32, 8), on="cpu", trace=True, counters=False))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
 import helpers
 from helpers.course import proof
-from helpers.course.exercises import exercise
-from helpers.course.lesson import LessonKernel
+from helpers.course.exercises import exercise, exercises
+from helpers.course.lesson import LessonKernel, reference
+from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.toolchain.compile import compile_source
@@ -48,10 +50,42 @@ def judged(slug: str, source: str):
     return proof.judged(helpers.compile(source), exercise(slug).expect, 1, lambda verdict: f"{verdict.text}: {verdict.yours:g}")
 
 
-@pytest.mark.parametrize(("slug", "edits"), [pytest.param(slug, edits, id=slug) for slug, _, *edits in cheats.EVASIONS])
+def edits_of(exercises):
+    return [pytest.param(slug, edits, id=f"{slug}-{name}".replace(" ", "_")) for slug, name, *edits in exercises]
+
+
+def expected(slug: str) -> set[str]:
+    """What an exercise counts, with A for any array."""
+    return {re.sub(r"(load|store) of \w+", r"\1 of A", expectation.text) for expectation in exercise(slug).expect}
+
+
+@pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.EVASIONS))
 def test_an_evasion_does_not_meet_the_counters(slug, edits):
     sentences = judged(slug, cheats.source(slug, edits))
     assert not all(ok for _, ok in sentences), sentences
+    assert "The run that is counted" not in sentences[0][0], "it is wrong, and belongs to another list"
+
+
+@pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.OTHER_WAYS))
+def test_another_way_meets_the_counters(slug, edits):
+    sentences = judged(slug, cheats.source(slug, edits))
+    assert all(ok for _, ok in sentences), sentences
+
+
+def test_the_corpus_is_large_enough_and_evades_every_kind_of_counter():
+    assert sum(map(len, cheats.WRONG.values())) + len(cheats.EVASIONS) >= 60
+    assert sum(map(len, cheats.ODD.values())) + len(cheats.OTHER_WAYS) >= 30
+    judged_by_exercises = set().union(*(expected(item.slug) for item in exercises().values()))
+    evaded = set().union(*(expected(slug) for slug, *_ in cheats.EVASIONS))
+    assert judged_by_exercises <= evaded
+
+
+@pytest.mark.parametrize("slug", ["first_kernel", "half_and_half"])
+def test_the_kernel_on_the_page_does_not_answer_what_is_to_be_written(slug):
+    """Its block and its tile are others, which are part of the task."""
+    item = exercise(slug)
+    report = item.check(reference(STEPS[item.lesson].slug))
+    assert not report.passed and any("threads per block: yours" in text for ok, text in report.lines() if not ok)
 
 
 @pytest.mark.parametrize("slug", cheats.REPLACED)

@@ -8,7 +8,7 @@ import pytest
 from helpers.course import questions
 from helpers.course.evidence import speedup
 from helpers.course.exercises import exercise
-from helpers.course.questions import Question, commit, committed, exercise_card, judge, question_card, reveal
+from helpers.course.questions import Question, commit, committed, exercise_card, hints_taken, judge, question_card, reveal
 from helpers.course.store import Store
 from helpers.errors import CourseError
 
@@ -161,7 +161,8 @@ def test_a_new_card_shows_the_old_answer(store):
     assert inside(question_card(NUMBER, store), ipywidgets.Text)[0].value == ""
 
 
-def test_hints_come_one_at_a_time_and_the_solution_last():
+def test_hints_come_one_at_a_time_and_the_solution_last_and_are_remembered(store, monkeypatch):
+    monkeypatch.setattr(questions, "own", lambda: store)
     item = exercise("two_columns")
     card = exercise_card(item)
     hint, solution = inside(card, ipywidgets.Button)
@@ -174,6 +175,10 @@ def test_hints_come_one_at_a_time_and_the_solution_last():
     assert "col0 + BN" not in shown.value
     solution.click()
     assert "col0 + BN" in shown.value
+    again = exercise_card(item)
+    assert inside(again, ipywidgets.HTML)[-1].value == shown.value
+    assert all(button.disabled for button in inside(again, ipywidgets.Button))
+    assert hints_taken("two_columns", store) == len(item.hints) + 1
 
 
 def test_a_question_belongs_to_a_step():

@@ -1,3 +1,4 @@
+#! kind: write
 #! title: Where the roof bends
 #! task: A GPU does peak TFLOP per second and moves bandwidth TB per second. Write smallest_n(peak, bandwidth): the
 #!     smallest n for which an n x n x n product, moving only its compulsory bytes, is limited by arithmetic and not

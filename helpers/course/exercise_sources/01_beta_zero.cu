@@ -1,9 +1,10 @@
+//! kind: diagnose
 //! title: Nought times not-a-number
-//! task: The store is the formula as the header has it, and check() fails all the same. Find the case and repair
-//!     the store. The rule of every BLAS library: when beta is 0, C is only written, never read.
+//! task: This author begins the sum with beta times the old C, so that the store has nothing left to do, and check() fails. Find the
+//!     case and repair it. The rule of every BLAS library: when beta is 0, C is only written, never read.
 //! hint: check() fills C with NaN before a run with beta = 0, as fresh memory may be. What is 0 * NaN?
 //! hint: 0 * NaN is NaN: multiplying by 0 does not remove the old value. Only not reading it does.
-//! hint: Choose between two stores: when beta is 0 write alpha * sum, otherwise add beta * c.
+//! hint: Choose what the sum begins with: 0 when beta is 0, otherwise beta times the old element.
 //! after: Not reading C also saves M * N loads in the most common case.
 constexpr int BM = 32;  // rows of C per block
 constexpr int BN = 32;  // columns of C per block
@@ -18,17 +19,17 @@ extern "C" __global__ void beta_zero(int M, int N, int K, float alpha, const flo
     const size_t col = blockIdx.x * BN + threadIdx.y;
     if (row >= M || col >= N) return;
 
-    float sum = 0;
+    float& c = C[row * ldc + col];
+    //[solution
+    float sum = beta == 0 ? 0 : beta * c;
+    //[starter
+    //|float sum = beta * c;
+    //]
     for (int k = 0; k < K; k++) {
         const float a = A[row * lda + k];
         const float b = B[size_t(k) * ldb + col];
-        sum += a * b;
+        sum += alpha * a * b;
     }
 
-    float& c = C[row * ldc + col];
-    //[solution
-    c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
-    //[starter
-    //|c = alpha * sum + beta * c;
-    //]
+    c = sum;
 }

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: A block of another shape
 //! task: The order of the threads stays as it is: x runs down the rows. Choose another BM so that one load of A
 //!     touches at most 8 sectors instead of 32, and one load of B still touches a single sector.

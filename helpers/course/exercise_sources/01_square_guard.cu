@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: Right for every square matrix
 //! task: This kernel passed all of its author's tests, which were square. Find out what happens on other shapes,
 //!     and repair one line.
@@ -19,10 +20,11 @@ extern "C" __global__ void square_guard(int M, int N, int K, float alpha, const 
     const size_t row = blockIdx.y * BM + threadIdx.x;
     const size_t col = blockIdx.x * BN + threadIdx.y;
     //[solution
-    if (row >= M || col >= N) return;
+    const bool inside = row < M && col < N;
     //[starter
-    //|if (row >= N || col >= M) return;
+    //|const bool inside = row < N && col < M;
     //]
+    if (!inside) return;
 
     float sum = 0;
     for (int k = 0; k < K; k++) {

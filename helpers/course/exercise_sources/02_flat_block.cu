@@ -1,3 +1,4 @@
+//! kind: change
 //! title: One index for the whole block
 //! task: Many kernels use a block with one dimension and work out row and column themselves. Here thread t of 1024
 //!     takes one element of a 32 x 32 tile, in an order that costs 32 sectors per load of A. Change the two lines

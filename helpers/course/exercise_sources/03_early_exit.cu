@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: Leaving too early
 //! task: The guard stands where it stood in steps 01 and 02, before the loop. Now it is wrong. Find out on which
 //!     shapes, say why, and repair it.

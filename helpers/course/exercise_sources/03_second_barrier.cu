@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: One barrier too few
 //! task: On many GPUs this kernel gives the right answer most of the time. check() names two lines that disturb
 //!     each other. Say which thread can overtake which, and repair it.

@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: A row where a column belongs
 //! task: A published kernel confuses two indices when it fetches its tile of B. This one does the same. The check
 //!     prints the first element that differs: use it to find the line.

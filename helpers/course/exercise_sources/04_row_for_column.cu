@@ -1,9 +1,10 @@
+//! kind: diagnose
 //! title: The row where the column belongs
 //! task: A published kernel with a 1D thread tile has this mistake in the load that fills the tile of B. The check fails
 //!     in some shapes and passes in others. Which ones pass, and why? Repair it.
 //! hint: It passes where there is one block, and where blockIdx.x equals blockIdx.y: on the diagonal.
 //! hint: A tile of B has rows along K and columns along N. Which of block_row and block_col counts columns?
-//! hint: c is a column of B and of C, so it begins at block_col.
+//! hint: A column of B is a column of C, so the tile of B begins at block_col: in the address and in the condition.
 //! expect: global loads per result <= 1/16 K
 //! after: A square matrix of one tile would never have shown it. That is why check() uses shapes that are a little more
 //!     than a tile, in one direction at a time.
@@ -37,12 +38,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             As[a_row + i][a_k] = r < M && k < K ? A[size_t(r) * lda + k] : 0;
         }
         for (int i = 0; i < BK; i += B_ROWS) {
+            const int k = k0 + b_row + i;
             //[solution
-            const int k = k0 + b_row + i, c = block_col + b_col;
+            Bs[b_row + i][b_col] = k < K && b_col < N - block_col ? B[size_t(k) * ldb + block_col + b_col] : 0;
             //[starter
-            //|const int k = k0 + b_row + i, c = block_row + b_col;
+            //|Bs[b_row + i][b_col] = k < K && b_col < N - block_row ? B[size_t(k) * ldb + block_row + b_col] : 0;
             //]
-            Bs[b_row + i][b_col] = k < K && c < N ? B[size_t(k) * ldb + c] : 0;
         }
         __syncthreads();
 

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Two rows
 //! task: Each thread computes one element of C. Let it compute two, in rows ty and ty + 32 of a 64 x 32 tile, so that
 //!     every value it reads from Bs serves twice. At most 3/4 K shared loads per result.

@@ -1,9 +1,10 @@
+//! kind: diagnose
 //! title: All or nothing
 //! task: Each thread owns a strip of TM rows of one column, and before storing it this kernel looks whether the strip
 //!     lies in C. Every result is right, and the check is still not content. Find out why, and repair it.
 //! hint: M is 17, TM is 8: the third strip begins in row 16. How many of its rows exist?
-//! hint: The condition has to be asked for every row, so it belongs into the loop.
-//! hint: r = block_row + row + i; store only if r < M.
+//! hint: The strip may lie in C with some of its rows only, so the loop must end earlier, or ask for every row.
+//! hint: M - block_row - row rows are left from the first one on: store at most as many.
 //! expect: global loads per result <= 1/16 K
 //! after: Wrong, and invisible in the results: it wrote behind C, where nobody looked. More results per thread mean
 //!     more ways to hang over an edge: the guard moves from the thread to the element.
@@ -50,18 +51,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 
     //[solution
-    for (int i = 0; i < TM; i++) {
-        const int r = block_row + row + i, c = block_col + col;
-        if (r >= M || c >= N) return;
-        float& out = C[size_t(r) * ldc + c];
-        out = beta == 0 ? alpha * sum[i] : alpha * sum[i] + beta * out;
-    }
+    const int last = min(TM, M - block_row - row);  // rows of the strip that exist
     //[starter
-    //|if (block_row + row >= M || block_col + col >= N) return;
-    //|for (int i = 0; i < TM; i++) {
-    //|    const int r = block_row + row + i, c = block_col + col;
-    //|    float& out = C[size_t(r) * ldc + c];
-    //|    out = beta == 0 ? alpha * sum[i] : alpha * sum[i] + beta * out;
-    //|}
+    //|const int last = block_row + row < M ? TM : 0;  // does the strip lie in C?
     //]
+    if (block_col + col >= N) return;
+    float* out = C + size_t(block_row + row) * ldc + block_col + col;
+    for (int i = 0; i < last; i++, out += ldc) *out = alpha * sum[i] + (beta == 0 ? 0 : beta * *out);
 }

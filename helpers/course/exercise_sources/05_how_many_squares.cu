@@ -1,14 +1,15 @@
-//! title: Squares in a row
+//! kind: diagnose
+//! title: Squares in a column
 //! task: The threads of a block tile its tile of C with their squares. This kernel counts the squares wrong. Read what
 //!     the check finds first, then say which elements of C nobody computes, and repair it.
-//! hint: The tile is 128 columns wide, and a square is TN = 8 columns wide.
-//! hint: There are BN / TN = 16 squares in a row of squares; the kernel divides by TN, which is 8.
-//! hint: row is t / (BN / TN) * TM, col is t % (BN / TN) * TN.
+//! hint: The squares are numbered down the columns. The tile is 128 rows high, and a square TM = 8 rows.
+//! hint: There are BM / TM = 16 squares in a column of squares; the kernel divides by TM, which is 8.
+//! hint: t % 16 is the square's place in its column, t / 16 the column; write the 16 as what it is.
 //! expect: global loads per result <= 3/128 K
-//! after: With a tile of 64 columns there are just 8 squares in a row, as many as a square has columns, and the kernel
-//!     would have been right by luck. And did you see what was not reported? Half of the threads read rows of As that do
-//!     not exist, and got numbers of Bs: shared memory has no walls between its arrays.
-constexpr int BM = 64, BN = 128;  // tile of C per block
+//! after: With a tile of 64 rows there are just 8 squares in a column, as many as a square has rows, and the kernel
+//!     would have been right by luck. And did you see what was not reported? Half of the threads read columns of Bs that do
+//!     not exist, and got numbers of the next row, or of As: shared memory has no walls.
+constexpr int BM = 128, BN = 64;  // tile of C per block
 constexpr int BK = 8;              // step along K
 constexpr int TM = 8, TN = 8;      // tile of C per thread
 constexpr int THREADS = BM / TM * (BN / TN);
@@ -21,17 +22,17 @@ extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
 extern "C" __global__ void __launch_bounds__(THREADS)
 how_many_squares(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
                float beta, float* C, int ldc) {
-    __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
+    __shared__ float As[BM][BK];
 
     const int t = threadIdx.x;
     const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
     //[solution
-    const int row = t / (BN / TN) * TM;  // first row and column of this thread's square in the tile
-    const int col = t % (BN / TN) * TN;
+    const int row = t % (BM / TM) * TM;  // first row and column of this thread's square in the tile
+    const int col = t / (BM / TM) * TN;
     //[starter
-    //|const int row = t / TN * TM;  // first row and column of this thread's square in the tile
-    //|const int col = t % TN * TN;
+    //|const int row = t % TM * TM;  // first row and column of this thread's square in the tile
+    //|const int col = t / TM * TN;
     //]
     const int a_row = t / BK, a_k = t % BK;    // this thread's place in a sweep over the tile of A: BK threads a row
     const int b_row = t / BN, b_col = t % BN;  // and of B: BN threads a row

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Columns for neighbours
 //! task: The eight columns of a thread lie side by side, so the lanes of a warp are eight columns apart: its stores to C
 //!     touch 32 sectors, and its loads of Bs meet in the same banks. Deal the columns out the other way, so that

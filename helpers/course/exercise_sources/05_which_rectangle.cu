@@ -1,19 +1,21 @@
+//! kind: change
 //! title: The best rectangle
-//! task: Each thread computes 64 results, as 32 rows and 2 columns. Keep 64 results, and find the rectangle that needs the
-//!     fewest shared loads: at most K/16 per result, as they are executed. Change TM and TN only.
+//! task: Each thread computes 32 results, as 32 rows of one column. Keep 32 results, and find a rectangle that needs the
+//!     fewest shared loads: at most 3/32 K per result, as they are executed. Change TM and TN only.
 //! hint: For each k a thread reads TM + TN numbers for TM x TN results.
 //! hint: Of all rectangles with the same area, which has the shortest sides together?
 //! hint: Executed, the loads are fewer than in the source: four neighbours come with one instruction, along k for A and
-//!     along the columns for B. With TN = 2 that helps B only by half.
-//! expect: shared loads per result <= 1/16 K
+//!     along the columns for B. With TN = 1 that does not help B.
+//! expect: shared loads per result <= 3/32 K
 //! expect: global loads per result <= 1/32 K
-//! after: The square. K/TM + K/TN is smallest where both are equal, as a field of given area needs the least fence.
+//! after: As near to a square as 32 allows, upright or lying: K/TM + K/TN is smallest where both are equal, as a field of given area needs
+//!     the least fence.
 constexpr int BM = 64, BN = 64;  // tile of C per block
 constexpr int BK = 8;              // step along K
 //[solution
-constexpr int TM = 8, TN = 8;      // tile of C per thread
+constexpr int TM = 8, TN = 4;      // tile of C per thread
 //[starter
-//|constexpr int TM = 32, TN = 2;     // tile of C per thread
+//|constexpr int TM = 32, TN = 1;     // tile of C per thread
 //]
 constexpr int THREADS = BM / TM * (BN / TN);
 constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN;  // rows of each tile that the block copies in one sweep

@@ -1,17 +1,20 @@
+//! kind: change
 //! title: Down a column
 //! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32
 //!     wavefronts: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
-//!     computed.
+//!     computed, and without a byte more of shared memory: padding is not to be had here.
 //! hint: As has rows of 32 floats, as many as there are banks. So a column lies in one bank.
-//! hint: Either make the rows longer than 32, by one float that nobody uses …
-//! hint: … or keep their length and permute: put element (k, row) at As[k][row ^ k], and look for it there.
+//! hint: Keep the rows as long as they are, and permute each of them in another way: element (k, row) may stand anywhere in row k, if all
+//!     who look for it know where.
+//! hint: row ^ k runs through all of 0 to 31 when k does. Put element (k, row) at As[k][row ^ k], and look for it there.
+//! expect: bytes of shared memory per block <= 8192
 //! expect: bank conflicts of shared stores == 0
 //! expect: bank conflicts of shared loads == 0
 //! expect: sectors per load of A <= 4
 //! expect: global loads per result <= 1/16 K
 //! expect: shared stores per result == 1/16 K
-//! after: This is the place for which the padding of [32][33] is meant: a warp that goes down a column. The
-//!     exclusive or does the same without the unused column.
+//! after: Padding by one float, As[BK][BM + 1], does the same at the price of a column that nobody uses. This is the place for which it is
+//!     meant: a warp that goes down a column.
 constexpr int BM = 32;  // rows of C per block
 constexpr int BN = 32;  // columns of C per block
 constexpr int BK = 32;  // depth of the tiles
@@ -22,11 +25,7 @@ extern "C" __device__ constexpr int tile_shape[] = {BM, BN};      // rows and co
 // C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N; lda, ldb, ldc are their row lengths.
 extern "C" __global__ void column_store(int M, int N, int K, float alpha, const float* A, int lda,
                                         const float* B, int ldb, float beta, float* C, int ldc) {
-    //[solution
-    __shared__ float As[BK][BM + 1];
-    //[starter
-    //|__shared__ float As[BK][BM];
-    //]
+    __shared__ float As[BK][BM];
     __shared__ float Bs[BK][BN];
 
     const int tx = threadIdx.x;
@@ -36,11 +35,20 @@ extern "C" __global__ void column_store(int M, int N, int K, float alpha, const 
 
     float sum = 0;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        As[tx][ty] = row < M && k0 + tx < K ? A[row * lda + k0 + tx] : 0;
+        const float a = row < M && k0 + tx < K ? A[row * lda + k0 + tx] : 0;
+        //[solution
+        As[tx][ty ^ tx] = a;
+        //[starter
+        //|As[tx][ty] = a;
+        //]
         Bs[ty][tx] = k0 + ty < K && col < N ? B[size_t(k0 + ty) * ldb + col] : 0;
         __syncthreads();
 
-        for (int k = 0; k < BK; k++) sum += As[k][ty] * Bs[k][tx];
+        //[solution
+        for (int k = 0; k < BK; k++) sum += As[k][ty ^ k] * Bs[k][tx];
+        //[starter
+        //|for (int k = 0; k < BK; k++) sum += As[k][ty] * Bs[k][tx];
+        //]
         __syncthreads();
     }
 

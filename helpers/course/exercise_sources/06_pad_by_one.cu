@@ -1,10 +1,11 @@
+//! kind: diagnose
 //! title: One float of padding
 //! task: Somebody read that one float of padding keeps conflicts away, and put it into a kernel that reads shared
 //!     memory 128 bits at a time. On a GPU it stops with an error. Find out in which rows of As, say why, and
 //!     repair it with another padding, so that the stores stay free of conflicts.
 //! hint: The finding names an address. An access of 16 bytes must begin at a multiple of 16.
 //! hint: A row of As has 65 floats, 260 bytes. Where does row 1 begin, and where row 4?
-//! hint: The padding must be a multiple of 4 floats. A warp stores 8 k for 4 rows: how far apart should the 8 k
+//! hint: The padding must be a multiple of 4 floats. A warp stores 4 k for 8 rows: how far apart should the 4 k
 //!     lie, so that all 32 floats fall into different banks?
 //! expect: bank conflicts of shared stores == 0
 //! expect: bank conflicts of shared loads == 0
@@ -12,7 +13,7 @@
 //! expect: shared loads per result <= 1/8 K
 //! after: The compiler widens a load only where it can prove that the address is a multiple of 16. A cast to float4
 //!     is your own promise, and nobody checks it before the GPU does.
-constexpr int BM = 64, BN = 64, BK = 8;  // tile of C per block, and its step along K
+constexpr int BM = 64, BN = 64, BK = 4;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;            // tile of C per thread
 constexpr int THREADS = 256;
 
@@ -23,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 pad_by_one(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
            float beta, float* C, int ldc) {
     //[solution
-    __shared__ __align__(16) float As[BK][BM + 4];
+    __shared__ __align__(16) float As[BK][BM + 8];
     //[starter
     //|__shared__ __align__(16) float As[BK][BM + 1];
     //]

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Neighbours that agree
 //! task: Every lane reads four floats of Bs with one 128-bit load, no bank is asked for two words at once, and
 //!     still the load takes 4 wavefronts for 256 different bytes: whatever they bring, they bring twice. Number the

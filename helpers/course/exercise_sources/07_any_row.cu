@@ -1,15 +1,16 @@
+//! kind: diagnose
 //! title: A promise nobody keeps
-//! task: This kernel is right on every matrix whose rows are whole pieces of 16 bytes, and stops with an error on
-//!     others. Find out which ones, and make it take the slower path there.
+//! task: This kernel decides for each piece whether to take it in one load, and stops with an error on some matrices. Find out which ones, and
+//!     make it take the slower path where it must, and only there.
 //! hint: The check prints the shapes. What do their leading dimensions have in common?
 //! hint: The first element of row 1 lies lda * 4 bytes behind that of row 0. When is that a multiple of 16?
-//! hint: A row is made of whole pieces if the matrix begins at a multiple of 16 bytes, and its leading dimension
-//!     and its width are multiples of 4.
+//! hint: load4 need not know the leading dimension: the address of the piece says it all. Take the wide load only where the address is a
+//!     multiple of 16, too.
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
-//! after: Three conditions, each tested once per thread, outside the loop. A caller who widens a matrix to a
-//!     multiple of 4 columns, with zeros, gets the fast path back.
+//! after: Asked for each piece, it is always right, and neighbouring lanes can take different paths. The lesson's kernel asks once for the whole
+//!     matrix instead: fewer questions in the loop, and no warp goes both ways.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread
 constexpr int THREADS = 256;
@@ -17,18 +18,13 @@ constexpr int THREADS = 256;
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
 
-// Is every row of this matrix made of whole 16-byte pieces?
-__device__ bool is_whole(const float* matrix, int ld, int cols) {
-    //[solution
-    return ((size_t)matrix % 16 | ld % 4 | cols % 4) == 0;
-    //[starter
-    //|return true;
-    //]
-}
-
 // The next four floats of a row that has `left` more; zeros past its end.
-__device__ float4 load4(const float* from, int left, bool whole) {
-    if (whole) return left > 0 ? *reinterpret_cast<const float4*>(from) : float4{};
+__device__ float4 load4(const float* from, int left) {
+    //[solution
+    if (left > 3 && (size_t)from % 16 == 0) return *reinterpret_cast<const float4*>(from);
+    //[starter
+    //|if (left > 3) return *reinterpret_cast<const float4*>(from);
+    //]
     return {left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f};
 }
 
@@ -41,18 +37,17 @@ any_row(int M, int N, int K, float alpha, const float* A, int lda, const float* 
     const int t = threadIdx.x;
     const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
     const int row = t / 16 * TM, col = t % 16 * TN;  // this thread's square in the tile
-    const bool a_whole = is_whole(A, lda, K), b_whole = is_whole(B, ldb, N);
 
     float sum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         {
             const int i = t / (BK / 4), q = t % (BK / 4) * 4, r = block_row + i, k = k0 + q;
-            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);
+            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0);
             As[q][i] = v.x, As[q + 1][i] = v.y, As[q + 2][i] = v.z, As[q + 3][i] = v.w;
         }
         {
             const int i = t / (BN / 4), q = t % (BN / 4) * 4, k = k0 + i, c = block_col + q;
-            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0, b_whole);
+            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0);
         }
         __syncthreads();
 

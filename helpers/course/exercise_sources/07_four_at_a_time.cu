@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Four at a time
 //! task: A is copied 128 bits at a time, B float by float. Copy B with load4 as well: its tile has 16 rows of 64
 //!     floats, so each of the 256 threads has just one piece of four to bring.

@@ -1,10 +1,11 @@
+//! kind: diagnose
 //! title: The tail of a row
-//! task: A later author remembered the alignment and forgot something else. Few of the shapes show it, and
-//!     there the result is not a number. Find the last piece of a row of A, and repair the kernel.
+//! task: A later author remembered the alignment and forgot something else. In some shapes the result is wrong, in
+//!     others it is not a number. Find the last piece of a row of A, and repair the kernel.
 //! hint: The padding of the matrices in a check is NaN. Who reads it?
 //! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
-//! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. The width of a matrix must be a multiple
-//!     of 4 too, or the last piece must be masked.
+//! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. A piece may be loaded whole only
+//!     where all of its four floats belong to the row.
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
@@ -16,18 +17,13 @@ constexpr int THREADS = 256;
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
 
-// Is every row of this matrix made of whole 16-byte pieces?
-__device__ bool is_whole(const float* matrix, int ld, int cols) {
-    //[solution
-    return ((size_t)matrix % 16 | ld % 4 | cols % 4) == 0;
-    //[starter
-    //|return ((size_t)matrix % 16 | ld % 4) == 0;
-    //]
-}
-
 // The next four floats of a row that has `left` more; zeros past its end.
-__device__ float4 load4(const float* from, int left, bool whole) {
-    if (whole) return left > 0 ? *reinterpret_cast<const float4*>(from) : float4{};
+__device__ float4 load4(const float* from, int left) {
+    //[solution
+    if (left > 3 && (size_t)from % 16 == 0) return *reinterpret_cast<const float4*>(from);
+    //[starter
+    //|if (left > 0 && (size_t)from % 16 == 0) return *reinterpret_cast<const float4*>(from);
+    //]
     return {left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f};
 }
 
@@ -40,18 +36,17 @@ tail(int M, int N, int K, float alpha, const float* A, int lda, const float* B, 
     const int t = threadIdx.x;
     const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
     const int row = t / 16 * TM, col = t % 16 * TN;  // this thread's square in the tile
-    const bool a_whole = is_whole(A, lda, K), b_whole = is_whole(B, ldb, N);
 
     float sum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         {
             const int i = t / (BK / 4), q = t % (BK / 4) * 4, r = block_row + i, k = k0 + q;
-            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);
+            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0);
             As[q][i] = v.x, As[q + 1][i] = v.y, As[q + 2][i] = v.z, As[q + 3][i] = v.w;
         }
         {
             const int i = t / (BN / 4), q = t % (BN / 4) * 4, k = k0 + i, c = block_col + q;
-            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0, b_whole);
+            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0);
         }
         __syncthreads();
 

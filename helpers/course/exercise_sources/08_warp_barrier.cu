@@ -1,16 +1,16 @@
+//! kind: diagnose
 //! title: A barrier for the wrong crowd
-//! task: Two published kernels with warp tiles end each step as this one does, and their authors saw right results.
-//!     check() names two lines that disturb each other. Which warps are they in? Repair it.
+//! task: Two published kernels with warp tiles end each step as this one does, and their authors saw right results. Here there is even a
+//!     reason: every warp fetches its own rows of A, which nobody else reads. Say for which tile it holds and for which not. Repair it.
 //! hint: __syncwarp() makes the 32 lanes of one warp wait for each other. Who else uses As and Bs?
-//! hint: The warp computes a tile of its own, but it reads what all warps of the block have fetched, and it fetches
-//!     for all of them.
+//! hint: The finding names lines of one tile only. Which warps have fetched what a warp reads of Bs?
 //! hint: The end of the step needs a barrier of the block: __syncthreads().
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per warp <= 1/4 K
 //! after: Ownership of C went to the warp; ownership of the tiles in shared memory did not. The barrier belongs to
 //!     those who share.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
-constexpr int WM = 32, WN = 32;          // tile of C per warp
+constexpr int WM = 16, WN = 64;          // tile of C per warp: rows of its own
 constexpr int TM = 8, TN = 4;            // tile of C per thread
 constexpr int PAD = 4;                   // floats; a multiple of 4 keeps 128-bit loads aligned
 constexpr int THREADS = BM / WM * (BN / WN) * 32;
@@ -28,14 +28,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     const int t = threadIdx.x, warp = t / 32, lane = t % 32;
     const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
-    const int lane_row = lane / 16 * 2 + lane % 2, lane_col = lane / 2 % 8;  // in pairs of rows
-    const int row = warp / (BN / WN) * WM + lane_row * 4;  // rows row to row + 3, and the same GROUP_M further down
-    const int col = warp % (BN / WN) * WN + lane_col * 4;  // columns col to col + 3
+    const int lane_row = lane % 2, lane_col = lane / 2;  // in pairs of rows
+    const int row = warp * WM + lane_row * 4;  // rows row to row + 3, and the same GROUP_M further down
+    const int col = lane_col * 4;  // columns col to col + 3
 
     float sum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
-        for (int i = t; i < BM * BK; i += THREADS) {
-            const int r = i / BK, k = i % BK;
+        for (int i = lane; i < WM * BK; i += 32) {
+            const int r = warp * WM + i / BK, k = i % BK;  // of this warp's own rows
             As[k][r] = block_row + r < M && k0 + k < K ? A[size_t(block_row + r) * lda + k0 + k] : 0;
         }
         for (int i = t; i < BK * BN; i += THREADS) {

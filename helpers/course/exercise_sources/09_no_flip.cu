@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: Two buffers, one used
 //! task: Two pairs of tiles in shared memory, one barrier for each step, and check() reports a race. Find the line
 //!     that is out of place.

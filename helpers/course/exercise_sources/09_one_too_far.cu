@@ -1,9 +1,10 @@
+//! kind: diagnose
 //! title: One tile too far
 //! task: Prefetching looks ahead, and the last step looks too far. The result is right: the tile that should not
 //!     have been fetched is never used. Find out what check() objects to, and repair it.
 //! hint: Which tile does the last turn of the loop fetch? Where is its first row of B?
 //! hint: A has a guard for K in its load. B has none.
-//! hint: Either guard the load, k0 + k < K, or do not fetch in the last turn. The guard is needed anyway where K is
+//! hint: Either guard the load, k < left, or do not fetch in the last turn. The guard is needed anyway where K is
 //!     no multiple of BK.
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per fill of shared memory <= 1
@@ -34,14 +35,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     float a_next[BM * BK / THREADS], b_next[BK * BN / THREADS];  // on the way from global to shared memory
     auto fetch = [&](int k0) {
+        const int left = K - k0;  // how much of A and B there is from k0 on
         for (int i = 0; i < BM * BK / THREADS; i++) {
             const int r = (t + i * THREADS) / BK, k = (t + i * THREADS) % BK;
-            a_next[i] = block_row + r < M && k0 + k < K ? A[size_t(block_row + r) * lda + k0 + k] : 0;
+            a_next[i] = block_row + r < M && k < left ? A[size_t(block_row + r) * lda + k0 + k] : 0;
         }
         for (int i = 0; i < BK * BN / THREADS; i++) {
             const int k = (t + i * THREADS) / BN, c = (t + i * THREADS) % BN;
             //[solution
-            b_next[i] = k0 + k < K && block_col + c < N ? B[size_t(k0 + k) * ldb + block_col + c] : 0;
+            b_next[i] = k < left && block_col + c < N ? B[size_t(k0 + k) * ldb + block_col + c] : 0;
             //[starter
             //|b_next[i] = block_col + c < N ? B[size_t(k0 + k) * ldb + block_col + c] : 0;
             //]

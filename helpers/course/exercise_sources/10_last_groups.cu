@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: The last tiles
 //! task: There is nothing to fetch in the last turns of the loop, and somebody has saved the empty fetch and the
 //!     empty group. Now check() objects, but not for every K. From which K on, and why? Repair it.

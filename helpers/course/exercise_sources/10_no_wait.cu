@@ -1,11 +1,12 @@
+//! kind: diagnose
 //! title: Nobody waited
 //! task: The copies are started, the barrier is there, and check() has a finding. Say what the barrier does not
 //!     wait for, and repair the kernel.
 //! hint: __syncthreads() waits until all threads have arrived. Has a copy arrived when the thread that started it
 //!     has?
 //! hint: Each thread must wait for its own copies, and then all for each other. In which order?
-//! hint: wait<STAGES - 2>() before the barrier: all groups but the last STAGES - 2, so the group of this step is
-//!     among those that have arrived.
+//! hint: Before the barrier, and count the groups: when a turn begins, AHEAD of them are under way, one for each pair of tiles that was started.
+//!     This turn needs the oldest, so all but AHEAD - 1 must have arrived.
 //! expect: global loads per result <= 1/32 K
 //! expect: shared stores per result == 0
 //! expect: barriers per warp <= 1/8 K
@@ -15,7 +16,8 @@ constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp
 constexpr int TM = 8, TN = 4;            // tile of C per thread
 constexpr int PAD = 4;                   // floats; a multiple of 4 keeps 128-bit loads aligned
-constexpr int STAGES = 3;                // pairs of tiles in shared memory
+constexpr int STAGES = 4;                // pairs of tiles in shared memory
+constexpr int AHEAD = 2;                 // steps from the start of a copy to its use
 constexpr int THREADS = BM / WM * (BN / WN) * 32;
 constexpr int GROUP_M = WM / (TM / 4);   // distance between a thread's two groups of four rows
 
@@ -55,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     };
 
-    for (int s = 0; s < STAGES - 1; s++) {
+    for (int s = 0; s < AHEAD; s++) {
         fetch(s, s * BK);
         commit();
     }
@@ -63,11 +65,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int k0 = 0; k0 < K; k0 += BK) {
         const int stage = k0 / BK % STAGES;
         //[solution
-        wait<STAGES - 2>();
+        wait<AHEAD - 1>();
         //[starter
         //]
         __syncthreads();
-        fetch((stage + STAGES - 1) % STAGES, k0 + (STAGES - 1) * BK);
+        fetch((stage + AHEAD) % STAGES, k0 + AHEAD * BK);
         commit();
         for (int k = 0; k < BK; k++) {
             float a[TM], b[TN];

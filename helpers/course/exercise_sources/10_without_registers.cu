@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Without registers
 //! task: This is a double buffer as in step 09. Take the registers out: copy straight from global to shared memory,
 //!     and let no thread execute a store to shared memory. copy(), commit() and wait() are there.

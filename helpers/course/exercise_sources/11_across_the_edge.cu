@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: Across the edge, too early
 //! task: Fragments are read one k ahead, across the tile's edge too. The wait and the barrier stand at the end of the
 //!     step, as they always did, and check() has a finding. Say which read comes too early, and repair it without

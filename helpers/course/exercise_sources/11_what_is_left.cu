@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: What is left to check
 //! task: Copies beyond the last row or column repeat it, and nobody keeps those results. Somebody has done the same
 //!     with k. Which sizes come out wrong, and why is k another matter? Repair it.

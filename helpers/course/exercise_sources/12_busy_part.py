@@ -1,3 +1,4 @@
+#! kind: write
 #! title: How busy at best
 #! task: Write busy_part(m, n, bm, bn, sms): of what all SMs could do while the busiest of them works through its tiles,
 #!     the part that is useful. C is m x n, a block computes a bm x bn tile, and every tile takes equally long.

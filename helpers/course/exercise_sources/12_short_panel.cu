@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: The last panel
 //! task: Blocks are numbered in panels of four rows of tiles, so that blocks which run together share tiles of B. Large
 //!     products come out right, some small ones do not. Find out which tiles are never computed, say why, and

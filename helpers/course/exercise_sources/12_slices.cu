@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: Slices of K
 //! task: A thin product has few tiles, and a long way to go along K in each. Here the four slices of a block share the
 //!     way: each adds up a quarter of K, and the first puts the parts together. On a GPU the result is sometimes wrong,

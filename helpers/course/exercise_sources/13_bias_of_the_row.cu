@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: One value per row
 //! task: Diagnose this one: nearly all shapes fail, and there is a finding too. Which shape passes, and why? How many
 //!     values does the bias have? Repair it.

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: Read it once
 //! task: A thread owns TM results of one column, and they all need the same value of the bias. Count the loads of bias in
 //!     the listing: the compiler reads it again for each row. Make it one load per thread.

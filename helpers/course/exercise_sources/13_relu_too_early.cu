@@ -1,3 +1,4 @@
+//! kind: diagnose
 //! title: ReLU too early
 //! task: Diagnose this one. Most shapes pass and there is no finding. What do the shapes that fail have in common? The
 //!     formula: C = max(0, alpha A B + beta C + bias).

@@ -1,3 +1,4 @@
+//! kind: change
 //! title: The second pass
 //! task: The kernel stores the product, reads it back, adds the bias, applies ReLU and stores again: both passes in one
 //!     kernel. The results are right. Make it one pass: C is stored once and, with beta = 0, never loaded.

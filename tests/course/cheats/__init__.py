@@ -95,19 +95,56 @@ WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early
 
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
-    ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("[2][BK]", "[1][BK]"), ("buffer ^= 1;", "__syncthreads();")),
+    ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("tiles[2]", "tiles[1]"), ("buffer ^= 1;", "__syncthreads();")),
     ("no_flip", "one more barrier", ("buffer ^= 1;", "buffer ^= 1;\n        __syncthreads();")),
     ("number_the_lanes", "loads of 32 bits", ("__shared__ __align__(16)", "volatile __shared__ __align__(16)"),
-     ("lane_row = lane / 16 * 2 + lane % 2, lane_col = lane / 2 % 8;", "lane_row = lane / 8, lane_col = lane % 8;")),
+     ("lane_row = lane / 2 % 8, lane_col = lane / 16 * 2 + lane % 2;", "lane_row = lane % 8, lane_col = lane / 8;")),
     ("slices", "one slice", ("SLICES = 4;", "SLICES = 1;")),
     ("narrow_block", "only where the size is that of the counted run", ("BM = 8;", "BM = 32;")),
     ("narrow_block", "cheap loads beside the costly ones", ("BM = 8;", "BM = 32;"), (LOAD_A, f"{LOAD_A} for (int i = 0; i < 8; i++) *(volatile const float*)A;")),
+    ("first_kernel", "a factor fetched twice", ("sum += A[row * lda + k]", "sum += *(volatile const float*)&A[row * lda] * 0 + A[row * lda + k]")),
+    ("rows_in_pairs", "B anew for the lower row", ("A[lower * lda + k] * b", "A[lower * lda + k] * *(volatile const float*)&B[size_t(k) * ldb + col]")),
+    ("half_and_half", "a barrier more", ("* Bs[k][tx];\n", "* Bs[k][tx];\n        __syncthreads();\n")),
+    ("strip_across", "columns side by side", ("lane + 32 * j", "lane * TN + j")),
+    ("strip_across", "A anew for every column", ("sum[j] += a *", "sum[j] += *(volatile float*)&As[warp][k] *")),
+    ("spread_square", "rows for neighbours", ("first_row = t / (BN / TN), first_col = t % (BN / TN)", "first_row = t % (BN / TN), first_col = t / (BN / TN)")),
+    ("rotate", "not rotated", ("(k + row / 4) % BK", "k")),
+    ("rotate", "a column of padding", ("As[BM][BK]", "As[BM][BK + 1]"), ("(k + row / 4) % BK", "k")),
+    ("column_store", "stored down the column", ("ty ^ tx", "ty"), ("ty ^ k", "ty")),
+    ("two_at_a_time", "one at a time", ("(size_t)matrix % 8 == 0", "matrix == nullptr")),
+    ("own_numbers", "lanes along rows", ("lane / 16 * 2 + lane / 2 % 2", "lane / 8"), ("lane / 4 % 4 * 2 + lane % 2", "lane % 8")),
+    ("look_ahead", "asked for when it is needed", ("const float a = a_at(k0 + BK), b = b_at(k0 + BK);", ""),
+     ("[tx] = a;", "[tx] = a_at(k0 + BK);"), ("[tx] = b;", "[tx] = b_at(k0 + BK);")),
+    ("look_ahead", "stored twice", ("[tx] = a;", "[tx] = a;\n        *(volatile float*)&As[1 - half][ty][tx] = a;\n        *(volatile float*)&As[1 - half][ty][tx] = a;")),
+    ("two_to_a_group", "a barrier for each tile", ("fetch(k0 + 2 * BK);", "fetch(k0 + 2 * BK);\n        __syncthreads();")),
+    ("two_to_a_group", "a store instead of a copy", ("copy(&As[stage][i][k], &A[", "As[stage][i][k] = block_row + i < M && k0 + k < K ? A["),
+     ("+ k], block_row + i < M && k0 + k < K);", "+ k] : 0;")),
+    ("spread_the_copies", "all copies at once", ("start(ahead / BK % STAGES, ahead, k);", "if (k == 0) for (int n = 0; n < 8; n++) start(ahead / BK % STAGES, ahead, n);")),
+    ("lanes_share_k", "a run of k for each lane", ("for (int k = lane; k < K; k += 32)", "for (int k = lane * ((K + 31) / 32); k < min(K, (lane + 1) * ((K + 31) / 32)); k++)")),
+    ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
 REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
 REPLACED["early_exit"] = (
     (LOAD_A, "const float a = atomicAdd((float*)&A[row * lda + k], 0.f);"),
     (LOAD_B, "const float b = atomicAdd((float*)&B[size_t(k) * ldb + col], 0.f);"),
 )
+
+# The unlike twins: right by other means than the solution's, and they meet the counters: (exercise, name, edits).
+OTHER_WAYS = [
+    ("first_kernel", "lanes along the rows of C", ("t % BM;", "t / BN;"), ("t / BM;", "t % BN;")),
+    ("half_and_half", "the upper half fetches A", ("if (t < BM * BK) {", "if (t >= BM * BK) {"), ("const int i = t / BK, k = t % BK;", "const int i = (t - BM * BK) / BK, k = t % BK;"),
+     ("u = t - BM * BK", "u = t")),
+    ("strip_across", "columns from right to left", ("lane + 32 * j", "lane + 32 * (TN - 1 - j)")),
+    ("rotate", "exclusive or", ("(k + row / 4) % BK", "k ^ row / 4 % BK")),
+    ("rotate", "rotated backwards", ("(k + row / 4) % BK", "(k + BK - row / 4 % BK) % BK")),
+    ("column_store", "rotated", ("ty ^ tx", "(ty + tx) % 32"), ("ty ^ k", "(ty + k) % 32")),
+    ("own_numbers", "in pairs of rows", ("lane / 16 * 2 + lane / 2 % 2", "lane / 16 * 2 + lane % 2"), ("lane / 4 % 4 * 2 + lane % 2", "lane / 2 % 8")),
+    ("look_ahead", "halves by turns", ("const int half = k0 / BK % 2;", ""), ("for (int k0 = 0;", "for (int k0 = 0, half = 0;"), ("k0 += BK)", "k0 += BK, half ^= 1)")),
+    ("two_to_a_group", "a group for each tile", ("fetch(BK);", "commit();\n    fetch(BK);"), ("fetch(k0 + 3 * BK);", "commit();\n        fetch(k0 + 3 * BK);")),
+    ("spread_the_copies", "four stages", ("STAGES = 3;", "STAGES = 4;")),
+    ("lanes_share_k", "handed down", ("__shfl_xor_sync(0xffffffff, sum[j], distance);", "__shfl_down_sync(0xffffffff, sum[j], distance);"), ("lane != j", "lane != 0")),
+    ("last_word", "bias through a pointer", ("shift[j] = c < N ? bias[c] : 0;", "shift[j] = c < N ? *(bias + c) : 0;"), ("*out = v < 0 ? 0 : v;", "*out = v >= 0 || v != v ? v : 0;")),
+]  # fmt: skip
 
 # A prediction for 512 x 512 x 512 that is not of such a product.
 UNCLIMBABLE = [
