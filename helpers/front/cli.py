@@ -1,4 +1,4 @@
-"""The `course` command: lab, test, check, record, sync and slides. Parses arguments and calls one function each."""
+"""The `course` command: lab, progress, test, check, record, sync and slides. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -22,6 +22,49 @@ def lab(args: argparse.Namespace) -> int:
     from .lab import start
 
     return start(args.rest, args.shipped)
+
+
+def progress(args: argparse.Namespace) -> int:
+    """Show where the reader stands, after whatever else was asked for. Returns 1 for a reset that was not confirmed."""
+    from helpers.course import store, transfer
+    from helpers.course.standing import standing
+
+    own = store.own()
+    if args.export:
+        print(f"{transfer.export(own, args.export)} rows are saved in {args.export}.")
+    if args.load:
+        print(f"{transfer.load(own, args.load)} rows of {args.load} are added to yours; what you had already came once.")
+    if args.reset and not _reset(own, args.reset, args.yes):
+        print("Nothing was reset.")
+        return 1
+    if args.restore:
+        print(f"{own.restore()} rows are back.")
+    print(standing(own))
+    return 0
+
+
+def _reset(own, which: str, confirmed: bool) -> bool:
+    """Archive the climbs and answers of one step, or of all, once the reader has said yes."""
+    from helpers.course.steps import get
+
+    try:
+        step = None if which == "all" else get(which)
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
+    what = step.name if step else "all steps"
+    rows = own.climbs(**({"step": step.number} if step else {})), own.answers(step.number if step else None)
+    count = sum(map(len, rows))
+    if not confirmed:
+        print(
+            f"{count} climbs, predictions and solved exercises of {what} will be set aside. What you typed stays. Type yes to go on: ",
+            end="",
+        )
+        if sys.stdin.readline().strip().lower() != "yes":
+            return False
+    print(
+        f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
+    )
+    return True
 
 
 def test(args: argparse.Namespace) -> int:
@@ -86,8 +129,14 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    opened = command(lab, "Open JupyterLab at the first of your lessons, which an update of the course leaves as you changed them.")
+    opened = command(lab, "Open JupyterLab at the page of your progress, beside your lessons; an update leaves them as you changed them.")
     opened.add_argument("--shipped", action="store_true", help="open the repository's own notebooks, to change the course itself")
+    seen = command(progress, "Show where you stand: lessons, exercises, rungs, time, predictions, and what is next.")
+    seen.add_argument("--export", type=Path, metavar="FILE", help="save all that is kept of you to a file")
+    seen.add_argument("--import", dest="load", type=Path, metavar="FILE", help="add what such a file holds to what you have")
+    seen.add_argument("--reset", metavar="STEP", help="begin a step anew (3 or shared_tile), or all; asks first")
+    seen.add_argument("--yes", action="store_true", help="reset without asking")
+    seen.add_argument("--restore", action="store_true", help="take the last reset back")
     command(test, "Run the test suite, with the GPU tests if there is a GPU.")
     checked = command(check, "Check the reference kernel of one step, or of all.")
     checked.add_argument("step", nargs="?", help="number or slug, such as 3 or shared_tile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.course import store
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import cli, lab
@@ -144,3 +146,37 @@ def test_jupyterlab_finds_the_extension_asks_no_questions_and_numbers_the_lines(
     assert '"fetchNews": "false"' in printed
     assert '"checkForUpdates": false' in printed
     assert '"codeCellConfig": {"lineNumbers": true' in printed
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """A reader's store of its own, with something in it."""
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
+    own = store.own()
+    own.answer("naive.sectors_a", 32, 32, step=1)
+    own.answer("exercise.first_kernel", "solved", step=1)
+    return own
+
+
+def test_progress_goes_out_to_a_file_and_in_again(reader, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "mine.json"
+    assert cli.main(["progress", "--export", str(file)]) == 0
+    assert "2 rows are saved" in capsys.readouterr().out
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "another"))
+    for rows in (2, 0):
+        assert cli.main(["progress", "--import", str(file)]) == 0
+        assert f"{rows} rows of" in capsys.readouterr().out
+    assert len(store.own().answers()) == 2
+
+
+def test_a_reset_asks_first_and_can_be_taken_back(reader, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    assert cli.main(["progress", "--reset", "naive"]) == 1
+    assert "2 climbs, predictions and solved exercises of 01_naive" in capsys.readouterr().out and len(reader.answers()) == 2
+    assert cli.main(["progress", "--reset", "2", "--yes"]) == 0 and len(reader.answers()) == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert cli.main(["progress", "--reset", "all"]) == 0
+    assert not reader.answers()
+    assert cli.main(["progress", "--restore"]) == 0
+    assert len(reader.answers()) == 2
+    assert cli.main(["progress", "--reset", "99"]) == 1

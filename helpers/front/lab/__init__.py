@@ -39,9 +39,9 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return variables | {name: os.pathsep.join(filter(None, (folder, variables.get(name)))) for name, folder in added.items()}
 
 
-def arguments(folder: Path, extra: list[str]) -> list[str]:
-    """Arguments for `jupyter lab`: open the first lesson in `folder`, then whatever the user gave, which wins."""
-    args = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{FIRST}"]
+def arguments(folder: Path, extra: list[str], first: str = FIRST) -> list[str]:
+    """Arguments for `jupyter lab`: open `first` in `folder`, then whatever the user gave, which wins."""
+    args = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{first}"]
     if sys.platform != "win32" and os.geteuid() == 0:
         args.append("--allow-root")  # root is the usual user in a container, and the server listens on localhost only
     return args + extra
@@ -59,7 +59,10 @@ def compiler_notice(platform: str) -> str | None:
 
 
 def start(extra: list[str], shipped: bool = False) -> int:
-    """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code."""
+    """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code.
+
+    The first page is that of the reader's progress; of the repository's notebooks, the first lesson.
+    """
     root = course_root(Path.cwd())
     folder, said = (root / "notebooks", []) if shipped else lessons.opened(root)
     for sentence in said:
@@ -69,5 +72,16 @@ def start(extra: list[str], shipped: bool = False) -> int:
     os.environ.update(environment(dict(os.environ)))
     from jupyterlab.labapp import LabApp  # after the environment: Jupyter reads its search paths on import
 
-    LabApp.launch_instance(arguments(folder, extra))
+    LabApp.launch_instance(arguments(folder, extra, FIRST if folder == root / "notebooks" else _page(folder)))
     return 0
+
+
+def _page(folder: Path) -> str:
+    """The page of the reader's progress, or the first lesson where there can be none."""
+    from helpers.front import opening  # here: it brings matplotlib, for the picture of the predictions
+
+    try:
+        return opening.write(folder).name
+    except OSError as error:
+        print(f"There is no page of your progress: {folder} cannot be written ({error.strerror or error}).", file=sys.stderr, flush=True)
+        return FIRST

@@ -1,0 +1,46 @@
+"""Calibration: how far the reader's predictions are from the truth, as factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from .canvas import BLUE, GREEN, QUIET, VERMILLION, NothingToSee, heading, picture
+
+CLOSE = 1.25  # a factor within which a prediction counts as close
+_FURTHEST = 100.0  # a factor; what is further off stands at the edge
+
+
+@picture("Predictions", size=(10, 4.2), margins=(1.1, 0.9, 0.4, 0.9), order=300, of="predictions")
+def calibration(predictions: Sequence[tuple[str, float]], *, ax):
+    """One point per prediction: what was said by what it is, on a logarithmic scale; 1 is the truth.
+
+    predictions: (question's id, prediction / truth), in the order of the answers.
+    """
+    if not predictions:
+        raise NothingToSee("No prediction with a number has met its truth yet.")
+    places = range(1, len(predictions) + 1)
+    factors = [factor for _, factor in predictions]
+    shown = [min(max(factor, 1 / _FURTHEST), _FURTHEST) for factor in factors]
+    furthest = max(4.0, *(max(factor, 1 / factor) * 1.3 for factor in shown))
+    ax.axhspan(1 / CLOSE, CLOSE, color=GREEN, alpha=0.18, linewidth=0)
+    ax.axhline(1, color=QUIET, linewidth=1.2)
+    for x, factor in zip(places, shown, strict=True):
+        good = 1 / CLOSE <= factor <= CLOSE
+        ax.plot([x, x], [1, factor], color=QUIET, linewidth=1, zorder=1)
+        ax.plot([x], [factor], "o" if good else "D", color=GREEN if good else VERMILLION if factor > 1 else BLUE, markersize=9)
+    ax.set_yscale("log")
+    ax.set_ylim(1 / furthest, furthest)
+    ticks = [value for value in (0.01, 0.1, 0.25, 0.5, 1, 2, 4, 10, 100) if 1 / furthest <= value <= furthest]
+    ax.set_yticks(ticks)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_xlim(0.3, len(predictions) + 0.7)
+    steps = [name.partition(".")[0] for name, _ in predictions]
+    first = [place for place, step in enumerate(steps, 1) if place == 1 or steps[place - 2] != step]
+    ax.set_xticks(first, [steps[place - 1].replace("_", " ") for place in first], rotation=20, ha="right")
+    ax.set_ylabel("said / true")
+    heading(ax, "Your predictions", detail=f"{len(predictions)} of them; the band is a factor of {CLOSE:g} either way")
+    each = ", ".join(f"{name} {factor:.3g}" for name, factor in predictions)
+    return f"Predictions by their truth, 1 being right, in the order of the answers: {each}."

@@ -1,0 +1,83 @@
+"""The reader's work in a file: all of it comes over, once, and a file that is no good changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helpers.course import history, transfer
+from helpers.course.store import Store
+from helpers.errors import CourseError
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A store with a row in each table."""
+    store = Store(tmp_path / "one")
+    store.climb(kind="predicted", label="naive", device="H200 SXM", m=64, n=64, k=64, step=1, milliseconds=1.0, source="code")
+    store.answer("naive.sectors_a", 32, 32.0, step=1)
+    history.keep("naive", "text × of a cell", store)
+    history.judged("naive", "text × of a cell", "passed", store)
+    return store
+
+
+def everything(store):
+    return {name: [tuple(row)[1:] for row in store.rows(f"SELECT * FROM {name}")] for name in transfer.TABLES}
+
+
+def test_another_store_gets_all_and_gets_it_once(full, tmp_path):
+    other = Store(tmp_path / "two")
+    other.answer("naive.sectors_b", 1, step=1)
+    assert transfer.export(full, tmp_path / "file.json") == 5
+    assert transfer.load(other, tmp_path / "file.json") == 5
+    assert other.answers(question="naive.sectors_a")[0].truth == 32 and len(other.answers()) == 2
+    assert history.history("naive", other)[1] == "text × of a cell"
+    before = everything(other)
+    full.reset()  # what one store has set aside since is no new row for another
+    transfer.export(full, tmp_path / "file.json")
+    assert transfer.load(other, tmp_path / "file.json") == 0
+    assert everything(other) == before
+
+
+def test_a_file_of_an_older_course_is_brought_up_to_date(full, tmp_path):
+    """Schema 2: steps 11 and 12 of then are 12 and 13, and C has the type of A."""
+    transfer.export(full, tmp_path / "file.json")
+    content = json.loads((tmp_path / "file.json").read_text())
+    content["schema"] = 2
+    climb = content["tables"]["climbs"][0]
+    climb |= {"step": 11, "dtype": "float16"}
+    del climb["out_dtype"]
+    (tmp_path / "file.json").write_text(json.dumps(content))
+    new = Store(tmp_path / "new")
+    assert transfer.load(new, tmp_path / "file.json") == 5
+    assert (new.climbs()[0].step, new.climbs()[0].out_dtype) == (12, "float16")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is damaged, or no file of"),
+        ("[]", "is no file of"),
+        ('{"course": "gemm-ladder"}', "does not say what version"),
+        ('{"course": "gemm-ladder", "format": 2, "schema": 1, "tables": {}}', "newer version of the course"),
+        ('{"course": "gemm-ladder", "format": 1, "schema": 99, "tables": {}}', "newer version of the course"),
+        ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"answers": [1]}}', "its tables are not as"),
+        ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"answers": [{"step": 1}]}}', "a row is not as"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_good_is_a_sentence_and_changes_nothing(full, tmp_path, text, said):
+    before = everything(full)
+    if text is not None:
+        (tmp_path / "file.json").write_text(text)
+    with pytest.raises(CourseError, match=said) as error:
+        transfer.load(full, tmp_path / "file.json")
+    assert "your progress is as it was" in error.value.message
+    assert everything(full) == before
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(full, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CourseError, match="cannot be written"):
+        transfer.export(full, tmp_path / "file" / "mine.json")
