@@ -20,6 +20,7 @@ from typing import Any
 
 BUSY_SECONDS = 15.0  # how long a write waits for another notebook's
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file: it belongs to that file alone
+_NEWER = "it was written by a newer version of the course"
 _PROBED = 20_000  # row numbers that are tried one by one between two that can be read
 
 
@@ -105,7 +106,7 @@ class Database:
         """Bring the file to this version's schema, keeping a copy of what it was. One notebook does it, others wait."""
         found = _schema(db)
         if found > len(self._migrations):
-            raise sqlite3.DatabaseError(f"it was written by a newer version of the course (schema {found})")
+            raise sqlite3.DatabaseError(f"{_NEWER} (schema {found})")
         if found:
             copy = self.path.with_suffix(f".v{found}.sqlite3")
             if not copy.exists():
@@ -214,10 +215,14 @@ class Database:
         """From here on this session is kept in memory, starting from what can still be read."""
         self._memory = _connect(":memory:")
         self._salvage(self._memory)
+        cure = (
+            "update the course"
+            if _NEWER in str(error)
+            else "make room or choose another folder with the environment variable GEMM_LADDER_HOME"
+        )
         self.problem = (
             f"Your progress cannot be saved: {self.path} {_reason(error)}. The lessons work all the same, and what "
-            "you do now is kept until the notebook's kernel stops. To save it, make room or choose another folder with "
-            "the environment variable GEMM_LADDER_HOME, and restart the kernel."
+            f"you do now is kept until the notebook's kernel stops. To save it, {cure}, and restart the kernel."
         )
         self._announce(self.problem)
 

@@ -84,7 +84,7 @@ class LessonKernel(Kernel):
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
             report = gemm.check(self, on=on, progress=progress, seed=seed)
         if self.step is not None and self.step.expect and report.passed:
-            sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected})")
+            sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
         self._checked[place(on)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))

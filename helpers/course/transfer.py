@@ -48,15 +48,27 @@ def load(store: Store, path: Path) -> int:
             columns = [item["name"] for item in db.execute(f"PRAGMA table_info({name})") if item["name"] not in _OF_THIS_STORE]
             lasting = [column for column in columns if column != _CHANGES]
             known = {tuple(row) for row in db.execute(f"SELECT {', '.join(lasting)} FROM {name}")}
-            for row in rows[name]:
-                values, identity = (tuple(row[column] for column in wanted) for wanted in (columns, lasting))
-                if identity not in known:
-                    known.add(identity)
-                    marks = ", ".join("?" * len(columns))
-                    added += db.execute(f"INSERT OR IGNORE INTO {name} ({', '.join(columns)}) VALUES ({marks})", values).rowcount
+            new = {tuple(row[column] for column in lasting): {column: row[column] for column in columns} for row in rows[name]}
+            wanted = [row for identity, row in new.items() if identity not in known]
+            if name == "answers":
+                _in_their_place(db, wanted)
+            for row in wanted:
+                marks = ", ".join("?" * len(row))
+                added += db.execute(f"INSERT OR IGNORE INTO {name} ({', '.join(row)}) VALUES ({marks})", [*row.values()]).rowcount
         return added
 
     return store.run(add)
+
+
+def _in_their_place(db: sqlite3.Connection, answers: list[dict[str, Any]]) -> None:
+    """The last answer to a question is the one that holds: what is older than the reader's own gets a number before all that are there."""
+    latest = {
+        row["question"]: row["created"] for row in db.execute("SELECT question, max(created) AS created FROM answers GROUP BY question")
+    }
+    older = [row for row in answers if row["created"] < latest.get(row["question"], "")]
+    first = db.execute("SELECT coalesce(min(id), 1) FROM answers").fetchone()[0] - len(older)
+    for number, row in enumerate(older, first):
+        row["id"] = number
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -30,6 +30,9 @@ def progress(args: argparse.Namespace) -> int:
     from helpers.course.standing import standing
 
     own = store.own()
+    own.answers()  # looks whether the file can be used at all
+    if own.problem and (args.load or args.reset or args.restore):
+        raise CourseError(f"{own.path} can be read and not be changed, so nothing was done.")
     if args.export:
         print(f"{transfer.export(own, args.export)} rows are saved in {args.export}.")
     if args.load:

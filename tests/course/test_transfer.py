@@ -40,6 +40,18 @@ def test_another_store_gets_all_and_gets_it_once(full, tmp_path):
     assert everything(other) == before
 
 
+def test_the_latest_answer_holds_whichever_file_it_comes_from(tmp_path):
+    early, late = Store(tmp_path / "early"), Store(tmp_path / "late")
+    for store, answer in ((early, 1), (late, 2), (early, 3), (late, 4)):
+        store.answer("naive.sectors_b", answer, step=1)
+    transfer.export(early, tmp_path / "early.json")
+    transfer.export(late, tmp_path / "late.json")
+    transfer.load(late, tmp_path / "early.json")
+    transfer.load(early, tmp_path / "late.json")
+    assert [item.answer for item in late.answers()] == [1, 3, 2, 4]
+    assert [item.answer for item in early.answers()] == [2, 1, 3, 4]
+
+
 def test_a_file_of_an_older_course_is_brought_up_to_date(full, tmp_path):
     """Schema 2: steps 11 and 12 of then are 12 and 13, and C has the type of A."""
     transfer.export(full, tmp_path / "file.json")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -180,3 +182,25 @@ def test_a_reset_asks_first_and_can_be_taken_back(reader, monkeypatch, capsys):
     assert cli.main(["progress", "--restore"]) == 0
     assert len(reader.answers()) == 2
     assert cli.main(["progress", "--reset", "99"]) == 1
+
+
+def test_a_newer_file_is_shown_and_not_changed(reader, monkeypatch, capsys):
+    with contextlib.closing(sqlite3.connect(reader.path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    before = reader.path.read_bytes()
+    monkeypatch.setattr("helpers.course.store.own", lambda: store.Store(reader.path.parent))
+    assert cli.main(["progress"]) == 0
+    said = capsys.readouterr()
+    assert "update the course" in said.err and "1 of 4" in said.out
+    assert cli.main(["progress", "--reset", "all", "--yes"]) == 1
+    assert "so nothing was done" in capsys.readouterr().err
+    assert reader.path.read_bytes() == before
+
+
+def test_where_there_can_be_no_page_of_progress_the_first_lesson_is_opened(monkeypatch, tmp_path, capsys):
+    def full(folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("helpers.front.opening.write", full)
+    assert lab._page(tmp_path) == lab.FIRST
+    assert "No space left on device" in capsys.readouterr().err
