@@ -595,7 +595,7 @@ class CheckReport:
         code = quote(self.source, case.line)
         if not code:
             return ""
-        return f" Line {case.line} {'stored it:' if _FIRST in case.message else 'is'} “{code}”."
+        return f" Line {case.line} {'stored it:' if _stored(case.message) else 'is'} “{code}”."
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
@@ -681,7 +681,7 @@ def check(
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
-    place = next((index for index, case in enumerate(cases) if _FIRST in case.message and case.line is None), None)
+    place = next((index for index, case in enumerate(cases) if _stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem):
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             line, known = _storing_line(kernel, replace(cases[place].problem, fused=is_fused(kernel)))
@@ -691,18 +691,24 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
 
 
 def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
-    """The line of the last store to the first wrong element of C in a run of the problem, and whether that is known."""
+    """The line of the last store to the first wrong element in a run of the problem, and whether that is known."""
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     done = run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False, trace=TraceFilter(spaces={"global"}))
-    value, bound = problem.expected(*before)
-    wrong = ~(np.abs(arrays[2][:, : problem.n].astype(np.float64) - value) <= bound)
-    home = next((item for item in done.trace.allocations if item.name == kernel.compiled.parameters[9].name), None)
-    if done.trace.truncated or home is None or not wrong.any():
-        return None, False
-    row, column = map(int, np.argwhere(wrong)[0])
-    element = home.base + (row * problem.ldc + column) * problem.result.bytes
+    if (found := _changed(problem, before, arrays)) is None:
+        value, bound = problem.expected(*before)
+        wrong = np.argwhere(~(np.abs(arrays[2][:, : problem.n].astype(np.float64) - value) <= bound))
+        found = (2, int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
     trace = done.trace
+    if found is None or trace.truncated:
+        return None, False
+    which, row, column = found
+    name = kernel.compiled.parameters[(4, 6, 9)[which]].name
+    home = next((item for item in trace.allocations if item.name == name), None)
+    if home is None:
+        return None, False
+    length, size = (problem.lda, problem.ldb, problem.ldc)[which], arrays[which].itemsize
+    element = home.base + (row * length + column) * size
     widths = np.array([site.width if site.op in (AccessKind.STORE, AccessKind.ATOMIC) else 0 for site in trace.sites] or [0])
     width = widths[trace.accesses["site"]][:, None]
     hits = ((trace.addresses >= 0) & (trace.addresses <= element) & (element < trace.addresses + width)).any(axis=1)
@@ -811,18 +817,35 @@ def _inexact(problem: Problem, got: np.ndarray, value: np.ndarray, before: Seque
 
 def _compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
     """'' if the kernel left alone what is not its result: A, B and the padding of C."""
-    for name, old, new in zip("AB", before, after, strict=False):
-        if not np.array_equal(old.view(np.uint8), new.view(np.uint8)):
-            return f"{name} is an input, and the kernel changed it."
-    old, new = before[2], after[2]
-    if problem.pad_c and not np.array_equal(old[:, problem.n :], new[:, problem.n :], equal_nan=True):
-        row, column = np.argwhere(old[:, problem.n :] != new[:, problem.n :])[0]
-        place = f"element [{row}, {problem.n + column}]"
-        return f"{place} lies in the padding behind row {row} of C (ldc = {problem.ldc}), and the kernel wrote it."
-    return ""
+    if (found := _changed(problem, before, after)) is None:
+        return ""
+    which, row, column = found
+    values = f"it was {float(before[which][row, column]):.7g} and is {float(after[which][row, column]):.7g}."
+    if which < 2:
+        return f"{'AB'[which]} is an input, and {_CHANGED} {'AB'[which]}[{row}, {column}]: {values}"
+    return f"element [{row}, {column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and {_CHANGED} it: {values}"
+
+
+_CHANGED = "the kernel changed"
+
+
+def _changed(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> tuple[int, int, int] | None:
+    """The first element that is not the kernel's to change and was changed: which array (0 for A), row and column."""
+    for which, first in enumerate((0, 0, problem.n)):
+        old, new = (np.ascontiguousarray(arrays[which][:, first:]) for arrays in (before, after))
+        different = old.view(np.uint8) != new.view(np.uint8)
+        if different.any():
+            row, byte = map(int, np.argwhere(different)[0])
+            return which, row, first + byte // old.itemsize
+    return None
 
 
 _FIRST = "the first is C"  # begins the place of the first difference in a case's message
+
+
+def _stored(message: str) -> bool:
+    """Is a case's message about an element that has a wrong value?"""
+    return _FIRST in message or _CHANGED in message
 
 
 def _first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row0: int = 0, column0: int = 0) -> str:

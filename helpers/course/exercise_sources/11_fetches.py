@@ -1,4 +1,4 @@
-#! kind: write
+#! kind: change
 #! title: Back and forth
 #! task: An outer product of rows × cols multiply-adds, one after the other. Each takes its value of A or of B from
 #!     the cache if the one just before it had the same value, and fetches it otherwise. Going through each row from
