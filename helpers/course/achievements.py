@@ -21,7 +21,7 @@ IN_A_ROW = 5  # predictions
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Guess:
     """What the reader said and what it was. question: its id, which begins with the step's slug."""
 
     question: str
@@ -30,7 +30,7 @@ class Prediction:
 
     @property
     def factor(self) -> float | None:
-        """Prediction by truth; None where that says nothing: words, signs that differ, zeros."""
+        """Guess by truth; None where that says nothing: words, signs that differ, zeros."""
         if isinstance(self.yours, str) or isinstance(self.truth, str) or not self.yours * self.truth > 0:
             return None
         return self.yours / self.truth
@@ -42,23 +42,23 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReaderRecord:
     """All that a store says about a reader. hints: how many were taken, by exercise. versions: of each cell, and the last verdict."""
 
     climbs: Sequence[SavedClimb]
-    predictions: Sequence[Prediction]
+    predictions: Sequence[Guess]
     committed: Mapping[str, int]
     solved: Mapping[str, Exercise]
     hints: Mapping[str, int]
     versions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, store: Store) -> Kept:
+    def of(cls, store: Store) -> ReaderRecord:
         latest: dict[str, SavedAnswer] = {answer.question: answer for answer in store.answers()}
         solved = {name: item for name, item in exercises().items() if f"{SOLVED}{name}" in latest}
         hints = {name: item.answer for name in exercises() if (item := latest.get(f"{HINTS}{name}")) and isinstance(item.answer, int)}
         asked = [item for item in latest.values() if not item.question.startswith((SOLVED, HINTS)) and _step(item.question) is not None]
-        predictions = [Prediction(item.question, item.answer, item.truth) for item in asked if _comparable(item)]
+        predictions = [Guess(item.question, item.answer, item.truth) for item in asked if _comparable(item)]
         committed: dict[str, int] = {}
         for item in asked:
             slug = item.question.partition(".")[0]
@@ -89,14 +89,14 @@ class Achievement:
 
     title: str
     what: str
-    earned: Callable[[Kept], bool]
+    earned: Callable[[ReaderRecord], bool]
 
 
-def _climbed(kept: Kept) -> set[int]:
+def _climbed(kept: ReaderRecord) -> set[int]:
     return {climb.step for climb in kept.climbs if climb.step is not None}
 
 
-def _no_conflicts(kept: Kept) -> bool:
+def _no_conflicts(kept: ReaderRecord) -> bool:
     for climb in kept.climbs:
         conflicts = sum(climb.counters.get(names.shared_conflicts(op), 0) for op in ("ld", "st"))
         if (climb.step or 0) > get("thread_tile_2d").number and climb.counters.get(names.executed("shared_ld"), 0) and not conflicts:
@@ -104,7 +104,7 @@ def _no_conflicts(kept: Kept) -> bool:
     return {"column_store", "rotate"} <= kept.solved.keys()
 
 
-def _beat_the_reference(kept: Kept) -> bool:
+def _beat_the_reference(kept: ReaderRecord) -> bool:
     """A kernel of the reader's is faster than the step's own, on the same device, in the same way, at the same size."""
 
     def race(climb: SavedClimb) -> tuple:
@@ -120,7 +120,7 @@ def _beat_the_reference(kept: Kept) -> bool:
     return any(tflops > theirs.get(key, float("inf")) for key, tflops in mine.items())
 
 
-def _in_a_row(kept: Kept) -> bool:
+def _in_a_row(kept: ReaderRecord) -> bool:
     run = best = 0
     for prediction in kept.predictions:
         run = run + 1 if prediction.good else 0
@@ -128,15 +128,15 @@ def _in_a_row(kept: Kept) -> bool:
     return best >= IN_A_ROW
 
 
-def _written(kept: Kept) -> list[str]:
+def _written(kept: ReaderRecord) -> list[str]:
     return [name for name, item in kept.solved.items() if item.kind == "write" and item.language == "cu"]
 
 
-def _all_written(kept: Kept) -> bool:
+def _all_written(kept: ReaderRecord) -> bool:
     return {name for name, item in exercises().items() if item.kind == "write"} <= kept.solved.keys()
 
 
-def _persistent(kept: Kept) -> bool:
+def _persistent(kept: ReaderRecord) -> bool:
     return any(versions >= PERSISTENT and says == "passed" for versions, says in kept.versions.values())
 
 

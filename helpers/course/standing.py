@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .achievements import ACHIEVEMENTS, Achievement, Kept, Prediction
+from .achievements import ACHIEVEMENTS, Achievement, Guess, ReaderRecord
 from .exercises import Exercise, exercises
 from .questions import judge
 from .steps import STEPS, Step
@@ -73,7 +73,7 @@ class Standing(Tabular):
     """Where a reader stands. points: of all that was done."""
 
     lessons: Sequence[LessonStanding]
-    predictions: Sequence[Prediction]
+    predictions: Sequence[Guess]
     achieved: Sequence[Achievement]
     points: int
     problem: str = ""
@@ -155,7 +155,7 @@ class Standing(Tabular):
 def standing(store: Store | None = None) -> Standing:
     """Where the reader stands, from the reader's own store."""
     store = store or own()
-    kept = Kept.of(store)
+    kept = ReaderRecord.of(store)
     spent = _times(store)
     lessons = []
     for step in STEPS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.course import standing as module
-from helpers.course.achievements import ACHIEVEMENTS, IN_A_ROW, PERSISTENT, PUBLISHED_MISTAKES, Kept, Prediction
+from helpers.course.achievements import ACHIEVEMENTS, IN_A_ROW, PERSISTENT, PUBLISHED_MISTAKES, Guess, ReaderRecord
 from helpers.course.exercises import exercises
 from helpers.course.standing import LEVELS, standing
 from helpers.course.steps import STEPS, get
@@ -76,11 +76,11 @@ def a_climb(step, source="mine", **more):
 
 
 def kept(climbs=(), predictions=(), solved=(), hints=None, versions=None):
-    return Kept(climbs, predictions, {}, {name: exercises()[name] for name in solved}, hints or {}, versions or {})
+    return ReaderRecord(climbs, predictions, {}, {name: exercises()[name] for name in solved}, hints or {}, versions or {})
 
 
 NAIVE = get("naive").kernel_path.read_text(encoding="utf-8")
-RIGHT, WRONG = Prediction("naive.x", 5, 5), Prediction("naive.x", 5, 50)
+RIGHT, WRONG = Guess("naive.x", 5, 5), Guess("naive.x", 5, 50)
 LOADS = {names.executed("shared_ld"): 8}
 WRITTEN = tuple(name for name, item in exercises().items() if item.kind == "write")
 
@@ -89,7 +89,7 @@ WRITTEN = tuple(name for name, item in exercises().items() if item.kind == "writ
     ("title", "enough", "not_enough"),
     [
         ("First rung", kept([a_climb(1)]), kept()),
-        ("Called it", kept(predictions=[RIGHT]), kept(predictions=[WRONG, Prediction("naive.x", "more", "more")])),
+        ("Called it", kept(predictions=[RIGHT]), kept(predictions=[WRONG, Guess("naive.x", "more", "more")])),
         ("A feeling for it", kept(predictions=[WRONG, *[RIGHT] * IN_A_ROW]), kept(predictions=[*[RIGHT] * (IN_A_ROW - 1), WRONG, RIGHT])),
         ("From a blank page", kept(solved=["rotate"]), kept(solved=["narrow_block", "intensity"])),
         ("Unaided", kept(solved=["rotate"]), kept(solved=["rotate"], hints={"rotate": 1})),
