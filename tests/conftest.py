@@ -46,11 +46,12 @@ def _interrupts():
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Under xdist, all browser tests go to one worker, because they share one JupyterLab; all others to the next free one."""
+    """Under xdist, the browser tests of a file go to one worker, because they share a page (and those of a worker, one JupyterLab); all
+    others to the next free one. The files come first, the one with most tests before the others: the lessons."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneBrowser(LoadScopeScheduling):
+    class FilesInTheBrowser(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "browser" if "tests/browser/" in nodeid else nodeid
+            return nodeid.partition("::")[0] if "tests/browser/" in nodeid else nodeid
 
-    return OneBrowser(config, log)
+    return FilesInTheBrowser(config, log)

@@ -35,6 +35,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARTIFACTS = ROOT / "test-artifacts"
 START_SECONDS = 90.0
 RUN_SECONDS = 240.0
+LOOK_MILLISECONDS = 200.0  # between two looks at a long wait; looking in every frame takes the processor from the lesson
 
 # No sandbox, because CI runs as root; the rest keeps Chromium from calling home at every start.
 FLAGS = [
@@ -239,6 +240,7 @@ class Notebook:
                 return context?.isReady && context.session?.kernel?.status === 'idle';
             }""",
             timeout=START_SECONDS * 1000,
+            polling=LOOK_MILLISECONDS,
         )
         return self
 
@@ -256,6 +258,7 @@ class Notebook:
                 return panel.sessionContext.session.kernel.status === 'idle' && (done || stopped);
             }""",
             timeout=RUN_SECONDS * 1000,
+            polling=LOOK_MILLISECONDS,
         )
         return self
 
@@ -297,6 +300,7 @@ class Notebook:
                 return panel.sessionContext.session.kernel.status === 'idle' && !busy;
             }""",
             timeout=RUN_SECONDS * 1000,
+            polling=LOOK_MILLISECONDS,
         )
 
     def alternatives(self, cell) -> list[str]:

@@ -59,7 +59,8 @@ class Chunk(Lanes):
         self._adopt(launch)
         program = self.program
         self.zero = self.uniform(0, np.uint32)
-        self.regs = [self.uniform(0, launch.dtypes[kind]) for kind in program.types]
+        zeros = {kind: self.uniform(0, launch.dtypes[kind]) for kind in set(program.types)}
+        self.regs = [zeros[kind] for kind in program.types]
         for index, value in program.constants:
             self.regs[index] = value.reshape((1,) * self.nd)
         for index, name in program.specials:

@@ -6,6 +6,8 @@ What the instructions mean is asked of the NumPy machine: their closures run onc
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from helpers.sim.code import cfg
@@ -20,7 +22,24 @@ SPARED = 4  # a branch is held fixed if code can then leave out one instruction 
 
 def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
     """(position of a guarded branch, whether it is taken), for all branches that the launch decides."""
-    program = launch.program
+    steps = _steps(launch.program)
+    if not steps:
+        return ()
+    machine = Chunk(launch, [np.zeros((1, 1, 1), np.int64)] * 3, (1, 1, 1))
+    found = []
+    with np.errstate(all="ignore"):
+        for op in steps:
+            if op.effect is Effect.JUMP:
+                found.append((op.position, bool(machine.regs[op.guard.register].item()) != op.guard.negated))
+            else:
+                for step in op.steps:
+                    step(machine)
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=32)
+def _steps(program: Program) -> tuple[Op, ...]:
+    """The guarded branches that any launch decides, and before each what its guard depends on."""
     if not any(op.effect is Effect.JUMP and op.guard for op in program.ops):
         return ()
     written = [0] * len(program.types)  # times that an instruction writes the register
@@ -30,7 +49,6 @@ def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
     blocks = code_blocks(program)
     block_of = {position: block.index for block in blocks for position in (*block.positions, block.position)}
     above = cfg.dominators([block.successors for block in blocks])
-    machine = Chunk(launch, [np.zeros((1, 1, 1), np.int64)] * 3, (1, 1, 1))
     known = {index: -1 for index, name in program.specials if SPECIAL_REGISTERS[name].varies == "launch"}  # where written
 
     def has(register: int, position: int) -> bool:
@@ -42,21 +60,33 @@ def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
         return known[register] < position if there == here else bool(above[here] >> there & 1)
 
     found = []
-    with np.errstate(all="ignore"):
-        for op in program.ops:
-            if op.guard is not None:
-                if op.effect is Effect.JUMP and has(op.guard.register, op.position):
-                    found.append((op.position, bool(machine.regs[op.guard.register].item()) != op.guard.negated))
-            elif (
-                (op.effect is Effect.PURE or _loads_parameter(op, program.entry_bytes))
-                and op.writes
-                and all(written[register] == 1 for register in op.writes)
-                and all(has(register, op.position) for register in op.reads)
-            ):
-                for step in op.steps:
-                    step(machine)
-                known.update(dict.fromkeys(op.writes, op.position))
-    return tuple(found)
+    for op in program.ops:
+        if op.guard is not None:
+            if op.effect is Effect.JUMP and has(op.guard.register, op.position):
+                found.append(op)
+        elif (
+            (op.effect is Effect.PURE or _loads_parameter(op, program.entry_bytes))
+            and op.writes
+            and all(written[register] == 1 for register in op.writes)
+            and all(has(register, op.position) for register in op.reads)
+        ):
+            found.append(op)
+            known.update(dict.fromkeys(op.writes, op.position))
+    return _asked(found)
+
+
+def _asked(ops: list[Op]) -> tuple[Op, ...]:
+    """Of such instructions, those that a branch depends on."""
+    needed: set[int] = set()
+    kept = []
+    for op in reversed(ops):
+        if op.effect is Effect.JUMP:
+            needed.add(op.guard.register)
+        elif needed.isdisjoint(op.writes):
+            continue
+        needed.update(op.reads)
+        kept.append(op)
+    return tuple(reversed(kept))
 
 
 def worth_fixing(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:

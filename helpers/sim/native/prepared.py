@@ -160,12 +160,18 @@ def seconds_to_make(program, options: Options) -> float:
 
 def _identity(program, options: Options) -> str:
     """Everything that the code depends on, as text."""
-    code = [(op.opcode, op.instruction.guard, repr(op.instruction.operands), op.targets) for op in program.ops]
-    types = [(name, program.types[index]) for index, name in program.names.items()]
     races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
     owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
     wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide, options.unwritten)
-    return repr((code, types, [at for _, at in program.parameters], program.shared_start, wanted))
+    return f"{_text(program)}\n{wanted!r}"
+
+
+@functools.lru_cache(maxsize=32)
+def _text(program) -> str:
+    """All of the program that its code depends on."""
+    code = [(op.opcode, op.instruction.guard, repr(op.instruction.operands), op.targets) for op in program.ops]
+    types = [(name, program.types[index]) for index, name in program.names.items()]
+    return repr((code, types, [at for _, at in program.parameters], program.shared_start))
 
 
 def _facts(lowered: Lowered) -> dict:

@@ -10,6 +10,7 @@ Lanes that leave the kernel need no region: a dead lane may compute what it like
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 from helpers.sim.code import cfg
@@ -178,10 +179,11 @@ def stepped_over(op: Op) -> bool:
     return op.guard is not None and (op.effect is Effect.END or (op.effect.memory and not op.rendezvous))
 
 
-def ops_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> list[Op]:
+@functools.lru_cache(maxsize=32)
+def ops_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple[Op, ...]:
     """The instructions that can be reached at all, apart from those that end blocks."""
     blocks = code_blocks(program, dict(fixed))
-    return [program.ops[p] for i in sorted(cfg.reachable([block.successors for block in blocks])) for p in blocks[i].positions]
+    return tuple(program.ops[p] for i in sorted(cfg.reachable([block.successors for block in blocks])) for p in blocks[i].positions)
 
 
 def _renumber(blocks, extra):

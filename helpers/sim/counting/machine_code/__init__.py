@@ -16,8 +16,11 @@ is the same everywhere costs one element. Threads are padded to whole warps with
 
 Divergence follows the hardware: a warp that splits runs its parts separately until they meet at BSYNC or WARPSYNC.
 
+Trips of a loop that differ from each other by constants alone are not executed but added, once that is proven.
+
 Modules: `slicing` finds the slice, `execute` runs it with what `semantics` knows of each instruction, on the `constants`
-of the launch; `costs` says what an access costs, `counts` is the way in.
+of the launch; `steady` jumps over trips, by the `changes` of each instruction's results; `costs` says what an access costs,
+`counts` is the way in.
 """
 
 from .counts import InstructionCounts, counters, instruction_counts, refine

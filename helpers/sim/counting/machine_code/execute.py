@@ -17,6 +17,7 @@ from helpers.sim.code.sass_operands import SassAddress, SassConstant, SassImmedi
 from .constants import SHARED_WINDOW
 from .costs import SiteAccess, costs
 from .semantics import HANDLERS
+from .steady import SteadyLoops
 from .values import ALL_ONES, EMPTY, LOW, TRUE, ZERO, CannotTell, modified, same_mask, signed
 
 
@@ -87,6 +88,7 @@ class SliceRun:
         self.unknown_sites: dict[int, str] = {}
         self.repeats: dict[int, tuple[list, dict[str, int]]] = {}  # per site: mask and registers of its last execution, cost
         self.patterns: dict[int, tuple] = {}  # per site: addresses and mask of its last new pattern, bases, cost by phase
+        self.loops = SteadyLoops(self)
 
     # -- lanes and warps
 
@@ -231,6 +233,8 @@ class SliceRun:
         return chosen
 
     def execute(self, part: _Part):
+        if part.pc in self.program.heads:
+            self.loops.visit(part)
         block = self.program.block_of[part.pc]
         warps = self.warps_in(part.mask)
         self.executed[block.start] += warps
@@ -273,6 +277,7 @@ class SliceRun:
                 self.write(written, None, mask)
             if name == "STL":
                 self.forget_stack(mask)
+            self.loops.unknown(i, mask)
             if self.accesses and i.row.space:
                 self.unknown_sites[i.index] = "whether it runs depends on data"
             return
@@ -280,6 +285,18 @@ class SliceRun:
             mask = self.mask = self.narrow(mask, guard)
         if self.accesses and i.row.space:
             self.observe(i, mask)
+        if self.loops.trip is None:
+            self.perform(i, mask)
+        else:
+            self.loops.perform(i, mask)
+
+    def evaluates(self, i: SassInstruction) -> bool:
+        """Whether the results of an instruction are computed; otherwise they are unknown."""
+        return i.name in HANDLERS and i.index not in self.program.data
+
+    def perform(self, i: SassInstruction, mask):
+        """What an instruction does to registers and to convergence barriers, for the lanes of the mask."""
+        name = i.name
         if name == "BSSY":
             self.join(i.operands[0], mask)
             return
@@ -287,9 +304,8 @@ class SliceRun:
             groups = self.groups.get(i.operands[-1], ZERO)
             self.groups[i.operands[-1]] = np.where(TRUE if mask is None else mask, 0, groups)
             return
-        handler = None if i.index in self.program.data else HANDLERS.get(name)
-        if handler is not None:
-            handler(self, i, mask)
+        if self.evaluates(i):
+            HANDLERS[name](self, i, mask)
         elif name == "BMOV":
             self.move_barrier(i, mask)
         else:
@@ -301,6 +317,7 @@ class SliceRun:
     def leave(self, i: SassInstruction, part: _Part):
         mask, after = part.mask, i.index + 1
         self.mask = mask
+        self.loops.leave(i)
         guard = self.condition(i.predicate)
         for source in i.sources:  # BRA P1, target: both must hold
             if isinstance(source, SassPredicate) and guard is not None:
@@ -480,9 +497,11 @@ class SliceRun:
         inputs = [mask, *(self.values.get(name) for name in i.addressing), *(self.known.get(name) for name in i.addressing)]
         last = self.repeats.get(index)
         if last is not None and all(a is b for a, b in zip(last[0], inputs, strict=True)):
-            self.add(index, i, last[1])
+            self.add(i, last[1])
+            self.loops.access(i, *last[2])
             return
-        places = [self.address(s) for s in i.sources if isinstance(s, SassAddress)]
+        operands = [s for s in i.sources if isinstance(s, SassAddress)]
+        places = [self.address(s) for s in operands]
         if i.name == "LDGSTS" and isinstance(i.sources[-1], SassPredicate):
             # Where the last operand is false, zeros are written and nothing is read.
             reads = self.condition(i.sources[-1])
@@ -496,33 +515,39 @@ class SliceRun:
         if not places or any(p is None for p in places):
             self.unknown_sites[index] = "its address depends on data"
             return
-        # An access that repeats its last pattern at another place costs what it cost there.
+        cost = self.cost(i, places, mask)
+        if isinstance(cost, str):
+            self.unknown_sites[index] = cost
+            return
+        self.repeats[index] = inputs, cost, (operands, places, mask)
+        self.add(i, cost)
+        self.loops.access(i, operands, places, mask)
+
+    def cost(self, i: SassInstruction, places, mask) -> dict[str, dict[str, int]] | str:
+        """As `costs.costs`. An access that repeats its last pattern at another place costs what it cost there."""
         bases = [place.item(0) for place in places]
-        known = self.patterns.get(index)
+        known = self.patterns.get(i.index)
         if (
             known is None
             or not same_mask(known[1], mask)
             or any(old.shape != new.shape or np.not_equal(new, old + (base - was)).any()
                    for old, new, was, base in zip(known[0], places, known[2], bases, strict=True))
         ):  # fmt: skip
-            known = self.patterns[index] = (places, mask, bases, {})
+            known = self.patterns[i.index] = (places, mask, bases, {})
         phase = tuple(base & 127 for base in bases)
         cost = known[3].get(phase)
         if cost is None:
             cost = known[3][phase] = costs(self, i, places, mask)
-        if isinstance(cost, str):
-            self.unknown_sites[index] = cost
-            return
-        self.repeats[index] = inputs, cost
-        self.add(index, i, cost)
+        return cost
 
-    def add(self, index, i: SassInstruction, cost: dict[str, dict[str, int]]):
+    def add(self, i: SassInstruction, cost: dict[str, dict[str, int]], times: int = 1):
+        """Charge an access with what it cost so many times."""
         for space, values in cost.items():
-            site = self.sites.get((index, space))
+            site = self.sites.get((i.index, space))
             if site is None:
-                site = self.sites[index, space] = SiteAccess(space, i.row.op)
+                site = self.sites[i.index, space] = SiteAccess(space, i.row.op)
             for name, value in values.items():
-                setattr(site, name, getattr(site, name) + value)
+                setattr(site, name, getattr(site, name) + times * value)
 
     def address(self, place: SassAddress):
         total = place.offset

@@ -38,6 +38,7 @@ class Slice:
         # Return addresses are plain numbers in a register: a call's successor starts a block.
         self.blocks = [SassBlock(run.start, run.stop) for run in cfg.cut(len(self.instructions), starts)]
         self.block_of = {b.start: b for b in self.blocks}
+        self.heads = {i.target for i in self.instructions if i.name == "BRA" and i.target is not None and i.target <= i.index}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2
         # A store through a generic address may change what a spilled value was.
