@@ -46,7 +46,7 @@ from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
 from .sweep import variant
-from .table import Table, Tabular
+from .table import Cell, Table, Tabular
 from .vetting import Vetted, vet
 
 FILE = "searches.journal"
@@ -188,20 +188,26 @@ class Search(Tabular):
 
     def table(self, rows: int = 8) -> Table:
         """The best `rows`."""
-        header = [", ".join(map(" × ".join, self.pairs)), "threads", "registers", "shared bytes", "fill", "cycles per FMA"]
-        header += ["score", "TFLOPS", "of cuBLAS"]
+        header = [_unbroken(map(" × ".join, self.pairs)), "threads", Cell("registers", "regis&shy;ters"), "shared bytes", "fill"]
+        header += ["cycles per FMA", "score", "TFLOPS", "of cuBLAS"]
         cells = []
         for item in self.ranked[:rows]:
             code, timed = item.code, item.measured
             speed = f"{self.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else "–"
             ratio = f"{timed.cublas_ratio:.3f}" if timed and timed.cublas_ratio else "–"
-            values = ", ".join(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
+            values = _unbroken(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
             cells.append([
-                values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
+                values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.0%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
         notes = ("Score: of the FP32 limit. TFLOPS: measured.", self.summary(), self.stopped, self.origin)
         return Table(header, cells, left=(0,), below=notes)
+
+
+def _unbroken(parts: Iterable[str]) -> Cell:
+    """Pairs of numbers side by side; a narrow window has them one below the other, but breaks none."""
+    text = ", ".join(parts)
+    return Cell(text, text.replace(" × ", "&nbsp;×&nbsp;"))
 
 
 # ------------------------------------------------------------------------------------------------------ the search
