@@ -188,9 +188,15 @@ class Search(Tabular):
 
     def table(self, rows: int = 8) -> Table:
         """The best `rows`."""
-        header = [_unbroken(map(" × ".join, self.pairs)), "threads", Cell("registers", "regis&shy;ters"), "shared bytes", "fill"]
+        header: list[str | Cell] = [
+            _unbroken(map(" × ".join, self.pairs)),
+            "threads",
+            Cell("registers", "regis&shy;ters"),
+            "shared bytes",
+            "fill",
+        ]
         header += ["cycles per FMA", "score", "TFLOPS", "of cuBLAS"]
-        cells = []
+        cells: list[list[str | Cell]] = []
         for item in self.ranked[:rows]:
             code, timed = item.code, item.measured
             speed = f"{self.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else "–"
