@@ -24,7 +24,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -227,13 +227,15 @@ def search(
     trials: int | None = 24,
     file: Path | None = None,
     bounded: bool = True,
+    prepare: Callable[[list[Candidate]], None] | None = None,
 ) -> Search:
     """Search `space` (constant -> the numbers to try) for the configuration of `source` that is fastest at `size`.
 
     size: M = N = K, or (m, n, k), or a Problem. gpu_name: search for this GPU of the table, without measuring, even if
     there is one here. trials: try no more than so many new configurations (None: all); the others wait for the next
     call. file: where the trials are kept (by default the reader's file). bounded: refuse what its bound says cannot win;
-    without it, everything that compiles is tried, for a whole map. An interrupt ends the search with what it has.
+    without it, everything that compiles is tried, for a whole map. prepare: called first, with what is neither refused nor
+    tried. An interrupt ends the search with what it has.
     Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
     what the compiler's absence raises.
     """
@@ -247,6 +249,8 @@ def search(
     timing = gpu_name is None and gpu.available()
     study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
     trying = _Trying(source, choices, candidates, problem, target, study, timing, bounded)
+    if prepare:
+        prepare([item for item in candidates if not item.rule and not item.code])
     stopped = ""
     try:
         with Progress("trying configurations") as progress:
