@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from .interrupts import delayed
+from .interrupts import delayed, half_imported
 
 # Where each public name comes from; a module stands for itself.
 _PUBLIC = {
@@ -30,6 +30,7 @@ def __getattr__(name: str):
     path = _PUBLIC.get(name) or _MODULES.get(name)
     if path is None:
         raise AttributeError(f"module 'helpers' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    _refuse_half_of_numpy()
     with delayed():
         module = importlib.import_module(f".{path}", __name__)
     value = module if name in _MODULES else getattr(module, name)
@@ -39,7 +40,16 @@ def __getattr__(name: str):
 
 def load_ipython_extension(ipython) -> None:
     """Called by `%load_ext helpers`."""
+    _refuse_half_of_numpy()
     with delayed():
         from .front import magics  # here: only notebooks need IPython
 
     magics.load_ipython_extension(ipython)
+
+
+def _refuse_half_of_numpy() -> None:
+    """Readers import NumPy themselves, and interrupt that. Raises CourseError."""
+    if half_imported("numpy"):
+        from .errors import CourseError
+
+        raise CourseError("The first import of numpy was interrupted, and half of it cannot be used. Restart the kernel.")

@@ -12,7 +12,7 @@ import os
 import time
 from pathlib import Path
 
-from .files import write_whole
+from .files import read_whole, write_whole
 from .paths import cache_folder
 
 _SUM = hashlib.sha256().digest_size
@@ -31,7 +31,7 @@ class Cache:
         if path is None:
             return None
         try:
-            raw = path.read_bytes()
+            raw = read_whole(path)
         except OSError:
             return None
         data = raw[_SUM:]

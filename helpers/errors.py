@@ -62,6 +62,7 @@ FINDING_KINDS = {
     "divergent-barrier": "a barrier that some threads of the block never reach",
     "missing-wait": "a read of data that an asynchronous copy may still be writing",
     "missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before",
+    "mbarrier-access": "an ordinary access to an mbarrier, which only mbarrier instructions may touch",
     "launch-limit": "a launch that the hardware refuses",
     "endless": "a run that does not end within its budget",
 }

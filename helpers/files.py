@@ -1,11 +1,50 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are read and written as a whole or not at all, by several processes at once."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import sqlite3
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+LARGEST = 1 << 30  # bytes: a file of ours that is larger is none of ours
+
+
+def read_whole(path: Path) -> bytes:
+    """What the file at `path` holds. Raises OSError, also for what is no file: a pipe would wait for ever, a device never end."""
+    # Without O_NONBLOCK opening a pipe waits for somebody who writes; Windows has neither it nor such pipes.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no file, or one of more than a gigabyte", str(path))
+    with os.fdopen(handle, "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def one_at_a_time(path: Path, seconds: float) -> Iterator[None]:
+    """Of all processes that use the lock file `path`, one runs its block at a time. The lock is free again when its process ends,
+    however it ends. Where the file system has no locks, or there can be no such file, nobody waits.
+
+    Raises OSError after `seconds` of waiting.
+    """
+    turn = sqlite3.connect(":memory:")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file() or not path.exists():  # SQLite would wait for what a pipe says
+            turn = sqlite3.connect(path, timeout=seconds, isolation_level=None)
+        turn.execute("BEGIN EXCLUSIVE")
+    except (sqlite3.Error, OSError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            turn.close()
+            raise TimeoutError(errno.EBUSY, f"another process of the course has held it for {seconds:.0f} seconds", str(path)) from None
+    with contextlib.closing(turn):
+        yield
 
 
 def write_whole(path: Path, data: bytes, durable: bool = True) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -26,6 +27,14 @@ def delayed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt
+
+
+def half_imported(package: str) -> bool:
+    """Whether the first import of `package`, by whomever, was cut short: half of it is there and stays there, and what it then does
+    wrong depends on the half. Importing a package binds each of its modules in it; one that is loaded and not bound was left behind.
+    """
+    bound = vars(sys.modules[package]) if package in sys.modules else {}
+    return any(name.startswith(f"{package}.") and name.split(".")[1] not in bound for name in list(sys.modules))
 
 
 def advice_for(error: ImportError) -> str:

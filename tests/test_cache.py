@@ -15,6 +15,7 @@ from helpers.cache import Cache
 from helpers.sim import simulate
 from helpers.toolchain import compiled as compiled_module
 from helpers.toolchain.compile import compile_source
+from tests.test_files import NO_FILES, in_the_way
 
 SOURCE = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
 
@@ -53,6 +54,16 @@ def test_no_damage_comes_back_as_data(home, seed):
     assert cache.get("a") is None
     cache.put("a", data)
     assert cache.get("a") == data
+
+
+@NO_FILES
+def test_what_is_no_file_is_no_entry(home, what):
+    cache = Cache("x", 5)
+    cache.put("a", b"1")
+    in_the_way(files(home)[0], what)
+    assert cache.get("a") is None
+    cache.put("a", b"2")
+    assert cache.get("a") == (None if what == "folder" else b"2"), "a folder is somebody's: it is left there"
 
 
 def test_an_entry_under_another_name_is_none(home):

@@ -69,6 +69,26 @@ for attempt in range(2):
 """
 
 
+HALF_OF_NUMPY = (
+    FIRST_IMPORT.split("import helpers")[0].replace("argv[2]", "argv[1]")
+    + """
+import contextlib
+from unittest.mock import MagicMock
+import helpers
+with contextlib.suppress(KeyboardInterrupt):
+    import numpy
+for attempt in range(2):
+    for use in (lambda: helpers.gemm, lambda: helpers.load_ipython_extension(MagicMock())):
+        try:
+            use()
+        except helpers.errors.CourseError as error:
+            print(error.message)
+    with contextlib.suppress(ImportError):
+        import numpy
+"""
+)
+
+
 @pytest.mark.parametrize("statement, module", [
     ("from helpers import widgets; widgets.roofline([])", "matplotlib.transforms"),
     ("from helpers.views.roofline import Point", "matplotlib.figure"),
@@ -86,6 +106,18 @@ def test_an_interrupted_first_import_works_the_second_time(statement, module, tm
     )  # fmt: skip
     said = [line for line in answer.stdout.splitlines() if line.startswith(("interrupted", "works"))]
     assert said == ["interrupted True 0", "works 1"], answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("module", ["numpy._core._exceptions", "numpy._core.numeric", "numpy.linalg"])
+def test_half_of_the_readers_own_numpy_is_named(module, tmp_path):
+    """Interrupted in `import numpy`, with or without a second `import numpy`, which may seem to work."""
+    answer = subprocess.run(
+        [sys.executable, "-c", HALF_OF_NUMPY, module], capture_output=True, text=True, timeout=240, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GEMM_LADDER_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert (
+        answer.stdout.splitlines() == ["The first import of numpy was interrupted, and half of it cannot be used. Restart the kernel."] * 4
+    ), answer.stdout + answer.stderr
 
 
 def test_an_import_cut_short_is_not_mended_by_installing_again():

@@ -24,7 +24,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
 from .sweep import variant
-from .table import Table, Tabular
+from .table import Cell, Table, Tabular
 from .vetting import Vetted, vet
 
 FILE = "searches.journal"
@@ -188,20 +188,32 @@ class Search(Tabular):
 
     def table(self, rows: int = 8) -> Table:
         """The best `rows`."""
-        header = [", ".join(map(" × ".join, self.pairs)), "threads", "registers", "shared bytes", "fill", "cycles per FMA"]
-        header += ["score", "TFLOPS", "of cuBLAS"]
-        cells = []
+        header: list[str | Cell] = [
+            _unbroken(map(" × ".join, self.pairs)),
+            "threads",
+            Cell("registers", "regis&shy;ters"),
+            "shared bytes",
+            "fill",
+        ]
+        header += ["cycles per FMA", "score", "TFLOPS", "of cuBLAS"]
+        cells: list[list[str | Cell]] = []
         for item in self.ranked[:rows]:
             code, timed = item.code, item.measured
             speed = f"{self.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else "–"
             ratio = f"{timed.cublas_ratio:.3f}" if timed and timed.cublas_ratio else "–"
-            values = ", ".join(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
+            values = _unbroken(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
             cells.append([
-                values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.1%}",
+                values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.0%}",
                 f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
             ])  # fmt: skip
         notes = ("Score: of the FP32 limit. TFLOPS: measured.", self.summary(), self.stopped, self.origin)
         return Table(header, cells, left=(0,), below=notes)
+
+
+def _unbroken(parts: Iterable[str]) -> Cell:
+    """Pairs of numbers side by side; a narrow window has them one below the other, but breaks none."""
+    text = ", ".join(parts)
+    return Cell(text, text.replace(" × ", "&nbsp;×&nbsp;"))
 
 
 # ------------------------------------------------------------------------------------------------------ the search
@@ -215,13 +227,15 @@ def search(
     trials: int | None = 24,
     file: Path | None = None,
     bounded: bool = True,
+    prepare: Callable[[list[Candidate]], None] | None = None,
 ) -> Search:
     """Search `space` (constant -> the numbers to try) for the configuration of `source` that is fastest at `size`.
 
     size: M = N = K, or (m, n, k), or a Problem. gpu_name: search for this GPU of the table, without measuring, even if
     there is one here. trials: try no more than so many new configurations (None: all); the others wait for the next
     call. file: where the trials are kept (by default the reader's file). bounded: refuse what its bound says cannot win;
-    without it, everything that compiles is tried, for a whole map. An interrupt ends the search with what it has.
+    without it, everything that compiles is tried, for a whole map. prepare: called first, with what is neither refused nor
+    tried. An interrupt ends the search with what it has.
     Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
     what the compiler's absence raises.
     """
@@ -235,6 +249,8 @@ def search(
     timing = gpu_name is None and gpu.available()
     study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
     trying = _Trying(source, choices, candidates, problem, target, study, timing, bounded)
+    if prepare:
+        prepare([item for item in candidates if not item.rule and not item.code])
     stopped = ""
     try:
         with Progress("trying configurations") as progress:

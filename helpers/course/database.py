@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.files import one_at_a_time
+
 BUSY_SECONDS = 15.0  # how long a write waits for another notebook's
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file: it belongs to that file alone
 _NEWER = "it was written by a newer version of the course"
@@ -86,6 +88,8 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and not self.path.is_file():  # SQLite would wait for what a pipe says
+            raise sqlite3.OperationalError("it is no file")
         db = _connect(self.path)
         try:
             if not self._sound:
@@ -107,19 +111,29 @@ class Database:
         found = _schema(db)
         if found > len(self._migrations):
             raise sqlite3.DatabaseError(f"{_NEWER} (schema {found})")
-        if found:
-            copy = self.path.with_suffix(f".v{found}.sqlite3")
-            if not copy.exists():
-                with contextlib.closing(sqlite3.connect(copy)) as target:
-                    db.backup(target)
         db.execute("BEGIN IMMEDIATE")
         try:
+            if found and found == _schema(db):  # else another notebook has done it meanwhile
+                self._keep_a_copy(self.path.with_suffix(f".v{found}.sqlite3"))
             self._apply(db)
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:  # a full disk has rolled it back already
                 db.execute("ROLLBACK")
             raise
+
+    def _keep_a_copy(self, copy: Path) -> None:
+        """What the file is now, at `copy`: all of it or nothing, and never in the place of an older copy. Nobody may be writing."""
+        if copy.exists():
+            return
+        handle, made = tempfile.mkstemp(prefix=".copy", dir=copy.parent)
+        os.close(handle)
+        try:
+            with contextlib.closing(_connect(self.path)) as source, contextlib.closing(sqlite3.connect(made)) as target:
+                source.backup(target)
+            os.replace(made, copy)
+        finally:
+            Path(made).unlink(missing_ok=True)
 
     def _apply(self, db: sqlite3.Connection, until: int | None = None) -> None:
         """The migrations from the schema that `db` has to version `until`, all of them by default."""
@@ -134,8 +148,7 @@ class Database:
         """Set a damaged file aside and put what can be read of it in its place; False where that is not possible."""
         try:
             # One notebook does it; the others wait, and find a sound file.
-            with contextlib.closing(sqlite3.connect(self.path.with_suffix(".mending"), timeout=BUSY_SECONDS)) as turn:
-                turn.execute("BEGIN EXCLUSIVE")
+            with one_at_a_time(self.path.with_suffix(".mending"), BUSY_SECONDS):
                 try:
                     with contextlib.closing(_connect(self.path)) as db:
                         _check(db)
@@ -199,6 +212,8 @@ class Database:
 
     def _readable(self) -> sqlite3.Connection:
         """The file, opened to read and nothing else; an empty one where that is not possible."""
+        if not self.path.is_file():
+            return _connect(":memory:")
         for options in ("mode=ro", "mode=ro&immutable=1"):  # the second sees no write-ahead log, and needs nothing but the file
             with contextlib.suppress(sqlite3.OperationalError):
                 old = _connect(f"{self.path.absolute().as_uri()}?{options}", read_only=True)

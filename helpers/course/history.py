@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import html
-import json
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from helpers.errors import CourseError
 
-from . import steps, store
+from . import notebook_file, steps, store
 from .store import Store
 from .table import Cell, Table, Tabular
 
@@ -149,9 +148,13 @@ def shipped(cell: str) -> str | None:
     known = exercises().get(cell)
     tag = f"{steps.EXERCISE}{cell}"
     for path in sorted((steps.ROOT / "notebooks").glob("*.ipynb"), key=lambda path: path.stem != lesson()):
-        for found in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            text = "".join(found["source"])
-            if text.split("\n", 1)[0].split()[:2] == ["%%cuda", cell] or tag in found["metadata"].get("tags", ()):
+        try:
+            cells = notebook_file.read(path)["cells"]
+        except CourseError:  # another lesson may have it, and what the reader ran is shown all the same
+            continue
+        for found in cells:
+            text = notebook_file.source(found)
+            if text.split("\n", 1)[0].split()[:2] == ["%%cuda", cell] or tag in notebook_file.tags(found):
                 return text
     return known.starter if known else None
 

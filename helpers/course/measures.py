@@ -266,7 +266,9 @@ def shared_stores_per_result(run) -> float:
 
 
 def barriers_per_warp(run) -> float:
-    """Barriers of the whole block that each warp passes. Raises CourseError where instructions were not counted."""
+    """Barriers that each warp comes to, named ones as well. Raises CourseError where instructions were not counted: a loop that waits
+    at an mbarrier in their place depends on what others do, and cannot be.
+    """
     if names.INSTRUCTIONS not in run.counters:
         raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
     return count(run, names.opcode("BAR")) / _warps(run)

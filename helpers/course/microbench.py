@@ -11,7 +11,6 @@ the instruction caches end; **blocks**, the cycles that a multiprocessor takes f
 
 from __future__ import annotations
 
-import datetime
 import functools
 import json
 import statistics
@@ -324,8 +323,7 @@ def record(out: Path = rungs.DATA, say=print) -> list[dict[str, Any]]:
         rows.append({**asdict(item), "cycles": round(float(item.cycles), 3)})
         say(f"{item.kind} {item.name} ×{item.count}, {item.warps} warps: {item.cycles:.3f}")
     device = gpu.device()
-    about = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "clock_mhz": device.clock_mhz,
-             "date": datetime.datetime.now(datetime.UTC).date().isoformat()}  # fmt: skip
+    about = {**gpu.provenance(device), "clock_mhz": device.clock_mhz}
     out.mkdir(parents=True, exist_ok=True)
     text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
     (out / f"microbench-{rungs.slug(device.name)}.json").write_text(text, encoding="utf-8")

@@ -11,7 +11,6 @@ Runs where there is no Jupyter: `python -m helpers.course.record --out results -
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import re
@@ -73,9 +72,7 @@ def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[d
 
 
 def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
-    from helpers.toolchain.installation import compiler_version
-
-    device, baseline = gpu.device(), timing.cublas
+    baseline = timing.cublas
     unusual = {"out_dtype": problem.out_dtype} if problem.out_dtype != problem.inputs.result else {}
     unusual |= {"batch": problem.batch} if problem.batch > 1 else {}
     return {
@@ -99,11 +96,7 @@ def _row(step, problem, source: str, kernel, timing) -> dict[str, Any]:
         "clock_mhz": timing.kernel.clock_mhz,
         "cublas_clock_mhz": baseline and baseline.clock_mhz,
         "difference": timing.difference if timing.difference is None else _figures(timing.difference, 2),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "device": device.name,
-        "driver": device.driver,
-        "cuda": device.cuda,
-        "compiler": "NVRTC {}.{}".format(*compiler_version()),
+        **gpu.provenance(gpu.device()),
         "registers": kernel.registers,
         "shared_bytes": kernel.shared_bytes,
         "kernel_hash": rungs.code_hash(source),

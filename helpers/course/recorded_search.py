@@ -6,7 +6,6 @@ that the map shows what the bounds leave out, and a search can be judged by what
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
 import math
@@ -21,7 +20,6 @@ from helpers.errors import CompileError, CourseError
 from helpers.run import gpu
 from helpers.run.gemm import Problem
 from helpers.toolchain.compile import compile_source
-from helpers.toolchain.installation import compiler_version
 
 from . import rungs, steps
 from .autotune import Candidate, Search, search, with_facts
@@ -67,18 +65,19 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
     source = step.kernel_path.read_text(encoding="utf-8")
     out.mkdir(parents=True, exist_ok=True)
     journal = (out / file_name(device.name)).with_suffix(".journal")
-    waiting = [c for c in search(source, space, size, trials=0, file=journal, bounded=False).candidates if not c.rule and not c.code]
-    say(f"{len(waiting)} of {math.prod(map(len, space.values()))} configurations to compile and time")
-    texts = [variant(source, **item.constants) for item in waiting]
-    with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:  # the search finds them made
-        list(pool.map(_made, texts, itertools.repeat(device.arch)))
-    found = search(source, space, size, trials=None, file=journal, bounded=False)
+
+    def compile_all(waiting: Sequence[Candidate]) -> None:  # the search finds them made
+        say(f"{len(waiting)} of {math.prod(map(len, space.values()))} configurations to compile and time")
+        texts = [variant(source, **item.constants) for item in waiting]
+        with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(_made, texts, itertools.repeat(device.arch)))
+
+    found = search(source, space, size, trials=None, file=journal, bounded=False, prepare=compile_all)
     if found.stopped:
         raise CourseError(f"{found.stopped} Nothing is recorded yet; what was tried is in {journal}.")
     about = {
         "kernel_hash": rungs.code_hash(source), "size": [size] * 3, "space": {name: list(v) for name, v in space.items()},
-        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": "NVRTC {}.{}".format(*compiler_version()),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **gpu.provenance(device),
     }  # fmt: skip
     lines = ",\n".join("  " + json.dumps(_row(item)) for item in found.candidates)
     text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n'

@@ -64,7 +64,7 @@ class Strategy(Tabular):
 
     def table(self) -> Table:
         """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
-        header = ["shape, M × N × K", *CONFIGURATIONS, "cuBLAS, TFLOPS"]
+        header: list[str | Cell] = ["shape, M × N × K, cuBLAS's TFLOPS", *map(_head, CONFIGURATIONS)]
         cells: list[list[str | Cell]] = []
         for shape, found in self.rows.items():
             best = self.best(shape)
@@ -78,8 +78,8 @@ class Strategy(Tabular):
                 shade = min(ratio, 1.0) ** 2  # squared: 0.9 and 1.0 should differ more than 0.1 and 0.2
                 ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
-            what = Cell(f"{shape}: {SHAPES[shape]}", f"{shape}<br><small>{SHAPES[shape]}</small>")
-            cells.append([what, *ratios, f"{cublas:.3g}"])
+            what = Cell(f"{shape}: {SHAPES[shape]}, {cublas:.3g}", f"{shape}<br><small>{SHAPES[shape]}<br>cuBLAS: {cublas:.3g}</small>")
+            cells.append([what, *ratios])
         return Table(
             header,
             cells,
@@ -93,6 +93,13 @@ class Strategy(Tabular):
         """What the numbers are, and whose."""
         row = next(iter(next(iter(self.rows.values())).values()))
         return f"speed relative to cuBLAS (recorded, {row['device']}, {row['date']})"
+
+
+def _head(configuration: str) -> Cell:
+    """The title of a column, in HTML as narrow as its numbers: "128 × 128, 8 slices" in three lines."""
+    tile, _, slices = configuration.partition(", ")
+    tile = tile.replace(" × ", "&nbsp;×<br>")
+    return Cell(configuration, f"{tile}<br><small>{slices}</small>" if slices else tile)
 
 
 def recorded(device: str = "NVIDIA H200") -> Strategy:

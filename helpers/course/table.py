@@ -12,11 +12,11 @@ STYLE = """<style>
 .ladder-table{overflow-x:auto}
 .ladder-table table{border-collapse:collapse;font-size:1em;line-height:1.4;color:var(--jp-content-font-color1,inherit)}
 .ladder-table caption{text-align:left;padding:.3em .7em;color:var(--jp-content-font-color2,inherit)}
-.ladder-table th,.ladder-table td{padding:.15em .5em;border:0;text-align:right;vertical-align:top;white-space:nowrap;
+.ladder-table th,.ladder-table td{padding:.15em .35em;border:0;text-align:right;vertical-align:top;white-space:nowrap;
 font-variant-numeric:tabular-nums}
-.ladder-table th{white-space:normal;font-size:.9em;border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
+.ladder-table th{white-space:normal;font-size:.85em;border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
 .ladder-table table tr .left{text-align:left;max-width:34em;white-space:normal}
-.ladder-table table tr td.left:first-child{min-width:7em}
+.ladder-table table tr td.left:first-child{min-width:6em}
 .ladder-table small{white-space:normal}
 .ladder-table code{white-space:normal}
 </style>"""
@@ -35,15 +35,15 @@ class Table:
     """rows: cells of text, or `Cell`s. header: titles of the columns, () for none. left: the columns of words, by position;
     the others are numbers and stand right. below: sentences under the table."""
 
-    header: Sequence[str]
+    header: Sequence[str | Cell]
     rows: Sequence[Sequence[str | Cell]]
     caption: str = ""
     left: Collection[int] = ()
     below: Sequence[str] = ()
 
     def __str__(self) -> str:
-        rows = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in self.rows]
-        rows = [list(self.header), *rows] if self.header else rows
+        shown = [self.header, *self.rows] if self.header else self.rows
+        rows = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:

@@ -7,17 +7,18 @@ date cell by cell: a cell that the reader did not touch becomes the new one, one
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from helpers.course.notebook_file import dumps, parsed, read, source
 from helpers.errors import CourseError
-from helpers.files import write_whole
+from helpers.files import one_at_a_time, read_whole, write_whole
 from helpers.paths import data_folder
 
-from .notebooks import back_up, backups, canonical, dumps, paths, source
+from .notebooks import back_up, backups, canonical, paths
 
 SHIPPED = ".shipped"
+_PATIENCE = 30.0  # seconds that one `course lab` waits for another to have brought the lessons up to date
 
 
 def own_folder() -> Path:
@@ -31,19 +32,29 @@ def update(root: Path, folder: Path | None = None) -> list[str]:
     Raises OSError if the folder cannot be written; what was there is then as it was.
     """
     folder = folder or own_folder()
+    with one_at_a_time(folder / SHIPPED / ".turn", _PATIENCE):
+        return _update(root, folder)
+
+
+def _update(root: Path, folder: Path) -> list[str]:
     said, renewed = _renumbered(root, folder), 0
     for path in paths(root):
-        own, base, new = folder / path.name, folder / SHIPPED / path.name, path.read_bytes()
-        before = base.read_bytes() if base.exists() else b""
+        own, base = folder / path.name, folder / SHIPPED / path.name
+        try:
+            shipped, new = canonical(read(path)), read_whole(path)
+        except CourseError as error:
+            said.append(f"{error.message} Your copy stays as it is. `git checkout {path.name}` in {path.parent} brings the course's back.")
+            continue
+        before = _content(base)
         if own.exists() and before == new:
             continue
         text = new
-        if own.exists() and (yours := own.read_bytes()) not in (before, new):
+        if own.exists() and (yours := read_whole(own)) not in (before, new):
             kept, mine = back_up(own), _parsed(yours)
             if mine is None:
                 said.append(f"{path.name} could not be read, so you have a new one. The old one is kept in {kept}.")
             else:
-                notebook, both = merged(mine, _parsed(before) or {"cells": []}, json.loads(new))
+                notebook, both = merged(mine, _parsed(before) or {"cells": []}, shipped)
                 text = dumps(notebook).encode()
                 renewed += 1
                 if both:
@@ -107,11 +118,17 @@ def merged(own: dict[str, Any], base: dict[str, Any], new: dict[str, Any]) -> tu
 def _parsed(data: bytes) -> dict[str, Any] | None:
     """The notebook of a file's content, or None if it is none."""
     try:
-        notebook = json.loads(data)
-        canonical(notebook)
-    except (CourseError, ValueError, LookupError, TypeError, AttributeError):
+        return parsed(data)
+    except ValueError:
         return None
-    return notebook
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds; nothing if it cannot be read."""
+    try:
+        return read_whole(path)
+    except OSError:
+        return b""
 
 
 def opened(root: Path) -> tuple[Path, list[str]]:
@@ -120,7 +137,7 @@ def opened(root: Path) -> tuple[Path, list[str]]:
     try:
         return own, update(root)
     except OSError as error:
-        why = f"{own} cannot be written ({error.strerror or error})"
+        why = f"{error.filename2 or error.filename or own} cannot be used ({error.strerror or error})"
     advice = "Make room, or choose another folder with the environment variable GEMM_LADDER_HOME."
     if all((own / path.name).exists() for path in paths(root)):
         return own, [f"Your lessons are not brought up to date with the course, because {why}. {advice}"]

@@ -6,17 +6,18 @@ JSON as nbformat writes it. A notebook that was opened and run changes in its te
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
-import json
 import re
 from pathlib import Path
 
 import nbformat
 
+from helpers.course.notebook_file import dumps, read, source, tags
 from helpers.course.steps import EXERCISE, ROOT, STEPS, Step
 from helpers.errors import CourseError
-from helpers.files import write_whole
+from helpers.files import read_whole, write_whole
 from helpers.paths import data_folder
 
 METADATA = {
@@ -27,15 +28,8 @@ KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def source(cell: dict) -> str:
-    """A cell's text, which nbformat stores as one string or as a list of lines."""
-    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
-
-
 def canonical(notebook: dict) -> dict:
-    """The canonical form of `notebook` (parsed JSON, nbformat 4). Raises CourseError for other formats."""
-    if notebook.get("nbformat") != 4:
-        raise CourseError(f"This is not a notebook of format 4 (nbformat is {notebook.get('nbformat')!r}).")
+    """The canonical form of `notebook`, as `notebook_file.parsed` gives it."""
     seen: set[str] = set()
     cells = []
     for index, cell in enumerate(notebook["cells"]):
@@ -55,19 +49,13 @@ def canonical(notebook: dict) -> dict:
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
-def dumps(notebook: dict) -> str:
-    """The text of a notebook file, as nbformat writes it. (Not by nbformat, which repairs what it is given: a reader's own copy
-    stays as it is.)"""
-    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-
-
 def kernel_cell(notebook: dict, step: Step) -> dict:
     """The code cell that holds the step's kernel: tagged `kernel`, else the first that begins `%%cuda <slug>`.
 
     Raises CourseError if there is none.
     """
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and source(cell).startswith("%%cuda")]
-    tagged = [cell for cell in code if "kernel" in cell.get("metadata", {}).get("tags", ())]
+    tagged = [cell for cell in code if "kernel" in tags(cell)]
     named = [cell for cell in code if source(cell).split("\n", 1)[0].split()[1:2] == [step.slug]]
     for cell in tagged + named:
         return cell
@@ -89,7 +77,7 @@ def with_starters(notebook: dict) -> dict:
     """
     cells = []
     for cell in notebook["cells"]:
-        slugs = [tag.removeprefix(EXERCISE) for tag in cell.get("metadata", {}).get("tags", ()) if tag.startswith(EXERCISE)]
+        slugs = [tag.removeprefix(EXERCISE) for tag in tags(cell) if tag.startswith(EXERCISE)]
         if cell["cell_type"] == "code" and slugs:
             from helpers.course.exercises import exercise  # here: it brings the whole machine with it
 
@@ -105,10 +93,7 @@ def wanted_text(path: Path) -> str:
 
     Raises CourseError if the file is no notebook, or none that nbformat's schema allows.
     """
-    try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CourseError(f"{path} is not a notebook: {error}.") from error
+    notebook = read(path)
     for step in STEPS:
         if step.notebook_path.name == path.name and step.kernel_path is not None:
             notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
@@ -138,10 +123,12 @@ def back_up(path: Path) -> Path:
 
     The copy is named after its content, so that the same text is kept once.
     """
-    data = path.read_bytes()
+    data = read_whole(path)
     copy = backups() / f"{path.stem}.{hashlib.sha256(data).hexdigest()[:12]}.ipynb"
-    if not copy.exists() or copy.read_bytes() != data:
-        write_whole(copy, data)
+    with contextlib.suppress(OSError):  # there is none yet, or none that can be read
+        if read_whole(copy) == data:
+            return copy
+    write_whole(copy, data)
     return copy
 
 
@@ -153,7 +140,8 @@ def sync(check: bool = False) -> int:
     """
     changed = 0
     for path in paths():
-        old, new = path.read_text(encoding="utf-8"), wanted_text(path)
+        new = wanted_text(path)
+        old = path.read_text(encoding="utf-8", errors="replace")
         if old == new:
             continue
         changed += 1
@@ -166,7 +154,10 @@ def sync(check: bool = False) -> int:
                 kept = back_up(path)
             except OSError as error:
                 raise CourseError(f"{name} is left as it is, because no copy of it can be kept: {error}.") from error
-            path.write_text(new, encoding="utf-8", newline="\n")
+            try:
+                write_whole(path, new.encode())
+            except OSError as error:
+                raise CourseError(f"{name} cannot be written ({error.strerror}), and is as it was.") from error
             print(f"wrote {name}; what it was is kept in {kept}")
     if check and changed:
         print(f"{changed} notebook(s) differ from their canonical form or their kernel: run `course sync`.")

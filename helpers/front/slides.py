@@ -14,12 +14,13 @@ import nbformat
 from jinja2 import pass_context
 from latex2mathml.converter import convert as mathml
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert.exporters import SlidesExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from helpers.course.notebook_file import dumps, read
 from helpers.errors import CourseError
 
 from .notebooks import paths
@@ -52,10 +53,13 @@ def _markdown_filter(context, source: str) -> str:
     return markdown(source)
 
 
-def _still(state: dict, model: str) -> Iterator[NotebookNode]:
-    """The outputs that the widget `model` shows: its own, or those of its children in order; of tabs, the one in front."""
+def _still(state: dict, model: str, above: tuple[str, ...] = ()) -> Iterator[NotebookNode]:
+    """The outputs that the widget `model` shows: its own, or those of its children in order; of tabs, the one in front. Nothing of
+    what is damaged. above: the widgets that it lies in."""
+    if model in above or model not in state:
+        return
     widget = state[model]
-    values, kind = widget["state"], widget["model_name"]
+    values, kind = widget["state"], widget.get("model_name")
     if kind == "OutputModel":
         yield from (nbformat.from_dict(output) for output in values.get("outputs", ()))
     elif kind == "ImageModel":
@@ -67,17 +71,24 @@ def _still(state: dict, model: str) -> Iterator[NotebookNode]:
     if "selected_index" in values and children:
         children = children[values["selected_index"] or 0 :][:1]
     for child in children:
-        yield from _still(state, child.removeprefix("IPY_MODEL_"))
+        yield from _still(state, child.removeprefix("IPY_MODEL_"), (*above, model))
 
 
 def freeze_widgets(notebook: NotebookNode) -> None:
     """Put what each widget shows in the place of the widget."""
-    state = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    state = notebook.metadata.pop("widgets", {})
+    for key in (WIDGET_STATE, "state"):
+        state = state.get(key) if isinstance(state, dict) else {}
+    state = (
+        {}
+        if not isinstance(state, dict)
+        else {model: widget for model, widget in state.items() if isinstance(widget, dict) and isinstance(widget.get("state"), dict)}
+    )
     for cell in notebook.cells:
         outputs: list = []
         for output in cell.get("outputs", ()):
             model = output.get("data", {}).get(WIDGET_VIEW, {}).get("model_id")
-            outputs += [output] if model is None else _still(state, model) if model in state else []
+            outputs += [output] if model is None else _still(state, model)
         if cell.cell_type == "code":
             cell.outputs = outputs
 
@@ -95,6 +106,8 @@ def run(notebook: NotebookNode, folder: Path, name: str) -> None:
         client.execute()
     except CellExecutionError as error:
         raise CourseError(f"{name} did not run, so it has no slides: {error.ename}: {error.evalue}") from error
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise CourseError(f"{name} did not run, so it has no slides: {str(error).splitlines()[0]}") from error
 
 
 def page(notebook: NotebookNode, title: str) -> str:
@@ -128,6 +141,18 @@ def _title(notebook: NotebookNode, path: Path) -> str:
     return path.stem
 
 
+def _notebook(path: Path) -> NotebookNode:
+    """The notebook in the file `path`. Raises CourseError if there is none, or none that can be shown."""
+    try:
+        notebook = nbformat.reads(dumps({"metadata": {}, "nbformat_minor": 0} | read(path)), as_version=4)
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        raise CourseError(f"{path} is no valid notebook: {str(error).splitlines()[0]}") from None
+    if all(cell.metadata.get("slideshow", {}).get("slide_type") == "skip" for cell in notebook.cells):
+        raise CourseError(f"{path} has no cells to show, so it has no slides.")
+    return notebook
+
+
 def build(notebooks: list[str], output: str, execute: bool = True) -> int:
     """Write one page per notebook into the folder `output`. Returns the exit code.
 
@@ -136,17 +161,14 @@ def build(notebooks: list[str], output: str, execute: bool = True) -> int:
     sources = [Path(name) for name in notebooks] or paths()
     folder = Path(output)
     for path in sources:
-        try:
-            notebook = nbformat.read(path, as_version=4)
-        except (OSError, ValueError) as error:
-            raise CourseError(f"{path} is not a notebook that can be read: {error}") from error
+        notebook = _notebook(path)
         if execute:
             run(notebook, path.resolve().parent, path.name)
         freeze_widgets(notebook)
         target = folder / f"{path.stem}.slides.html"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            target.write_text(page(notebook, _title(notebook, path)), encoding="utf-8")
+            target.write_text(page(notebook, _title(notebook, path)), encoding="utf-8", errors="replace")
         except OSError as error:
             raise CourseError(f"The slides cannot be written to {folder}: {error.strerror}.") from error
         print(f"wrote {target}", flush=True)

@@ -565,6 +565,11 @@ class CheckReport:
         return not self.findings and all(not case.message for case in self.cases)
 
     @property
+    def endless(self) -> bool:
+        """Did a shape not end? Then a larger one, whose counters would be judged, would not either."""
+        return any(finding.kind == "endless" for finding in self.findings)
+
+    @property
     def passed(self) -> bool:
         return self.correct and all(ok for _, ok in self.expectations)
 

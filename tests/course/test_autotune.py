@@ -276,3 +276,4 @@ def test_a_row_of_the_table_has_room_for_values_alone(file):
     assert found.pairs == [("TM", "TN"), ("HOLD",)]
     title, first = str(found).split("\n")[:2]
     assert title.startswith("TM × TN, HOLD") and first.startswith("2 × 4, 0 ")
+    assert "2&nbsp;×&nbsp;4, 0<" in found._repr_html_(), "a pair is not broken"

@@ -13,9 +13,10 @@ from helpers.course import exercises as module
 from helpers.course.exercises import exercise, exercises, parse
 from helpers.course.steps import EXERCISE, ROOT, STEPS
 from helpers.course.store import Store
-from helpers.errors import CompileError, CourseError
+from helpers.errors import CompileError, CourseError, Finding
 from helpers.front import notebooks
 from helpers.front.magics import NotCompiled
+from helpers.run import gemm
 
 ALL = list(exercises().values())
 KERNELS = [item for item in ALL if item.language == "cu"]
@@ -218,3 +219,22 @@ def test_every_source_belongs_to_a_step():
     assert {item.lesson for item in ALL} <= numbers
     assert len(ALL) == len(list(module.FOLDER.iterdir()))
     assert module.FOLDER.is_relative_to(ROOT)
+
+
+def test_a_kernel_that_does_not_end_is_stopped_once(monkeypatch):
+    """The counters are not waited for as well."""
+    practice = exercises()["which_rectangle"]
+    kernel = helpers.compile(practice.solution, entry=practice.slug)
+    ends_not = gemm.CheckReport(kernel.name, (), (Finding("endless", 32, "line 32 may never end"),), untried=11)
+    monkeypatch.setattr(gemm, "check", lambda *args, **options: ends_not)
+    monkeypatch.setattr("helpers.course.proof.judged", None)
+    report = practice.check(kernel)
+    assert not report.passed and report.expectations == ()
+
+
+@pytest.mark.parametrize(("rectangle", "why"), [("TM = 16, TN = 8", "64 results"), ("TM = 128, TN = 1", "64 results")])
+def test_a_rectangle_of_another_area_is_a_sentence(rectangle, why):
+    """It would have no end: a sweep would copy no row of B."""
+    practice = exercises()["which_rectangle"]
+    with pytest.raises(CompileError, match=why):
+        helpers.compile(practice.solution.replace("TM = 8, TN = 8", rectangle), entry=practice.slug)

@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from helpers.course import history as module
-from helpers.course import steps, store
+from helpers.course import notebook_file, steps, store
 from helpers.course.exercises import exercise
 from helpers.course.history import History, Version, history, keep, restore, shipped
 from helpers.errors import CourseError
@@ -94,7 +94,7 @@ def test_every_cell_of_a_lesson_that_can_be_edited_can_be_had_back():
     seen = 0
     for path in notebooks.paths():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            text = notebooks.source(cell)
+            text = notebook_file.source(cell)
             tags = [tag.removeprefix(steps.EXERCISE) for tag in cell["metadata"].get("tags", ()) if tag.startswith(steps.EXERCISE)]
             names = tags or ([text.split("\n", 1)[0].split()[1]] if text.startswith("%%cuda") else [])
             for name in names:
@@ -111,12 +111,14 @@ def test_the_lesson_that_is_open_comes_first(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     for name in ("00_a", "01_b"):
         cell = {"cell_type": "code", "id": "x", "metadata": {}, "source": [f"%%cuda both\n// {name}"]}
-        (tmp_path / "notebooks" / f"{name}.ipynb").write_text(json.dumps({"cells": [cell]}))
+        (tmp_path / "notebooks" / f"{name}.ipynb").write_text(json.dumps({"nbformat": 4, "cells": [cell]}))
     monkeypatch.setattr(steps, "ROOT", tmp_path)
     assert shipped("both").endswith("00_a")
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/lessons/01_b.ipynb")
     assert shipped("both").endswith("01_b")
     assert shipped("none") is None
+    (tmp_path / "notebooks" / "01_b.ipynb").write_text("{")
+    assert shipped("both").endswith("00_a"), "a lesson that cannot be read hides no other"
 
 
 def test_a_version_that_does_not_exist_is_a_sentence():

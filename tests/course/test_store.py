@@ -12,6 +12,7 @@ import pytest
 from helpers.course import database
 from helpers.course import store as stores
 from helpers.course.store import Store
+from tests.test_files import NO_FILES, in_the_way
 
 ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "device": "NVIDIA H200", "step": 1}
 
@@ -99,6 +100,27 @@ def test_an_update_migrates_and_keeps_a_copy(tmp_path):
         assert db.execute("PRAGMA user_version").fetchone() == (len(newer),)
     with contextlib.closing(sqlite3.connect(new.path.with_suffix(f".v{len(stores.MIGRATIONS)}.sqlite3"))) as db:
         assert db.execute("SELECT count(*) FROM climbs").fetchone() == (1,)
+
+
+def test_who_comes_second_to_a_migration_keeps_no_copy(tmp_path, monkeypatch):
+    """Another notebook migrates the file, and writes, between the look at its schema and the migration."""
+    Store(tmp_path / "data").climb(**ROW, milliseconds=2.0)
+    newer = (*stores.MIGRATIONS, "ALTER TABLE climbs ADD COLUMN note TEXT")
+    look, looked = database._schema, []
+
+    def late(db):
+        found = look(db)
+        looked.append(found)
+        if len(looked) == 2:  # the first look is that of `_open`
+            Store(tmp_path / "data", migrations=newer).answer("of the other", 1)
+        return found
+
+    monkeypatch.setattr(database, "_schema", late)
+    store = Store(tmp_path / "data", migrations=newer)
+    store.answer("mine", 1)
+    assert [answer.question for answer in store.answers()] == ["of the other", "mine"]
+    with contextlib.closing(sqlite3.connect(store.path.with_suffix(f".v{len(stores.MIGRATIONS)}.sqlite3"))) as db:
+        assert db.execute("SELECT count(*) FROM answers").fetchone() == (0,) and look(db) == len(stores.MIGRATIONS)
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, said):
@@ -233,6 +255,13 @@ def check_goes_on_in_memory(store, said, why):
 def test_a_folder_that_cannot_be_made(tmp_path, said):
     (tmp_path / "file").write_text("in the way")
     check_goes_on_in_memory(Store(tmp_path / "file" / "folder", announce=said.append), said, "cannot be made")
+
+
+@NO_FILES
+def test_what_is_no_file_is_said_and_left_there(tmp_path, said, what):
+    store = Store(tmp_path, announce=said.append)
+    in_the_way(store.path, what)
+    check_goes_on_in_memory(store, said, "cannot be")
 
 
 def read_only_session(folder, results):

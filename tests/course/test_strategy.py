@@ -39,7 +39,8 @@ def test_the_best_of_a_shape_is_the_fastest_and_stands_out():
     page = found._repr_html_()
     assert page.count("<b>") == len(strategy.SHAPES) and page.count("background:rgba") > 50
     assert "background:rgba(0,158,115,0.60)'><b>" in page  # as fast as cuBLAS
-    assert "recorded, NVIDIA H200" in str(found)
+    assert "recorded, NVIDIA H200" in str(found) and "64 × 64, 32 slices" in str(found)
+    assert ">64&nbsp;×<br>64<br><small>32 slices</small></th>" in page, "no title is wider than the numbers below it"
 
 
 def test_a_device_without_a_table_is_refused():

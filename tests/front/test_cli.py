@@ -15,7 +15,8 @@ import pytest
 from helpers.course import store
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
-from helpers.front import cli, lab
+from helpers.front import cli, lab, notebooks
+from tests.course.test_notebook_file import DAMAGED
 
 
 def course(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -61,6 +62,18 @@ def test_a_failed_check_exits_with_1(monkeypatch, tmp_path, capsys):
 
 def cli_step(slug: str):
     return next(step for step in STEPS if step.slug == slug)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_notebook_is_a_sentence_to_every_command(damage, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "notebooks" / "99_x.ipynb"
+    path.parent.mkdir()
+    path.write_bytes(DAMAGED[damage])
+    monkeypatch.setattr(notebooks.paths, "__defaults__", (tmp_path,))
+    for words in (["slides", str(path), "--no-execute", "--output", str(tmp_path)], ["sync"], ["sync", "--check"]):
+        assert cli.main(words) == 1
+        assert capsys.readouterr().err.startswith(f"course {words[0]}: {path} is not a notebook that can be read: ")
+    assert path.read_bytes() == DAMAGED[damage]
 
 
 def test_arguments_reach_pytest_and_its_exit_code_comes_back():

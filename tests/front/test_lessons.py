@@ -9,8 +9,11 @@ import subprocess
 
 import pytest
 
+from helpers.course.notebook_file import dumps, source
+from helpers.files import one_at_a_time
 from helpers.front import lessons
-from helpers.front.notebooks import METADATA, backups, dumps, source
+from helpers.front.notebooks import METADATA, backups
+from tests.test_files import NO_FILES, in_the_way
 
 
 def notebook(**cells: str) -> dict:
@@ -190,6 +193,46 @@ def test_a_folder_that_refuses_is_a_sentence_and_the_lessons_open(course, monkey
     monkeypatch.setattr("helpers.front.notebooks.write_whole", full)
     folder, (said,) = lessons.opened(root)
     assert folder == lessons.own_folder() and "not brought up to date" in said and texts(own()) == {"a": "mine"}
+
+
+@NO_FILES
+def test_a_copy_that_is_no_file_is_a_sentence(course, what):
+    lessons.update(course(a="1"))
+    in_the_way(lessons.own_folder() / "00_start_here.ipynb", what)
+    root = course(a="2")
+    folder, said = lessons.opened(root)
+    assert folder == lessons.own_folder()
+    assert texts(own()) == {"a": "2"} if what == "link to itself" else "00_start_here.ipynb cannot be used" in said[0]
+
+
+def test_a_damaged_lesson_of_the_course_costs_no_copy(course):
+    root = course(a="1")
+    lessons.update(root)
+    mine = own()
+    mine["cells"][0]["source"] = "mine"
+    save(mine)
+    (root / "notebooks" / "00_start_here.ipynb").write_bytes(b"{")
+    folder, (said,) = lessons.opened(root)
+    assert folder == lessons.own_folder() and texts(own()) == {"a": "mine"}
+    assert "is not a notebook that can be read" in said and "Your copy stays as it is" in said
+
+
+def test_half_a_character_of_the_readers_survives_an_update(course):
+    lessons.update(course(a="1", b="1"))
+    mine = own()
+    mine["cells"][0]["source"] = "\ud800"
+    save(mine)
+    lessons.update(course(a="1", b="2"))
+    assert texts(own()) == {"a": "\ud800", "b": "2"}
+
+
+def test_two_at_once_wait_for_each_other(course, monkeypatch):
+    root = course(a="1")
+    monkeypatch.setattr(lessons, "_PATIENCE", 0.1)
+    with one_at_a_time(lessons.own_folder() / lessons.SHIPPED / ".turn", 0.1):
+        folder, (said,) = lessons.opened(root)
+    assert folder == root / "notebooks" and "another process of the course" in said
+    assert lessons.opened(root) == (lessons.own_folder(), [])
 
 
 def test_git_pull_finds_nothing_in_its_way(course, tmp_path):

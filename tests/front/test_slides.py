@@ -121,6 +121,14 @@ def test_what_is_no_notebook_is_refused(tmp_path):
         slides.build([str(tmp_path / "text.ipynb")], str(tmp_path))
 
 
+@pytest.mark.parametrize("widgets", [3, {slides.WIDGET_STATE: {"state": {"a": {"state": {"children": ["IPY_MODEL_a", "none"]}}, "b": 1}}}])
+def test_damaged_widgets_show_nothing(tmp_path, widgets):
+    output = nbformat.v4.new_output("display_data", {slides.WIDGET_VIEW: {"model_id": "a"}})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[output])], metadata={"widgets": widgets})
+    nbformat.write(notebook, tmp_path / "x.ipynb")
+    assert slides.build([str(tmp_path / "x.ipynb")], str(tmp_path), execute=False) == 0
+
+
 def test_a_folder_that_cannot_be_written_is_a_sentence(lesson, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CourseError, match="cannot be written"):

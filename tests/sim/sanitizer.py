@@ -107,8 +107,8 @@ def table(data: dict) -> str:
     prose = [
         f"{len(rows)} planted bugs (`tests/sim/bugs/`), compiled with the course's flags, under compute-sanitizer "
         f"{data['compute_sanitizer']} (CUDA {data['cuda']}) with its default options on an {data['device']}, "
-        f"driver {data['driver']}, {data['date']}. Endless kernels (`endless.cu`) and refused launches "
-        "(`launches.cu`) were not run there.",
+        f"driver {data['driver']}, {data['date']}. Endless kernels (`endless.cu`), refused launches "
+        "(`launches.cu`) and ordinary accesses to mbarriers (`mbarriers.cu`) were not run there.",
         "",
         f"- Found by both: {len(both)}.",
         f"- Only by the machine: {len(ours)}: {names(ours)}.",

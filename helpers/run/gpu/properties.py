@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
+
+from helpers.toolchain.installation import compiler_version
 
 from . import presence
 
@@ -45,6 +48,17 @@ def device() -> Device:
         driver=driver_version() or "unknown",
         cuda=presence.version(runtime.driverGetVersion()),
     )
+
+
+def provenance(here: Device) -> dict[str, str]:
+    """On which GPU and with what something is recorded now, and on which day (UTC): what stands in every recorded row or file."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "device": here.name,
+        "driver": here.driver,
+        "cuda": here.cuda,
+        "compiler": "NVRTC {}.{}".format(*compiler_version()),
+    }
 
 
 @functools.cache

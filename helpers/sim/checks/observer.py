@@ -47,6 +47,9 @@ class Observer:
     def barrier_made(self, m: Machine, access: Access) -> None:
         """Threads initialise an mbarrier here."""
 
+    def barrier_ended(self, m: Machine, access: Access) -> None:
+        """Threads invalidate an mbarrier here: its place is ordinary memory again."""
+
     def barrier_used(self, m: Machine, access: Access) -> None:
         """Threads arrive at an mbarrier of their own block, or wait for it."""
 

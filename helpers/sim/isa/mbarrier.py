@@ -121,9 +121,12 @@ def mbarrier_init(op):
 def mbarrier_inval(op):
     """The mbarrier at [a] is one no more."""
     places = shared_places(op, 0, "an mbarrier")
+    site = op.site("cluster", AccessKind.BARRIER, 8)
 
     def run(m):
-        for barrier, _, rows, _ in named(m, places(m)):
+        where = places(m)
+        m.checks.barrier_ended(m, Access(site, where[1], m.mask, 8))
+        for barrier, _, rows, _ in named(m, where):
             barrier.expected[rows] = 0
 
     return run

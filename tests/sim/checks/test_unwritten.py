@@ -160,3 +160,32 @@ def test_what_is_not_used_is_not_told(source, engine):
 def test_a_product_that_does_not_add_needs_no_accumulators(more, told):
     run = helpers.compile(PRODUCT, arch="sm_90a").launch(1, 128, (np.zeros(512, np.float32), np.int32(more)), on="cpu", counters=False)
     assert [finding.message.split()[3] for finding in run.findings] == told
+
+
+UNSET = "float u; if (n > 100) u = x[t];"
+COPY = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;" ::"r"(AT(s + t)), "l"(x + t) : "memory");'
+MATRIX = 'asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(AT(s + 4 * (t % 8))), "r"(__float_as_int(VALUE)) : "memory");'
+
+
+@pytest.mark.parametrize(("body", "found"), [
+    ("((float4*)s)[t] = make_float4(u, 1, 1, 1); __syncthreads(); float4 v = ((float4*)s)[31 - t]; y[t] = v.x;", True),
+    ("((float4*)s)[t] = make_float4(u, 1, 1, 1); __syncthreads(); float4 v = ((float4*)s)[31 - t]; y[t] = v.y;", False),
+    ("s[t] = u; __syncthreads(); float4 v = ((float4*)s)[t % 8]; y[t] = v.y;", True),
+    ("((float4*)y)[t] = make_float4(1, 1, u, 1);", True),
+    ("s[t] = 0; __syncthreads(); atomicAdd(&s[t], u); __syncthreads(); y[t] = s[31 - t];", True),
+    ("s[t] = 0; __syncthreads(); atomicExch(&s[t], u); __syncthreads(); y[t] = s[31 - t];", True),
+    ("atomicAdd(&y[t], u);", True),
+    (MATRIX.replace("VALUE", "u") + "__syncthreads(); y[t] = s[31 - t];", True),
+    # Written over, in each of these ways, nothing of it is left.
+    ("s[t] = u; __syncthreads();" + MATRIX.replace("VALUE", "1.0f") + "__syncthreads(); y[t] = s[31 - t];", False),
+    ("s[t] = u; __syncthreads(); atomicExch(&s[t], 1.0f); __syncthreads(); y[t] = s[31 - t];", False),
+    ("s[t] = u; __syncthreads();" + COPY + "__syncthreads(); y[t] = s[31 - t];", False),
+])  # fmt: skip
+def test_a_value_is_followed_whatever_carries_it(body, found):
+    source = (
+        "#define AT(p) (unsigned)__cvta_generic_to_shared(p)\n"
+        'extern "C" __global__ void carry(int n, const float* x, float* y) { __shared__ alignas(16) float s[256]; int t = threadIdx.x;\n'
+        f"{UNSET} {body} }}"
+    )
+    run = helpers.compile(source).launch(1, 32, [np.int32(5), np.ones(256, np.float32), np.zeros(256, np.float32)], on="cpu")
+    assert [(finding.kind, finding.line) for finding in run.findings] == ([("uninitialized", 3)] if found else [])
