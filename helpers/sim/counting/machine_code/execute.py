@@ -30,7 +30,9 @@ class _Part:
 
 
 class SliceRun:
-    """One launch (or some of its blocks) of the slice."""
+    """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops."""
+
+    jumps = True
 
     def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster):
         self.program = program
@@ -71,6 +73,7 @@ class SliceRun:
         }
         self.values: dict[str, np.ndarray] = {}
         self.known: dict[str, np.ndarray | None] = {}  # register -> lanes whose value is known (None: all); absent: none
+        self.bits: dict[str, tuple[int, np.ndarray]] = {}  # of registers that are unknown as a whole: which bits are known, and they
         self.mask: np.ndarray | None = None  # of the instruction that is being executed
         self.groups: dict[str, np.ndarray] = {}  # convergence barrier -> per lane, which BSSY it joined; 0: none
         self.joined: dict[str, np.ndarray | None] = {}  # convergence barrier -> mask of the latest BSSY
@@ -171,6 +174,7 @@ class SliceRun:
 
     def write(self, name, value, mask):
         """Set a register for the lanes of the mask; None makes it unknown there."""
+        self.bits.pop(name, None)
         if mask is None:
             if value is None:
                 self.values.pop(name, None)
@@ -233,7 +237,7 @@ class SliceRun:
         return chosen
 
     def execute(self, part: _Part):
-        if part.pc in self.program.heads:
+        if self.jumps and part.pc in self.program.heads:
             self.loops.visit(part)
         block = self.program.block_of[part.pc]
         warps = self.warps_in(part.mask)

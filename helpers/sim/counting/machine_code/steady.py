@@ -37,6 +37,7 @@ class _State:
     masks: tuple  # of everything that runs or waits, and of the lanes that have not ended
     places: tuple  # where these are
     origin: object
+    bits: dict  # single bits that are known, which no constant changes
 
     def same_control(self, other: _State) -> bool:
         return (
@@ -49,6 +50,8 @@ class _State:
             and all(_same_groups(group, other.groups[name]) for name, group in self.groups.items())
             and self.values.keys() == other.values.keys()
             and all(same_mask(self.known[name], other.known[name]) for name in self.values)
+            and self.bits.keys() == other.bits.keys()
+            and all(_same_bits(bits, other.bits[name]) for name, bits in self.bits.items())
         )
 
     def change(self, before: _State, name: str) -> np.ndarray | None:
@@ -68,6 +71,10 @@ def _same_groups(one, other) -> bool:
     if one is other:
         return True
     return one.shape == other.shape and np.array_equal(*(np.unique(a, return_inverse=True)[1] for a in (one, other)))
+
+
+def _same_bits(one, other) -> bool:
+    return one is other or (one[0] == other[0] and one[1].shape == other[1].shape and np.array_equal(one[1], other[1]))
 
 
 class Trip:
@@ -311,5 +318,5 @@ class SteadyLoops:
             dict(run.values), dict(run.known), dict(run.groups), dict(run.joined),
             (*(mask for _, mask in running), *(mask for *_, arrived, expected in waiting for mask in (arrived, expected)), run.alive),
             (*(pc for pc, _ in running), None, *((after, barrier) for after, barrier, *_ in waiting)),
-            run.origin,
+            run.origin, dict(run.bits),
         )  # fmt: skip

@@ -231,3 +231,23 @@ def test_copies_past_the_cache_are_counted_by_the_machine_code():
 def test_wrong_arguments_are_named():
     compiled = calibration("banks")
     assert machine_code.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")
+
+
+def test_predicates_in_single_bits_of_a_register_decide_branches():
+    """Of this variant ptxas keeps which way to load in one bit of a register that holds anything else in its others."""
+    from helpers.course import steps
+    from helpers.course.sweep import variant
+    from helpers.run import gemm, kernel
+    from helpers.sim.counting import names
+
+    step = steps.get("double_buffer")
+    made = kernel.compile(variant(step.kernel_path.read_text(encoding="utf-8"), BM=64, BN=64), entry=step.entry)
+    shape = gemm.geometry(made)
+    for k in (32, 31):  # rows that can be read four floats at a time, and rows that cannot
+        problem = gemm.Problem(64, 64, k)
+        arguments = made.checked(gemm.arguments(problem, *problem.arrays()))
+        counts, why = machine_code.instruction_counts(made.compiled, shape.grid(64, 64), shape.block, arguments, accesses=True)
+        assert why == "" and counts.complete
+        counted, executed = machine_code.counters(counts)[0], gemm.run(made, problem, on="cpu").counters
+        for name in (names.requests("global", "ld"), names.sectors("global", "ld")):
+            assert counted[name] == executed[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.sim.code.sass_operands import SassPredicate
+from helpers.sim.code.sass_operands import SassImmediate, SassPredicate, SassRegister
 from helpers.sim.counting.machine_code.values import LOW, SIGN, TRUE, ZERO, known, signed
 
 from .handlers import meaning_of, set_carries, set_pair, set_predicates, set_register, split_sources, without_sign
@@ -110,9 +110,7 @@ def _lop3(launch, i, mask):
     values, predicates = split_sources(i)
     sources, table = [launch.read(v) for v in values[:3]], int(values[3].value)
     if not known(*sources):
-        # A mask with zero, or the like, may still decide the value.
-        set_register(launch, i, None, mask)
-        set_predicates(launch, i, (None,), mask)
+        _single_bits(launch, i, values, predicates, table, mask)
         return
     a, b, c = (s & LOW for s in sources)
     out = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.int64)
@@ -121,9 +119,39 @@ def _lop3(launch, i, mask):
             out = out | (a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c)
     out = out & LOW
     extra = launch.condition(predicates[0]) if predicates else ~TRUE
-    test = None if extra is None else ((out != 0) & extra if "PAND" in i.modifiers else (out != 0) | extra)
-    set_predicates(launch, i, (test,), mask)
+    set_predicates(launch, i, (_tested(out, extra, i),), mask)
     set_register(launch, i, out, mask)
+
+
+def _tested(out, extra, i):
+    """The predicate of a LOP3: whether any bit is set, and (PAND) or or what the last operand says."""
+    return None if extra is None else ((out != 0) & extra if "PAND" in i.modifiers else (out != 0) | extra)
+
+
+_AND, _OR = 0xC0, 0xFC  # tables of the first two sources
+
+
+def _single_bits(launch, i, values, predicates, table, mask):
+    """ptxas keeps predicates that it has no room for in single bits of a register, whatever is in the others."""
+    kept, number = values[:2]
+    simple = isinstance(kept, SassRegister) and isinstance(number, SassImmediate) and table in (_AND, _OR) and not kept.sign
+    certain, bits, test = 0, ZERO, None
+    if simple:
+        certain, bits = launch.bits.get(kept.name(), (0, ZERO))
+        certain |= ~number.value & LOW if table == _AND else number.value & LOW
+        bits = (bits & number.value if table == _AND else bits | number.value) & certain
+        if certain == LOW:
+            test = _tested(bits, launch.condition(predicates[0]) if predicates else ~TRUE, i)
+    target = next((r for r in i.results if isinstance(r, SassRegister) and not r.zero), None)
+    before = launch.bits.get(target.name(), (0, ZERO)) if target is not None else (0, ZERO)
+    set_register(launch, i, None, mask)
+    set_predicates(launch, i, (test,), mask)
+    if target is None or not simple:
+        return
+    if mask is not None:  # the other lanes keep theirs
+        certain &= before[0]
+        bits = np.where(mask, bits, before[1]) & certain
+    launch.bits[target.name()] = certain, bits
 
 
 @meaning_of("SHF", "USHF")
