@@ -1,4 +1,7 @@
-"""How long a launch should take on a GPU you may not have: a throughput model with a latency term.
+"""How long a launch should take on a GPU you may not have.
+
+Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle. What
+follows here is for the rest (branches on data, tensor cores), and for what limits a launch: a throughput model with a latency term.
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
@@ -26,7 +29,7 @@ import functools
 import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +37,22 @@ import numpy as np
 from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
-from helpers.sim.code.sites import CostRule
-from helpers.sim.counting import names, rules
+from helpers.sim.counting import names
+from helpers.sim.counting.machine_code import lookup_cycles
 
 from . import chain, hardware
+from .cycles.chip import chip
+from .cycles.estimate import estimate
+from .cycles.multiprocessor import WORDS, WarpState
 from .hardware import GPU
 from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
+VALIDATION = CONSTANTS.with_name("validation.toml")
 
 _SCHEDULERS = 4
-_LINE, _SECTOR = 128, 32  # bytes
-_TAGS_PER_CYCLE = 4  # of the L1 cache
+_SECTOR = 32  # bytes
+_KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
 
@@ -97,6 +104,9 @@ class Prediction:
     milliseconds: the prediction. limiter: what binds, as words. terms: cycles that each unit alone would take on the
     busiest SM, and "latency". error: how wrong the model was on recorded kernels like this one, as a sentence.
     waves: how often the grid fills the GPU. tflops: None if the run is not a known GEMM.
+    states: why warps wait: the share of their cycles in each of Nsight Compute's warp states, largest first; by_line: cycles of one
+    multiprocessor's warps, by line of the cell and state; both are empty where that is not known. from_counters: why the time is not by
+    cycles but from counters alone, "" if it is.
     """
 
     gpu: str
@@ -107,6 +117,9 @@ class Prediction:
     waves: float
     occupancy: float
     tflops: float | None = None
+    states: Mapping[str, float] = field(default_factory=dict)
+    by_line: Mapping[int, Mapping[str, float]] = field(default_factory=dict, repr=False)
+    from_counters: str = ""
 
     @property
     def statement(self) -> str:
@@ -190,21 +203,6 @@ def _lookups(run) -> float:
                 scattered = _scattered(run) if scattered is None else scattered
                 total += requests * max(scattered.get((line, op), each), each / 4)
     return total
-
-
-def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
-    """Cycles of the load/store unit for warp accesses that hit L1: [n, 32] byte addresses (-1: idle lane) -> [n].
-
-    Two things take turns: the tags of distinct lines, four per cycle; and the data, which lie in the same 32 banks of
-    four bytes as shared memory, so that words of one bank take a cycle each. Rows whose length is a multiple of 128
-    bytes put a whole column into one bank. (Found on an H200: step 01 takes 33 cycles per round at 4096 columns and 10
-    at 4095.)
-    """
-    active = addresses >= 0
-    lines = np.sort(np.where(active, addresses // _LINE, -1), axis=1)
-    fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
-    wavefronts = rules.cost(CostRule.SHARED_LOAD, np.where(active, addresses, 0), active, width).wavefronts
-    return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
 
 
 def _scattered(run) -> dict[tuple[int, str], float]:
@@ -306,49 +304,87 @@ def _unlike(need: Demand) -> str:
     return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 
-def statement(need: Demand, gpu: GPU) -> str:
-    """How wrong the model was on kernels like this one that it had not seen, as a sentence."""
-    error = _fitted_file()["error"]
+def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
+    """How wrong the model was on kernels like this one that it had not seen, as a sentence. from_counters: why the model of cycles,
+    which is better, has nothing to say; "" if it has."""
     like = kernel_class(need)
     if not like:
         return f"None of the recorded kernels is like this one ({_unlike(need)}), so the error is unknown."
-    off = {name: error["kernels"][name] for name in error["classes"][like]}
-    every = [abs(value) for values in off.values() for value in values]
-    said = (
-        f"On the {len(off)} recorded kernels like this one ({like}), each of which it was not fitted on, the model was off by "
-        f"{sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {error['device']}"
-    )
-    return f"{said}." if gpu.name == error["device"] else f"{said}; on {gpu.name} the error is unknown."
+    if from_counters:
+        error = _fitted_file()["error"]
+        off = {name: error["kernels"][name] for name in error["classes"][like]}
+        tried = f"On the {len(off)} recorded kernels like this one ({like}), each of which it was not fitted on"
+        device, every = error["device"], [abs(value) for values in off.values() for value in values]
+    else:
+        found = validation()
+        rows = [row for row in found["runs"] if row["class"] == like and not row["fitted"]]
+        kernels = len({row["run"].rpartition(" at ")[0] for row in rows})
+        tried = f"On {len(rows)} recorded runs of {kernels} kernels like this one ({like}), none of which it was fitted on"
+        device, every = found["device"], [abs(row["error"]) for row in rows]
+    said = f"{tried}, the model was off by {sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {device}"
+    if from_counters:
+        said = f"From the counters alone, since {from_counters}. {said}"
+    return f"{said}." if gpu.name == device else f"{said}; on {gpu.name} the error is unknown."
 
 
 def predict(run, gpu: str = "H200 SXM") -> Prediction:
     """Predict the time of `run` on a GPU of gpus.toml.
 
-    The run's counters must be there (on a GPU run they are simulated first). Raises CourseError for an unknown GPU, a
-    block that does not fit on it, or if no constants have been fitted.
+    The run's counters must be there (on a GPU run they are simulated first). Raises CourseError for an unknown GPU, a kernel that
+    does not compile for it, a block that does not fit on it, or if no constants have been fitted.
     """
     device = hardware.gpu(gpu)
     constants = fitted()
     need = demand(run)
     total, terms, waves, fraction = cycles(need, device, constants)
-    fixed = constants.launch_microseconds * device.clock_mhz
-    time = milliseconds(need, device, constants)
-    limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
+    walked, why = estimate(run, device)
     problem = run.problem.get("problem")
+    if walked is not None and problem is None:
+        why = "the times by cycles were only tried on matrix products"
+    if walked is not None and not why:
+        hard = max(terms.get(name, 0.0) for name in ("FP32 arithmetic", "FP64 arithmetic", "DRAM bandwidth"))
+        total = max(walked.cycles, hard)  # a kernel that does less than it says is no faster than the hardware
+        terms.pop("latency", None)
+        if max(terms.values()) < _KEPT_BUSY * total:
+            terms["latency"] = total
+    fixed = (constants.launch_microseconds if why else chip(device)["launch.microseconds"]) * device.clock_mhz
+    time = (total + fixed) / (device.clock_mhz * 1e3)
+    limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
         limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
+    states = _by_share(walked.states) if walked else {}
     if limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
+        waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
+        if waits:
+            limiter += f"; warps wait most in the states {' and '.join(waits)}"
     return Prediction(
         gpu=device.name,
         milliseconds=time,
         limiter=limiter,
         terms=terms,
-        error=statement(need, device),
+        error=statement(need, device, why),
         waves=waves,
         occupancy=fraction,
         tflops=problem.flops / time / 1e9 if problem is not None else None,
+        states=states,
+        by_line={line: _by_share(row) for line, row in walked.by_line.items()} if walked else {},
+        from_counters=why,
     )
+
+
+def _by_share(states: Mapping[WarpState, float]) -> dict[str, float]:
+    """By Nsight Compute's names, largest first, without those that are 0."""
+    return {WORDS[state]: value for state, value in sorted(states.items(), key=lambda item: -item[1]) if value}
+
+
+@functools.cache
+def validation() -> dict:
+    """How far the model of cycles is off: data/validation.toml. Raises CourseError if it was never written."""
+    try:
+        return tomllib.loads(VALIDATION.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CourseError("The model has not been validated yet: python -m helpers.course.validate.") from None
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from helpers.course import steps
 from helpers.model import predict
 from helpers.run import gpu, kernel, timing
 from helpers.run.gemm import Problem
+from helpers.sim.counting import machine_code
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2, 4, 8, 16, 32])
@@ -26,5 +27,5 @@ def test_a_column_of_a_matrix_waits_for_banks_and_tags(padding):
     measured = timed.kernel.milliseconds * device.clock_mhz * 1e3 / rounds
     column = np.arange(32)[None, :] * 4 * (size + padding)
     constants = predict.fitted()
-    expected = predict.lookup_cycles(column, 4)[0] + 1 + 2 * constants.request_cycles  # A's column, B's word
+    expected = machine_code.lookup_cycles(column, 4)[0] + 1 + 2 * constants.request_cycles  # A's column, B's word
     assert measured == pytest.approx(expected, rel=0.35)

@@ -103,6 +103,8 @@ class SassOpcode:
     How it is counted (see `counting.names`): executed_as, tensor, thread_op complete the names of Nsight Compute's counters of
     executed instructions, of the tensor cores' parts (beside the whole; measured on an H200), and of threads. per_thread:
     arithmetic that is counted per thread, under a counter or not.
+    pipe: where it executes: 'fma' (either of its halves), 'fmaheavy', 'alu', 'xu', 'fp64', 'half', 'tensor', 'mio' (a queue of shared
+    memory's without an access), or '' for what takes none that others wait for.
     """
 
     name: str
@@ -123,10 +125,11 @@ class SassOpcode:
     tensor: tuple[str, ...] = ()
     per_thread: bool = False
     thread_op: str = ""
+    pipe: str = "alu"
 
 
 def _memory(name: str, space: str, op: str, executed_as: str = "", **facts) -> SassOpcode:
-    facts = {"registers": _accessed, "sources": _accessed} | facts
+    facts = {"registers": _accessed, "sources": _accessed, "pipe": ""} | facts
     results = "register" if op in ("ld", "atom", "ldmatrix") else "none"
     return SassOpcode(name, space, op, results, executed_as=executed_as, **facts)
 
@@ -153,54 +156,69 @@ _ROWS = (
     _memory("LD", "generic", "ld"),
     _memory("ST", "generic", "st"),
     _memory("ATOM", "generic", "atom"),
-    *_all("LDC ULDC LDCU", registers=_constant),
+    *_all("LDC ULDC LDCU", registers=_constant, pipe=""),
     # Copies, fences and barriers that write no register.
     *_all(
         "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES BAR MEMBAR FENCE "
         "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
         results="none",
+        pipe="",
     ),
     # Control.
-    *_all("BRA EXIT RET JMP BRX BRXU JMX JMXU KILL", results="none", ends_block=True, leaves=True),
-    *_all("BSYNC WARPSYNC ENDCOLLECTIVE CALL BPT", results="none", ends_block=True),
-    *_all("BSSY BREAK", results="none", convergence=True),
-    SassOpcode("BMOV", convergence=True),
+    *_all("BRA EXIT RET JMP BRX BRXU JMX JMXU KILL", results="none", ends_block=True, leaves=True, pipe=""),
+    *_all("BSYNC WARPSYNC ENDCOLLECTIVE CALL BPT", results="none", ends_block=True, pipe=""),
+    *_all("BSSY BREAK", results="none", convergence=True, pipe=""),
+    SassOpcode("BMOV", convergence=True, pipe=""),
+    # What is the same for a warp, and what other warps or units are asked for.
+    SassOpcode("SHFL", pipe="mio"),
+    *_all("S2R S2UR R2UR", pipe=""),
     # Predicates.
-    *_all("ISETP UISETP FSETP HSETP2 PLOP3 UPLOP3 UR2UP", results="predicates", most_predicates=2),
-    SassOpcode("USETMAXREG", results="predicates", most_predicates=1),  # .TRY_ALLOC says whether there were enough
-    SassOpcode("DSETP", results="predicates", most_predicates=2, sources=_two),
+    *_all("ISETP FSETP HSETP2 PLOP3", results="predicates", most_predicates=2),
+    *_all("UISETP UPLOP3 UR2UP", results="predicates", most_predicates=2, pipe=""),
+    SassOpcode("USETMAXREG", results="predicates", most_predicates=1, pipe=""),  # .TRY_ALLOC says whether there were enough
+    SassOpcode("DSETP", results="predicates", most_predicates=2, sources=_two, pipe="fp64"),
     SassOpcode("FCHK", results="predicates", most_predicates=1),
     SassOpcode("R2P", results="predicates", most_predicates=1, packs_predicates="writes"),
     SassOpcode("P2R", packs_predicates="reads"),
     *_all("VOTE VOTEU", carries=True, last_is_source=True),
     # Integers.
-    *_all("IADD3 UIADD3 LEA ULEA VIADDMNMX VIMNMX", carries=True),
-    SassOpcode("IMAD", carries=True, wide_addend=True, per_thread=True),
-    SassOpcode("UIMAD", carries=True, wide_addend=True),
+    *_all("IADD3 LEA VIADDMNMX VIMNMX", carries=True),
+    *_all("UIADD3 ULEA", carries=True, pipe=""),
+    SassOpcode("IMAD", carries=True, wide_addend=True, per_thread=True, pipe="fmaheavy"),
+    SassOpcode("UIMAD", carries=True, wide_addend=True, pipe=""),
+    *_all("UMOV ULOP3 USEL UPRMT UFLO UPOPC", pipe=""),
+    *_all("IDP IDP4A IMUL", pipe="fmaheavy"),
+    *_all("POPC FLO BREV", pipe="xu"),
     SassOpcode("IADD64", registers=_two),
-    *_all("SHF USHF", registers=_one, sources=_one),  # .U64 is what they shift, not what they give
-    SassOpcode("CS2R", registers=_unless_32),
+    SassOpcode("SHF", registers=_one, sources=_one),  # .U64 is what they shift, not what they give
+    SassOpcode("USHF", registers=_one, sources=_one, pipe=""),
+    SassOpcode("CS2R", registers=_unless_32, pipe=""),
     # Floats.
-    SassOpcode("FFMA", per_thread=True, thread_op="ffma"),
-    SassOpcode("FADD", per_thread=True, thread_op="fadd"),
-    SassOpcode("FMUL", per_thread=True, thread_op="fmul"),
-    SassOpcode("DFMA", registers=_two, sources=_two, per_thread=True, thread_op="dfma"),
-    SassOpcode("DADD", registers=_two, sources=_two, per_thread=True, thread_op="dadd"),
-    SassOpcode("DMUL", registers=_two, sources=_two, per_thread=True, thread_op="dmul"),
-    SassOpcode("DMNMX", registers=_two, sources=_two),
-    SassOpcode("HFMA2", per_thread=True, tensor=("",)),  # on the tensor cores' pipe (measured on an H200), as none of their parts
-    *_all("HADD2 HMUL2 FFMA2", per_thread=True),
-    SassOpcode("F2I", registers=_to_integer),
-    *_all("I2F I2FP", registers=_to_float),
-    SassOpcode("F2F", registers=_between_floats),
+    SassOpcode("FFMA", per_thread=True, thread_op="ffma", pipe="fma"),
+    SassOpcode("FADD", per_thread=True, thread_op="fadd", pipe="fma"),
+    SassOpcode("FMUL", per_thread=True, thread_op="fmul", pipe="fma"),
+    SassOpcode("DFMA", registers=_two, sources=_two, per_thread=True, thread_op="dfma", pipe="fp64"),
+    SassOpcode("DADD", registers=_two, sources=_two, per_thread=True, thread_op="dadd", pipe="fp64"),
+    SassOpcode("DMUL", registers=_two, sources=_two, per_thread=True, thread_op="dmul", pipe="fp64"),
+    SassOpcode("DMNMX", registers=_two, sources=_two, pipe="fp64"),
+    SassOpcode(
+        "HFMA2", per_thread=True, tensor=("",), pipe="half"
+    ),  # on the tensor cores' pipe (measured on an H200), as none of their parts
+    *_all("HADD2 HMUL2", per_thread=True, pipe="half"),
+    SassOpcode("FFMA2", per_thread=True, pipe="fma"),
+    SassOpcode("F2I", registers=_to_integer, pipe="xu"),
+    SassOpcode("I2F", registers=_to_float, pipe="xu"),
+    SassOpcode("I2FP", registers=_to_float),
+    SassOpcode("F2F", registers=_between_floats, pipe="xu"),
+    *_all("MUFU FRND", pipe="xu"),
     # Tensor cores.
-    SassOpcode("HMMA", registers=_fragment, tensor=("hmma",)),
-    SassOpcode("IMMA", registers=_fragment, tensor=("imma",)),
-    SassOpcode("BMMA", registers=_fragment, tensor=("imma",)),
-    SassOpcode("DMMA", registers=_fragment, sources=_two, tensor=("dmma",)),
-    *_all("QMMA OMMA", registers=_fragment),
-    *_all("HGMMA QGMMA", registers=_warpgroup_fragment, tensor=("gmma", "hmma")),
-    *_all("IGMMA BGMMA", registers=_warpgroup_fragment, tensor=("gmma", "imma")),
+    SassOpcode("HMMA", registers=_fragment, tensor=("hmma",), pipe="tensor"),
+    SassOpcode("IMMA", registers=_fragment, tensor=("imma",), pipe="tensor"),
+    SassOpcode("BMMA", registers=_fragment, tensor=("imma",), pipe="tensor"),
+    SassOpcode("DMMA", registers=_fragment, sources=_two, tensor=("dmma",), pipe="tensor"),
+    *_all("QMMA OMMA", registers=_fragment, pipe="tensor"),
+    *_all("HGMMA QGMMA", registers=_warpgroup_fragment, tensor=("gmma", "hmma"), pipe="tensor"),
+    *_all("IGMMA BGMMA", registers=_warpgroup_fragment, tensor=("gmma", "imma"), pipe="tensor"),
 )
 _TABLE = {row.name: row for row in _ROWS}
 

@@ -57,6 +57,11 @@ def threads(op: str) -> str:
     return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
 
 
+def warp_state(word: str) -> str:
+    """Warps in one state, such as 'long scoreboard', on average while an instruction issues. Sampled on a GPU, predicted elsewhere."""
+    return f"smsp__average_warps_issue_stalled_{word.replace(' ', '_')}_per_issue_active.ratio"
+
+
 def tensor(part: str = "") -> str:
     """Instructions of the tensor cores' pipe, per warp, HFMA2 among them; part: 'hmma', 'imma', 'dmma', 'gmma'."""
     return f"smsp__inst_executed_pipe_tensor{'_op_' if part else ''}{part}.sum"

@@ -20,9 +20,20 @@ Trips of a loop that differ from each other by constants alone are not executed 
 
 Modules: `slicing` finds the slice, `execute` runs it with what `semantics` knows of each instruction, on the `constants`
 of the launch; `steady` jumps over trips, by the `changes` of each instruction's results; `costs` says what an access costs,
-`counts` is the way in.
+`counts` is the way in; `block_paths` writes down which way the warps of one block take.
 """
 
+from .block_paths import AccessCost, BlockPath, Visit, block_path, lookup_cycles
 from .counts import InstructionCounts, counters, instruction_counts, refine
 
-__all__ = ["InstructionCounts", "counters", "instruction_counts", "refine"]
+__all__ = [
+    "AccessCost",
+    "BlockPath",
+    "InstructionCounts",
+    "Visit",
+    "block_path",
+    "counters",
+    "instruction_counts",
+    "lookup_cycles",
+    "refine",
+]

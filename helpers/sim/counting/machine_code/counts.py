@@ -70,7 +70,7 @@ def instruction_counts(
     blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up. cluster: blocks
     per cluster (x, y, z). Raises TimeIsUp where a `time_limit` is over.
     """
-    program = _slice(compiled.sass, compiled.symbol, accesses)
+    program = sliced(compiled.sass, compiled.symbol, accesses)
     if program is None:
         return None, "there is no machine code for this kernel"
     try:
@@ -84,7 +84,7 @@ def instruction_counts(
 
 
 @functools.lru_cache(maxsize=4)  # up to 20 MB each
-def _slice(text: str, symbol: str, accesses: bool) -> Slice | None:
+def sliced(text: str, symbol: str, accesses: bool) -> Slice | None:
     """The slice of one kernel; None if the disassembly does not have it."""
     function = parse(text).get(symbol)
     return None if function is None else Slice(function, accesses)

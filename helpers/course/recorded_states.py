@@ -1,0 +1,104 @@
+"""Warp states of the steps as Nsight Compute samples them, to hold the model's to.
+
+course record --states --out FOLDER     on a machine with a GPU and ncu, two minutes
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.model.cycles.multiprocessor import WORDS
+from helpers.run import gpu
+from helpers.sim.counting import names
+
+from . import rungs, steps
+
+SIZES = (1024, 4096)
+_SECONDS = 300
+_RUN = "from helpers.course import recorded_states; recorded_states.run({size})"
+
+
+def file_name(device: str) -> str:
+    """Where the rows of a device are kept: "states-nvidia-h200.json"."""
+    return f"states-{device.lower().replace(' ', '-')}.json"
+
+
+def recorded(folder: Path = rungs.DATA) -> list[dict[str, Any]]:
+    """Rows of slug, size and the states' shares, of steps whose kernel is still the one that was sampled."""
+    found = []
+    for path in sorted(folder.glob("states-*.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            if rungs.code_hash(steps.get(row["slug"]).kernel_path.read_text(encoding="utf-8")) == row["kernel_hash"]:
+                found.append(row)
+    return found
+
+
+def run(size: int) -> None:
+    """Launch every step once; what `ncu` looks at."""
+    from helpers.run import gemm, kernel, timing
+
+    for step in steps.STEPS:
+        if step.entry:
+            made = kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry, arch=step.target(gpu.arch()))
+            timing.time_gemm(made, gemm.Problem(size, size, size), samples=1, seconds=0.01)
+
+
+def record(out: Path, say=print) -> list[dict[str, Any]]:
+    """Sample every step at SIZES and write `file_name` into `out`. Raises CourseError without a GPU or ncu, or where ncu fails."""
+    if not gpu.available():
+        raise CourseError(gpu.why_not())
+    if shutil.which("ncu") is None:
+        raise CourseError("Nsight Compute's command ncu is not on the PATH: install it, or add its folder.")
+    entries = {step.entry: step.slug for step in steps.STEPS if step.entry}
+    rows = []
+    for size in SIZES:
+        command = [
+            "ncu", "--clock-control", "none", "--csv", "--print-units", "base",
+            "--kernel-id", f"::regex:^({'|'.join(entries)})$:1",
+            "--metrics", ",".join(names.warp_state(word) for word in WORDS.values()),
+            sys.executable, "-c", _RUN.format(size=size),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if done.returncode:
+            raise CourseError(f"ncu ended with {done.returncode}: {done.stderr.strip()[-300:] or done.stdout.strip()[-300:]}")
+        for entry, states in shares(done.stdout).items():
+            source = steps.get(entries[entry]).kernel_path.read_text(encoding="utf-8")
+            rows.append({"slug": entries[entry], "size": size, "kernel_hash": rungs.code_hash(source), "states": states})
+            say(f"{entry} at {size}³")
+    device = gpu.device()
+    write_rows(out / file_name(device.name), rows, {
+        "device": device.name, "driver": device.driver, "cuda": device.cuda,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "method": "Nsight Compute, average warps stalled per issue, as shares of their sum; one launch",
+    })  # fmt: skip
+    return rows
+
+
+def shares(text: str) -> dict[str, dict[str, float]]:
+    """Kernel -> state -> share of all warps' cycles, from what ncu prints with --csv."""
+    table = text[text.index('"ID"') :]
+    words = {names.warp_state(word): word for word in WORDS.values()}
+    found: dict[str, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO(table)):
+        word = words.get(row["Metric Name"])
+        if word is not None:
+            found.setdefault(re.sub(r"[<(].*", "", row["Kernel Name"]), {})[word] = float(row["Metric Value"].replace(",", ""))
+    return {kernel: {word: round(value / sum(states.values()), 4) for word, value in states.items()} for kernel, states in found.items()}
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    """Write what is common to the rows, and the rows, one per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    path.write_text(f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")

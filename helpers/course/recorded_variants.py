@@ -1,0 +1,107 @@
+"""The steps with other constants, timed: kernels that took no part in any fit, to try the model on.
+
+course record --variants --out FOLDER     on a machine with a GPU, two minutes
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.run import gemm, gpu, kernel, timing
+from helpers.toolchain.installation import compiler_version
+
+from . import rungs, steps
+from .recorded_states import write_rows
+from .sweep import variant
+
+SIZES = (2048, 4096)
+_SAMPLES, _SECONDS = 8, 0.25
+VARIANTS: Mapping[str, Sequence[Mapping[str, int]]] = {
+    "shared_tile": (
+        {"BM": 16, "BN": 16, "BK": 16}, {"BM": 16, "BN": 32, "BK": 32}, {"BM": 32, "BN": 32, "BK": 16}, {"BM": 8, "BN": 32, "BK": 32},
+    ),
+    "thread_tile_1d": (
+        {"TM": 8}, {"BM": 128, "TM": 16}, {"BM": 32, "TM": 8}, {"BM": 64, "BN": 64, "BK": 8, "TM": 8},
+        {"BM": 64, "BN": 32, "BK": 16, "TM": 8},
+    ),
+    "thread_tile_2d": (
+        {"BM": 64, "BN": 64}, {"BM": 64, "BN": 64, "TM": 4, "TN": 4}, {"BK": 16}, {"BM": 128, "BN": 64}, {"TM": 4},
+        {"TM": 4, "TN": 8, "BM": 64},
+    ),
+    "bank_conflicts": ({"PAD": 0}, {"BK": 16}, {"BM": 64, "BN": 64}, {"BM": 64}, {"TM": 4}),
+    "vectorized": ({"PAD": 0}, {"BK": 8}, {"BM": 64, "BN": 64}, {"BM": 64}, {"TM": 4}, {"BK": 32}),
+    "warp_tile": ({"WM": 64, "WN": 32}, {"BM": 64}, {"BM": 64, "BN": 64}, {"BK": 8}, {"BK": 32}, {"TM": 4, "WM": 16}),
+    "double_buffer": ({"BK": 8}, {"BM": 64}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 128, "BN": 64}),
+    "async_copy": ({"STAGES": 2}, {"STAGES": 4}, {"BK": 8}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 256}),
+    "schedule": ({"STAGES": 2}, {"STAGES": 4}, {"BM": 128}, {"BM": 128, "BN": 256}, {"BK": 8}, {"AT_ONCE": 1}, {"BM": 128, "BN": 64}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of them, at M = N = K = size: its source, and how long it took on `device`."""
+
+    step: steps.Step
+    constants: Mapping[str, int]
+    size: int
+    milliseconds: float
+    device: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.name} with {', '.join(f'{key} {value}' for key, value in self.constants.items())}"
+
+
+def file_name(device: str) -> str:
+    """Where the rows of a device are kept: "variants-nvidia-h200.json"."""
+    return f"variants-{device.lower().replace(' ', '-')}.json"
+
+
+def recorded(folder: Path = rungs.DATA) -> Iterator[Variant]:
+    """Those on record whose source is still what the step's kernel makes of the constants."""
+    for path in sorted(folder.glob("variants-*.json")):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        for row in kept["rows"]:
+            step = steps.get(row["slug"])
+            source = variant(step.kernel_path.read_text(encoding="utf-8"), **row["constants"])
+            if rungs.code_hash(source) == row["kernel_hash"]:
+                yield Variant(step, row["constants"], row["size"], row["milliseconds"], kept["about"]["device"], source)
+
+
+def record(out: Path, say=print) -> list[dict[str, Any]]:
+    """Time them all at SIZES and write `file_name` into `out`; what does not compile is left out. Raises CourseError without a GPU."""
+    if not gpu.available():
+        raise CourseError(gpu.why_not())
+    device, rows = gpu.device(), []
+    for slug, chosen in VARIANTS.items():
+        step = steps.get(slug)
+        for constants in chosen:
+            source = variant(step.kernel_path.read_text(encoding="utf-8"), **constants)
+            try:
+                made = kernel.compile(source, entry=step.entry, arch=gpu.arch())
+                for size in SIZES:
+                    timed = timing.time_gemm(made, gemm.Problem(size, size, size), samples=_SAMPLES, seconds=_SECONDS)
+                    rows.append(_row(slug, constants, size, timed, source))
+                    say(f"{slug} {dict(constants)} at {size}³: {timed.tflops:.1f} TFLOPS")
+            except CourseError as error:
+                say(f"{slug} {dict(constants)}: {error.message.splitlines()[0]}")
+    write_rows(out / file_name(device.name), rows, {
+        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": "NVRTC {}.{}".format(*compiler_version()),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "method": f"median of {_SAMPLES} samples of one launch",
+    })  # fmt: skip
+    return rows
+
+
+def _row(slug: str, constants: Mapping[str, int], size: int, timed, source: str) -> dict[str, Any]:
+    return {
+        "slug": slug, "constants": dict(constants), "size": size, "milliseconds": float(f"{timed.kernel.milliseconds:.6g}"),
+        "clock_mhz": timed.kernel.clock_mhz, "kernel_hash": rungs.code_hash(source),
+    }  # fmt: skip

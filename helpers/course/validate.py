@@ -1,0 +1,161 @@
+"""Try the model of cycles on everything that was timed, and write down how far it is off.
+
+    python -m helpers.course.validate
+
+Runs of the steps at the sizes in FITTED were used to choose the figures that `model/cycles/chip.toml` puts down to the steps. All
+others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`), which are other kernels.
+Writes data/validation.toml, and its figure.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.model import hardware
+from helpers.model.predict import VALIDATION, demand, kernel_class
+
+from . import recorded_variants, rungs, steps
+
+DEVICE = "H200 SXM"
+FITTED = (1024, 4096)  # M = N = K
+LEAST, MOST = 512, 8192
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A kernel, a size, and its time on a GPU in milliseconds."""
+
+    name: str
+    source: str
+    entry: str
+    size: int
+    measured: float
+    fitted: bool
+    device: str = DEVICE
+    published: str = ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A case with its prediction, and the model's class of it. from_counters: why it is not by cycles."""
+
+    case: TimedRun
+    predicted: float
+    like: str
+    from_counters: str
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.case.measured - 1
+
+
+def cases() -> list[TimedRun]:
+    """Every run on record that the model can be tried on: square float32 products of a kernel that is still the shipped one."""
+    found = {}
+    for row in rungs.recorded():
+        step = steps.get(row["step"])
+        source = step.kernel_path.read_text(encoding="utf-8")
+        square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
+        if square and LEAST <= row["m"] <= MOST and not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]:
+            if hardware.gpu(row["device"]).name == DEVICE and not row.get("recorded_from"):
+                found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], row["m"] in FITTED)
+    varied = [
+        TimedRun(item.name, item.source, item.step.entry, item.size, item.milliseconds, False)
+        for item in recorded_variants.recorded()
+        if hardware.gpu(item.device).name == DEVICE
+    ]
+    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied
+
+
+def elsewhere() -> list[TimedRun]:
+    """Published float32 rungs of a step's idea on other GPUs, with the step's kernel at that size."""
+    found = []
+    for rung in rungs.published():
+        if rung.step and rung.dtype == "float32" and rung.device != DEVICE and rung.m == rung.n == rung.k:
+            step = steps.get(rung.step)
+            source = step.kernel_path.read_text(encoding="utf-8")
+            about = f"{rung.name}, {rung.source}"
+            found.append(TimedRun(step.name, source, step.entry, rung.m, rung.milliseconds, False, rung.device, about))
+    return found
+
+
+def tried(case: TimedRun) -> Tried:
+    """The prediction for one case. Raises CourseError where there is none."""
+    from helpers.run import gemm, kernel
+
+    made = kernel.compile(case.source, entry=case.entry)
+    run = gemm.count(made, gemm.Problem(case.size, case.size, case.size))
+    got = run.predict(case.device)
+    return Tried(case, got.milliseconds, kernel_class(demand(run)), got.from_counters)
+
+
+def summary(errors: Sequence[float]) -> dict[str, float]:
+    """Of predicted / measured - 1: number, mean and worst of their sizes, and their mean."""
+    sizes = [abs(error) for error in errors]
+    return {"runs": len(sizes), "mean": sum(sizes) / len(sizes), "worst": max(sizes), "bias": sum(errors) / len(errors)}
+
+
+def report(runs: Sequence[Tried], others: Sequence[Tried]) -> str:
+    """The text of data/validation.toml."""
+    groups = {
+        "fitted": [item for item in runs if item.case.fitted],
+        "steps_at_other_sizes": [item for item in runs if not item.case.fitted and " with " not in item.case.name],
+        "other_constants": [item for item in runs if " with " in item.case.name],
+        "published": list(others),
+    }
+    lines = ["# Written by python -m helpers.course.validate: predicted / measured - 1 of everything timed.", f'device = "{DEVICE}"', ""]
+    for name, items in groups.items():
+        figures = summary([item.error for item in items]) if items else {"runs": 0}
+        lines += [f"[{name}]", *(f"{key} = {value:.4g}" for key, value in figures.items()), ""]
+    for item in runs:
+        lines += ["[[runs]]", *_lines(item), f"fitted = {json.dumps(item.case.fitted)}", f"class = {json.dumps(item.like)}"]
+        lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
+    lines.append("# Other people's kernels of the same idea on other GPUs: a sign, not a test.")
+    for item in others:
+        about = [f"device = {json.dumps(item.case.device)}", f"published = {json.dumps(item.case.published, ensure_ascii=False)}"]
+        lines += ["[[elsewhere]]", *_lines(item), *about, ""]
+    return "\n".join(lines)
+
+
+def _lines(item: Tried) -> list[str]:
+    figures: dict[str, Any] = {"measured": item.case.measured, "predicted": item.predicted}
+    return [
+        f"run = {json.dumps(f'{item.case.name} at {item.case.size}³', ensure_ascii=False)}",
+        *(f"{name} = {value:.6g}" for name, value in figures.items()),
+        f"error = {item.error:.4f}",
+    ]
+
+
+def _try(case: TimedRun) -> Tried | str:
+    try:
+        return tried(case)
+    except CourseError as error:
+        return f"{case.name} at {case.size}³ on {case.device}: {error.message.splitlines()[0]}"
+
+
+def main() -> int:
+    """The command. Returns its exit status."""
+    known, others = cases(), elsewhere()
+    with ProcessPoolExecutor() as pool:
+        results: list[Tried] = []
+        for result in pool.map(_try, [*known, *others]):
+            if isinstance(result, str):
+                print(result, file=sys.stderr)
+            else:
+                results.append(result)
+                print(f"{result.case.name} at {result.case.size}³ on {result.case.device}: {result.error:+.1%} {result.from_counters}")
+    here = [item for item in results if item.case.device == DEVICE]
+    if not here:
+        return 1
+    VALIDATION.write_text(report(here, [item for item in results if item.case.device != DEVICE]), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""The time of a launch: the way of one block's warps, cut to a few trips of its main loop, run on one multiprocessor, and stretched.
+
+The middle block stands for all. How many trips it really takes follows from the counted instructions of the launch. What one trip
+takes is the slope of the simulation once it is under way. Blocks come in turns of as many as fit on a multiprocessor; the one with the
+most blocks ends last.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.errors import CourseError
+from helpers.model.hardware import GPU
+from helpers.model.occupancy import occupancy
+from helpers.sim.code.lines import cell_lines
+from helpers.sim.code.sass import SassFunction
+from helpers.sim.counting import names
+from helpers.sim.counting.machine_code import BlockPath, Visit, block_path
+
+from .chip import Chip, chip
+from .multiprocessor import Multiprocessor, Simulated, WarpState
+from .scheduled import Scheduled, scheduled
+
+FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
+_ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest trips do
+_DEPTH = 256  # elements of K that are enough for so many trips, and …
+_STEP = 128  # … what K may be shortened by, so that tiles and unrolled loops end as they did
+_K = 2  # where a product's arguments have K
+_LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
+_L1 = 28 << 10  # bytes of L1 that shared memory never takes
+_SECTOR = 32
+_REMEMBERED = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """cycles: of the launch, from its first block to its last, at the GPU's clock. states: share of all cycles of its warps,
+    by WarpState. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by line.
+    trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor.
+    """
+
+    cycles: float
+    states: Mapping[WarpState, float]
+    by_instruction: Mapping[int, Mapping[WarpState, float]]
+    by_line: Mapping[int, Mapping[WarpState, float]]
+    trips: float
+    per_trip: float
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The main loop in a path: `length` visits from `first` on, `trips` times, `size` warp instructions each time."""
+
+    first: int
+    length: int
+    trips: int
+    size: int
+
+
+def main_loop(visits: Sequence[Visit]) -> _Loop | None:
+    """The repetition that takes the most instructions: the same blocks of code by the same warps, time and again.
+
+    The last time, which nothing shows to be as long as the others, is not one of its trips.
+    """
+    keys = [(visit.start, visit.warps) for visit in visits]
+    places = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    best = None
+    for found in places.values():
+        parts = [tuple(keys[a:b]) for a, b in itertools.pairwise(found)]
+        k = 0
+        while k < len(parts):
+            end = k
+            while end < len(parts) and parts[end] == parts[k]:
+                end += 1
+            size = sum(visit.instructions for visit in visits[found[k] : found[k + 1]])
+            if end - k >= 3 and (best is None or (end - k) * size > best.trips * best.size):
+                best = _Loop(found[k], found[k + 1] - found[k], end - k, size)
+            k = end
+    return best
+
+
+_estimates: OrderedDict[tuple, Estimate | str] = OrderedDict()
+
+
+def estimate(run, gpu: GPU) -> tuple[Estimate | None, str]:
+    """(the estimate, '') or (None, why there is none). run: a Run; its counters must be known.
+
+    Raises CourseError where the kernel does not compile for `gpu` or a block does not fit on it.
+    """
+    compiled = run.kernel.for_arch(gpu.arch).compiled
+    scalars = tuple(value if getattr(value, "ndim", 0) == 0 else value.shape for value in run.arguments)
+    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name)
+    if key not in _estimates:
+        found, why = _estimate(run, compiled, gpu)
+        _estimates[key] = why if found is None else found
+        while len(_estimates) > _REMEMBERED:
+            _estimates.popitem(last=False)
+    known = _estimates[key]
+    return (None, known) if isinstance(known, str) else (known, "")
+
+
+def _estimate(run, compiled, gpu: GPU) -> tuple[Estimate | None, str]:
+    total = run.counters.get(names.INSTRUCTIONS, 0)
+    if not total:
+        return None, "how many instructions run is not known"
+    fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
+    if not fit.blocks_per_sm:
+        raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
+    blocks = math.prod(run.grid)
+    most = math.ceil(blocks / gpu.sms)  # on one multiprocessor
+    resident = min(fit.blocks_per_sm, most)
+    path, why = _path(run, compiled, gpu, resident)
+    if path is None:
+        return None, why
+    parts = chip(gpu)
+    code = scheduled(path.function, compiled.cubin, parts)
+    if any(code[k].pipe == "tensor" for visit in path.visits for k in range(visit.start, visit.end)):
+        return None, "tensor cores are not in it"
+    if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
+        total = None  # counted for other machine code
+    turns, left = divmod(most, resident)
+    simulate = functools.partial(_Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run).simulated)
+    try:
+        whole = simulate(resident, turns == 1)
+        rest = simulate(left, False) if left else None
+    except _TooLongError:
+        return None, "one block takes too many instructions"
+    start = parts["launch.block"]
+    cycles = turns * (whole.cycles + start) + (rest.cycles + start if rest else 0)
+    if turns > 1:  # the first of them finds no code
+        lines = {code[k].line for visit in path.visits for k in range(visit.start, visit.end)}
+        cycles += parts["code.first_latency"] + parts["code.first_line"] * len(lines)
+    return whole.estimate(cycles, compiled, path.function, turns), ""
+
+
+def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str]:
+    """The path of the middle block, of a product as if it were less deep."""
+    grid, arguments = run.grid, list(run.arguments)
+    product = run.problem.get("problem")
+    if product is not None and product.k > _DEPTH + _STEP:
+        arguments[_K] = type(arguments[_K])(product.k % _STEP + _DEPTH)
+    middle = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * (grid[2] // 2))
+    taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
+    l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
+    return block_path(compiled, grid, run.block, arguments, middle, l1 // resident // _SECTOR)
+
+
+class _TooLongError(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What one turn of blocks takes: see Estimate."""
+
+    cycles: float
+    simulated: Simulated
+    stretch: float  # how much longer the steady part really is
+    trips: float
+    per_trip: float
+
+    def estimate(self, cycles: float, compiled, function: SassFunction, turns: int) -> Estimate:
+        spent: dict[int, dict[WarpState, float]] = defaultdict(lambda: defaultdict(float))
+        for table, factor in ((self.simulated.steady, self.stretch), (self.simulated.rest, 1.0)):
+            for index, row in table.items():
+                for state, value in zip(WarpState, row, strict=True):
+                    if value:
+                        spent[index][state] += value * factor * turns
+        states: dict[WarpState, float] = dict.fromkeys(WarpState, 0.0)
+        by_line: dict[int, dict[WarpState, float]] = defaultdict(lambda: defaultdict(float))
+        of_line = cell_lines(compiled)
+        for index, cycles_in in spent.items():
+            line = of_line.get(function.instructions[index].ptx_line or 0)
+            for state, value in cycles_in.items():
+                states[state] += value
+                if line is not None:
+                    by_line[line][state] += value
+        every = sum(states.values()) or 1.0
+        shares = {state: value / every for state, value in states.items()}
+        return Estimate(cycles, shares, _plain(spent), _plain(by_line), self.trips, self.per_trip)
+
+
+def _plain(table) -> dict[int, dict[WarpState, float]]:
+    return {key: dict(row) for key, row in sorted(table.items())}
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted."""
+
+    path: BlockPath
+    code: Sequence[Scheduled]
+    chip: Chip
+    active: float
+    each: float | None
+    run: Any
+
+    def simulated(self, resident: int, cold: bool) -> _Turn:
+        """One turn of `resident` blocks. cold: they are the first to run this code."""
+        visits = self.path.visits
+        loop = main_loop(visits)
+        if loop is None:
+            executed = sum(visit.instructions for visit in visits)
+            result = self._simulate(visits, resident, None, cold)
+            stretch = self.each / executed if self.each else 1.0
+            return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
+        kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
+        behind = visits[loop.first + loop.trips * loop.length :]
+        short = visits[: loop.first + kept * loop.length] + behind
+        before = sum(visit.instructions for visit in visits[: loop.first])
+        settled = max(1, kept // 3)
+        marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
+        result = self._simulate(short, resident, marks, cold)
+        measured = kept - 1 - settled
+        per_trip = (result.reached[1] - result.reached[0]) / measured
+        executed = before + kept * loop.size + sum(visit.instructions for visit in behind)
+        more = max(0.0, (self._block(loop) - executed) / loop.size)
+        cycles = result.cycles + more * per_trip
+        return _Turn(cycles, result, 1 + more / measured, kept + more, per_trip)
+
+    def _block(self, loop: _Loop) -> float:
+        """Warp instructions of a block: as counted, or as K has it."""
+        if self.each:
+            return self.each
+        executed = sum(visit.instructions for visit in self.path.visits)
+        product = self.run.problem.get("problem")
+        if product is None or product.k <= _DEPTH + _STEP:
+            return executed
+        short = product.k % _STEP + _DEPTH
+        per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
+        return executed + (product.k - short) / per_trip * loop.size
+
+    def _simulate(self, visits: Sequence[Visit], resident: int, marks, cold: bool) -> Simulated:
+        if sum(visit.instructions for visit in visits) * resident > _LONGEST:
+            raise _TooLongError
+        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, cold).run()

@@ -1,0 +1,469 @@
+"""One multiprocessor: warps issue, queue, wait, meet, until the last one has ended.
+
+Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays), else of
+the youngest that can. What an instruction needs: its stall count and scoreboards, its pipe, its registers' banks, a place in its
+queue, its line of code. One load/store unit serves the queues of all, a wavefront or a line a cycle; what L1 lacks comes from L2 at the
+rate of its port, and whoever else wants it meanwhile waits for it, too.
+
+Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from helpers.model.hardware import SUB_PARTITIONS
+from helpers.sim.code import time_limit
+from helpers.sim.counting.machine_code import Visit
+
+from .chip import Chip
+from .scheduled import AWAIT, BARRIER, COMMIT, COPY, LOAD, SCOREBOARDS, SHARED, STORE, Scheduled
+
+_NEVER = float("inf")
+_UNIT = SUB_PARTITIONS  # the load/store unit, as a place where something happens next
+_WRITES_AHEAD = 200  # cycles of stores that L2's port may be behind before the unit waits for it
+
+
+class WarpState(enum.IntEnum):
+    """Nsight Compute's warp states."""
+
+    SELECTED = 0
+    NOT_SELECTED = 1
+    WAIT = 2
+    LONG_SCOREBOARD = 3
+    SHORT_SCOREBOARD = 4
+    BARRIER = 5
+    MATH_PIPE_THROTTLE = 6
+    MIO_THROTTLE = 7
+    LG_THROTTLE = 8
+    DISPATCH_STALL = 9
+    NO_INSTRUCTION = 10
+
+
+WORDS = {state: state.name.lower().replace("_", " ") for state in WarpState}  # as its details page has them
+
+# The same as plain numbers, for the inner loops.
+(
+    _SELECTED, _NOT_SELECTED, _WAIT, _LONG_SCOREBOARD, _SHORT_SCOREBOARD, _BARRIER, _MATH_PIPE_THROTTLE, _MIO_THROTTLE, _LG_THROTTLE,
+    _DISPATCH_STALL, _NO_INSTRUCTION,
+) = map(int, WarpState)  # fmt: skip
+
+
+@dataclass
+class Simulated:
+    """cycles: until the last warp has ended. reached: the cycles at which so many instructions had been issued as were asked for.
+
+    states: instruction -> cycles of warps in each WarpState; one table for between the first two of `reached`, one for the rest.
+    """
+
+    cycles: float = 0.0
+    issued: int = 0
+    reached: list[float] = field(default_factory=list)
+    steady: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
+    rest: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
+
+
+class _Warp:
+    """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while
+    something is not. free: when each scoreboard is; holding: how many hold it that have not been served. groups: of copies
+    [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of its sub-partition before."""
+
+    __slots__ = (
+        "at_barrier", "base", "block", "fetched", "free", "groups", "held", "holding", "home", "last", "line", "number", "position",
+        "ready", "slow", "steps", "throttled", "throttled_until", "why",
+    )  # fmt: skip
+
+    def __init__(self, steps, block: int, number: int, home: int):
+        self.steps, self.block, self.number, self.home = steps, block, number, home
+        self.position, self.line = 0, -1
+        self.base = self.ready = self.last = self.held = self.fetched = 0.0
+        self.free = [0.0] * SCOREBOARDS
+        self.holding = [0] * SCOREBOARDS
+        self.slow = [False] * SCOREBOARDS
+        self.groups: list[list] = []
+        self.at_barrier = False
+        self.why = _WAIT
+        self.throttled: int | None = None
+        self.throttled_until = 0.0
+
+
+class _Code:
+    """The instruction cache: sets of lines, the least recently used of a set goes."""
+
+    def __init__(self, chip: Chip, seen: set[int]):
+        self.ways = int(chip["code.ways"])
+        self.sets: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(int(chip["code.lines"]) // self.ways)]
+        self.ahead, self.each, self.latency = int(chip["code.ahead"]), chip["code.line"], chip["code.latency"]
+        self.first, self.first_latency = chip["code.first_line"], chip["code.first_latency"]
+        self.seen = seen
+        self.free = 0.0
+
+    def when(self, line: int, now: float) -> float:
+        """When a line that somebody wants now is there; the next ones are fetched, too."""
+        there = self.sets[line % len(self.sets)]
+        at = there.get(line)
+        if at is None:
+            at = self._fetch(line, now)
+        else:
+            there.move_to_end(line)
+        for following in range(line + 1, line + 1 + self.ahead):
+            if following not in self.sets[following % len(self.sets)]:
+                self._fetch(following, now)
+        return at
+
+    def _fetch(self, line: int, now: float) -> float:
+        begin = max(self.free, now)
+        if line in self.seen:
+            self.free, at = begin + self.each, begin + self.latency
+        else:
+            self.free, at = begin + self.first, begin + self.first_latency
+            self.seen.add(line)
+        there = self.sets[line % len(self.sets)]
+        there[line] = at
+        if len(there) > self.ways:
+            there.popitem(last=False)
+        return at
+
+
+class Multiprocessor:
+    """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
+
+    marks: two numbers of issued instructions, between which the states are those of the steady loop. cold: nobody has fetched the
+    code yet.
+    """
+
+    def __init__(
+        self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
+        marks: tuple[int, int] | None = None, cold: bool = True,
+    ):  # fmt: skip
+        # figures that are asked for all the time
+        self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
+        self.queue_shared = chip["queue.shared"]
+        self.queue_global = chip["queue.global"]
+        self.enter = chip["load_store.enter"]
+        self.lag = chip["registers.lag"]
+        self.arrival = chip["barrier.arrival"]
+        self.release = chip["barrier.release"]
+        self.between_loads = chip["load_store.between_loads"]
+        self.between_stores = chip["load_store.between_stores"]
+        self.store_word = chip["load_store.store_word"]
+        self.store_sector = chip["load_store.store_sector"]
+        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active)
+        self.under_way = chip["load_store.under_way"]
+        steps: list[list] = [[] for _ in range(warps)]
+        for number, visit in enumerate(visits):
+            run = [(code[k], visit.costs.get(k), number) for k in range(visit.start, visit.end)]
+            for warp in range(warps):
+                if visit.warps >> warp & 1:
+                    steps[warp].extend(run)
+        self.warps: list[list[_Warp]] = [[] for _ in range(SUB_PARTITIONS)]
+        for place in range(warps * resident):
+            block, number = divmod(place, warps)
+            if steps[number]:
+                self.warps[place % SUB_PARTITIONS].append(_Warp(steps[number], block, number, place % SUB_PARTITIONS))
+        self.living = [sum(map(bool, steps))] * resident
+        self.arrived: dict[int, list[tuple[_Warp, float]]] = defaultdict(list)
+        self.marks = marks or (-1, -1)
+        self.done = Simulated()
+        self.code = _Code(chip, set() if cold else {step.line for step in code})
+        # when each unit is free again
+        self.pipes = [dict.fromkeys(chip.busy, 0.0) | {"fmalite": 0.0} for _ in range(SUB_PARTITIONS)]
+        self.banks = [[0.0, 0.0] for _ in range(SUB_PARTITIONS)]
+        self.ports = [0.0] * SUB_PARTITIONS
+        self.unit = self.l2 = self.writes = self.barriers = 0.0
+        self.held = [0.0] * SUB_PARTITIONS
+        self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
+        self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
+        self.turn = 0
+        self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
+        self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS
+        self.next: list[float] = [_NEVER] * (SUB_PARTITIONS + 1)
+        self.events: list[tuple[float, int]] = []
+
+    def run(self) -> Simulated:
+        """Until the last warp has ended. Raises TimeIsUp where a `time_limit` is over."""
+        for place in range(SUB_PARTITIONS):
+            for warp in self.warps[place]:
+                self._settle(warp)
+        while self.events:
+            now, place = heapq.heappop(self.events)
+            if now != self.next[place]:
+                continue  # something earlier came between
+            self.next[place] = _NEVER
+            if place == _UNIT:
+                self._serve(now)
+            else:
+                self._issue(now, place)
+        return self.done
+
+    def _wake(self, when: float, place: int) -> None:
+        if when < self.next[place]:
+            self.next[place] = when
+            heapq.heappush(self.events, (when, place))
+
+    # -- what a warp waits for
+
+    def _settle(self, warp: _Warp) -> None:
+        """Find out when a warp may issue its next instruction, as far as that is known."""
+        step: Scheduled = warp.steps[warp.position][0]
+        ready = warp.base
+        if step.line != warp.line:
+            warp.line = step.line
+            warp.fetched = self.code.when(step.line, warp.last)
+        if warp.fetched > ready:
+            ready, warp.why = warp.fetched, _NO_INSTRUCTION
+        for board in step.waits:
+            if warp.holding[board]:
+                ready, warp.why = _NEVER, _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+                break
+            if warp.free[board] > ready:
+                ready, warp.why = warp.free[board], _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+        if step.kind == AWAIT and len(warp.groups) > step.groups and ready != _NEVER:
+            waiting, there, _ = warp.groups[len(warp.groups) - step.groups - 1]
+            if waiting:
+                ready, warp.why = _NEVER, _LONG_SCOREBOARD
+            elif there > ready:
+                ready, warp.why = there, _LONG_SCOREBOARD
+        warp.ready = ready
+        if ready != _NEVER:
+            self._wake(ready, warp.home)
+
+    def _busy(self, step: Scheduled, place: int) -> tuple[float, int]:
+        """(when there is room for an instruction in its pipe or queue: _NEVER if that is not known, what waiting for it is called)."""
+        pipes = self.pipes[place]
+        if step.pipe == "fma" and self.two_fma_pipes:
+            return min(pipes["fmaheavy"], pipes["fmalite"]), _MATH_PIPE_THROTTLE
+        if step.busy:
+            return pipes["fmaheavy" if step.pipe == "fma" else step.pipe], _MATH_PIPE_THROTTLE
+        if step.kind == SHARED:
+            return (_NEVER if len(self.queues[place]) >= self.queue_shared else 0.0), _MIO_THROTTLE
+        if step.kind in (LOAD, STORE, COPY):
+            full = len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global
+            return (_NEVER if full else 0.0), _LG_THROTTLE
+        return 0.0, _WAIT
+
+    # -- issue
+
+    def _issue(self, now: float, place: int) -> None:
+        """Let a sub-partition issue one instruction, if one of its warps can."""
+        soon, chosen, latest = _NEVER, None, self.latest[place]
+        for warp in self.warps[place]:
+            if warp.ready > now:
+                soon = min(soon, warp.ready)
+                continue
+            free, why = self._busy(warp.steps[warp.position][0], place)
+            if free > now:
+                soon = min(soon, free)
+                if warp.throttled is None:
+                    warp.throttled, warp.throttled_until = why, now
+                if why == _MATH_PIPE_THROTTLE:
+                    warp.throttled_until = max(warp.throttled_until, free)
+                continue
+            chosen = warp  # the youngest so far
+            if warp is latest:
+                break
+        if chosen is None:
+            if soon != _NEVER:
+                self._wake(soon, place)
+            return
+        step, cost, visit = chosen.steps[chosen.position]
+        at = self._fetch_registers(step, now, place, chosen is latest)
+        self.latest[place] = chosen
+        self._account(chosen, step, now, at, place)
+        self._take_pipe(step, at, place)
+        self._send(chosen, step, cost, visit, at)
+        chosen.position += 1
+        chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall, _WAIT, self.held[place]
+        if chosen.position == len(chosen.steps):
+            self._end(chosen, at)
+        elif step.kind == BARRIER:
+            self._arrive(chosen, at)
+        else:
+            self._settle(chosen)
+        if self.warps[place]:
+            self._wake(at + 1, place)
+
+    def _fetch_registers(self, step: Scheduled, now: float, place: int, goes_on: bool) -> float:
+        """When the instruction issues: each bank delivers one register a cycle, and an instruction may wait for its own only so long."""
+        even, odd = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
+        if not even and not odd:
+            return now
+        banks = self.banks[place]
+        there = max(max(now, banks[0]) + even if even else 0.0, max(now, banks[1]) + odd if odd else 0.0)
+        at = max(now, there - max(self.lag, even, odd))
+        self.held[place] += at - now
+        if even:
+            banks[0] = max(at, banks[0]) + even
+        if odd:
+            banks[1] = max(at, banks[1]) + odd
+        return at
+
+    def _take_pipe(self, step: Scheduled, at: float, place: int) -> None:
+        if not step.busy:
+            return
+        pipes = self.pipes[place]
+        pipe = step.pipe
+        if pipe == "fma":
+            heavy, lite = pipes["fmaheavy"], pipes["fmalite"]
+            use_heavy = not self.two_fma_pipes or (heavy <= at and (lite > at or heavy < lite))
+            pipe = "fmaheavy" if use_heavy else "fmalite"
+        pipes[pipe] = at + step.busy
+
+    def _send(self, warp: _Warp, step: Scheduled, cost, visit: int, at: float) -> None:
+        """Pass the instruction on to where it is executed."""
+        kind = step.kind
+        if kind == COMMIT:
+            self._group(warp)[2] = True
+        elif kind in (SHARED, LOAD, STORE, COPY):
+            if cost is None and step.pipe != "mio":
+                return  # switched off by its guard
+            group = None
+            if kind == COPY:
+                group = self._group(warp)
+                group[0] += 1
+            for board in (step.result, step.sources):
+                if board >= 0:
+                    warp.holding[board] += 1
+                    warp.slow[board] = step.slow
+            queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
+            self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
+            self._look(at)
+        else:
+            for board, there in ((step.result, at + step.latency), (step.sources, at + 2)):
+                if board >= 0 and there > warp.free[board]:
+                    warp.free[board], warp.slow[board] = there, False
+
+    @staticmethod
+    def _group(warp: _Warp) -> list:
+        """The group of copies that is still open."""
+        if not warp.groups or warp.groups[-1][2]:
+            warp.groups.append([0, 0.0, False])
+        return warp.groups[-1]
+
+    def _account(self, warp: _Warp, step: Scheduled, now: float, at: float, place: int) -> None:
+        """Put the cycles since the warp's last instruction down to states."""
+        done = self.done
+        done.issued += 1
+        if done.issued in self.marks:
+            done.reached.append(at)
+        row = (done.steady if len(done.reached) == 1 else done.rest)[step.index]
+        row[_SELECTED] += 1
+        row[_WAIT] += max(0.0, min(warp.base, warp.ready) - warp.last - 1)
+        row[warp.why] += max(0.0, warp.ready - warp.base)
+        waited = now - warp.ready
+        if warp.throttled is not None:
+            until = min(warp.throttled_until, now) if warp.throttled == _MATH_PIPE_THROTTLE else now
+            throttled = min(waited, max(0.0, until - warp.ready))
+            row[warp.throttled] += throttled
+            waited -= throttled
+            warp.throttled, warp.throttled_until = None, 0.0
+        dispatch = min(waited, self.held[place] - (at - now) - warp.held)
+        row[_DISPATCH_STALL] += dispatch + at - now
+        row[_NOT_SELECTED] += waited - dispatch
+
+    # -- barriers and ends
+
+    def _arrive(self, warp: _Warp, at: float) -> None:
+        self.barriers = max(self.barriers, at) + self.arrival
+        warp.ready, warp.at_barrier = _NEVER, True
+        self.arrived[warp.block].append((warp, warp.base))
+        self._release(warp.block)
+
+    def _end(self, warp: _Warp, at: float) -> None:
+        self.warps[warp.home].remove(warp)
+        self.living[warp.block] -= 1
+        self.done.cycles = max(self.done.cycles, at)
+        warp.ready = _NEVER
+        self.barriers = max(self.barriers, at)
+        self._release(warp.block)
+        time_limit.look()
+
+    def _release(self, block: int) -> None:
+        """Let the warps of a block go on if all of them have come that can."""
+        arrived = self.arrived[block]
+        if not arrived or len(arrived) < self.living[block]:
+            return
+        self.arrived[block] = []
+        when = self.barriers + self.release
+        for warp, base in arrived:
+            warp.at_barrier = False
+            self._settle(warp)
+            if when > warp.ready:
+                warp.base, warp.ready, warp.why = base, when, _BARRIER
+                self._wake(when, warp.home)
+
+    # -- the load/store unit
+
+    def _look(self, now: float) -> None:
+        """Wake the unit for the instruction that it can serve next."""
+        first = _NEVER
+        for number, queue in enumerate(self.queues):
+            if queue:
+                first = min(first, max(queue[0][0], self.ports[number % SUB_PARTITIONS]))
+        if first != _NEVER:
+            self._wake(max(first, self.unit, now), _UNIT)
+
+    def _serve(self, now: float) -> None:
+        """Take one instruction from the queues, in turn."""
+        queues = len(self.queues)
+        for k in range(queues):
+            number = (self.turn + k) % queues
+            if self.queues[number] and self.queues[number][0][0] <= now and self.ports[number % SUB_PARTITIONS] <= now:
+                break
+        else:
+            self._look(now)
+            return
+        self.turn = number + 1
+        _, warp, step, cost, visit, group = self.queues[number].popleft()
+        begun = now - self.enter
+        port = self.between_loads
+        if step.kind == SHARED:
+            taken = max(self.request, cost.wavefronts if cost is not None else 1.0)
+            there = begun + step.latency + taken - 1
+            if cost is not None and step.result < 0:
+                port = self.between_stores + self.store_word * step.words
+            else:
+                port = max(port, 2 * taken)
+        elif step.kind == STORE:
+            taken = max(self.request, cost.sectors / 4)
+            sent = cost.sectors * self.store_sector
+            self.writes = there = max(self.writes, now) + sent
+            if there - now > _WRITES_AHEAD:
+                taken = max(taken, sent)
+        else:
+            taken, there = self._load(warp, step, cost, visit, now, begun)
+        self.unit = now + taken
+        self.ports[number % SUB_PARTITIONS] = now + port
+        if group is not None:
+            group[0] -= 1
+            group[1] = max(group[1], there)
+        for board, when in ((step.result, there), (step.sources, now + 2)):
+            if board >= 0:
+                warp.holding[board] -= 1
+                warp.free[board] = max(warp.free[board], when)
+        if warp.ready == _NEVER and not warp.at_barrier and warp.position < len(warp.steps):
+            self._settle(warp)
+        self._wake(now + 1, warp.home)
+        self._look(now)
+
+    def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:
+        """(cycles of the unit, when the data are there)."""
+        taken = max(self.request, cost.lookups)
+        taken = taken + cost.wavefronts if step.kind == COPY else max(taken, cost.sectors / 4)
+        there = begun + step.latency + taken - 1
+        bringer = cost.bringers[warp.number] if cost.bringers else -1
+        if bringer >= 0:
+            wanted = (warp.block, visit, step.index, bringer)
+            when = self.landed.get(wanted)
+            if when is None:
+                bringing = len(set(cost.bringers) - {-1})
+                self.l2 = max(self.l2, now) + cost.fetched * cost.warps / bringing * self.l2_sector
+                when = self.landed[wanted] = self.l2 + self.memory
+            elif when > now + step.latency:
+                taken += self.under_way
+            there = max(there, when)
+        return taken, there

@@ -1,0 +1,140 @@
+"""Instructions as the hardware's scheduler sees them: their control bits, their unit, the registers they fetch.
+
+Since sm_70 an instruction is 128 bits, of which the upper 64 carry what the compiler planned: cycles until the warp's next instruction
+(bits 41 to 44), the scoreboard that its result (46 to 48) and the reading of its sources (49 to 51) hold, those that it waits for (52 to
+57). An operand marked `.reuse` stays in a small cache by place and bank for the next instruction of the warp.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from helpers.sim.code import elf
+from helpers.sim.code.sass import SassFunction, SassInstruction
+from helpers.sim.code.sass_operands import SassRegister
+
+from .chip import Chip
+
+_WORDS = struct.Struct("<QQ")
+_NONE = 7  # no scoreboard
+SCOREBOARDS = 6
+
+
+# What happens to an instruction once it is issued. (Plain numbers: they are compared a million times a second.)
+(
+    FIXED,  # its result is there when the compiler says
+    VARIABLE,  # … when its scoreboard is free
+    SHARED,  # through the queue of shared memory
+    LOAD,  # through the queue of device memory
+    STORE,
+    COPY,  # cp.async
+    COMMIT,  # closes a group of copies
+    AWAIT,  # waits for groups of copies
+    BARRIER,
+) = range(9)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """One instruction. waits: scoreboards that must be free. result, sources: scoreboards that it holds, -1 for none.
+
+    even, odd: registers it fetches from each bank, with what the warp's last instruction left to be reused; all_even, all_odd:
+    without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
+    that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory.
+    """
+
+    index: int
+    kind: int
+    pipe: str
+    busy: float
+    stall: int
+    waits: tuple[int, ...]
+    result: int
+    sources: int
+    even: int
+    odd: int
+    all_even: int
+    all_odd: int
+    latency: float
+    words: int
+    groups: int
+    line: int
+    slow: bool
+
+
+def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
+    """All instructions of a function, in order."""
+    code = elf.sections(cubin)[f".text.{function.name}"].data
+    kept: dict[tuple[int, int], int] = {}
+    return tuple(_scheduled(i, _WORDS.unpack_from(code, i.address)[1], kept, chip) for i in function.instructions)
+
+
+def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Scheduled:
+    switched_off = i.guard == "!PT"
+    pipe = "" if switched_off else i.row.pipe
+    kind, latency = (FIXED, 0.0) if switched_off else _way(i, control, chip)
+    even, odd, all_even, all_odd = _fetched(i, kept) if pipe in chip.busy else (0, 0, 0, 0)
+    busy = chip.busy.get(pipe, 0.0)
+    if pipe == "fmaheavy" and i.has("WIDE", "HI"):
+        busy *= 2
+    result, sources = control >> 46 & 7, control >> 49 & 7
+    return Scheduled(
+        index=i.index,
+        kind=kind,
+        pipe=pipe,
+        busy=busy,
+        stall=max(1, control >> 41 & 15),
+        waits=tuple(k for k in range(SCOREBOARDS) if control >> 52 + k & 1),
+        result=-1 if result == _NONE or kind in (COPY, COMMIT) else result,
+        sources=-1 if sources == _NONE else sources,
+        even=even,
+        odd=odd,
+        all_even=all_even,
+        all_odd=all_odd,
+        latency=latency,
+        words=max(1, i.width // 4) if i.row.space else 1,
+        groups=int(i.operands[1], 16) if kind == AWAIT and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
+        line=i.address >> 7,
+        slow=kind in (LOAD, COPY, COMMIT, STORE),
+    )
+
+
+def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
+    """(kind, latency)."""
+    row = i.row
+    if row.space == "shared":
+        return SHARED, chip["latency.shared"] + max(1, i.width // 4) - 1
+    if row.pipe == "mio":
+        return SHARED, chip["latency.shuffle"]
+    if row.op == "cp.async":
+        return COPY, chip["latency.l1"]
+    if row.space:
+        return (STORE, 0.0) if row.op in ("st", "red") else (LOAD, chip["latency.l1"])
+    if i.name in _BY_NAME:
+        return _BY_NAME[i.name], 0.0
+    if control >> 46 & 7 == _NONE:
+        return FIXED, 0.0
+    kinds = {"xu": "special", "fp64": "double"}
+    constant = i.name in ("LDC", "ULDC", "LDCU")
+    return VARIABLE, chip[f"latency.{'constant' if constant else kinds.get(row.pipe, 'other')}"]
+
+
+_BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}
+
+
+def _fetched(i: SassInstruction, kept: dict[tuple[int, int], int]) -> tuple[int, int, int, int]:
+    """Registers from the even and the odd bank, with and without those that `kept` still has; `kept` is brought up to date."""
+    counts = [0, 0, 0, 0]
+    wide = 2 if i.row.pipe == "fp64" else 1
+    for place, (text, source) in enumerate(zip(i.operands[len(i.results) :], i.sources, strict=True)):
+        if not isinstance(source, SassRegister) or source.file != "R" or source.zero:
+            continue
+        for number in range(source.number, source.number + wide):
+            bank = number % 2
+            counts[2 + bank] += 1
+            if kept.pop((place, bank), None) != number:
+                counts[bank] += 1
+            if ".reuse" in text:
+                kept[place, bank] = number
+    return counts[0], counts[1], counts[2], counts[3]

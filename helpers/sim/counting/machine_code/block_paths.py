@@ -1,0 +1,173 @@
+"""The way of one block's warps through the machine code, and what each of their memory instructions costs: what a model of time walks.
+
+The same slice that is counted, run for one block, writing down each visit of a basic block: which warps come, and for each memory
+instruction the wavefronts, look-ups and sectors of a warp. Sectors that no warp of the block has touched lately must be fetched from L2;
+the first warp to touch them brings them for all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sass import SassFunction
+from helpers.sim.code.sass_operands import SassAddress
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting import rules
+
+from .constants import cubin_constants, launch_constants
+from .counts import sliced
+from .execute import SliceRun
+from .values import CannotTell
+
+LINE, SECTOR = 128, 32  # bytes
+_TAGS_PER_CYCLE = 4  # of the L1 cache
+_LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
+_MOST_VISITS = 60_000  # of basic blocks, before a path is given up
+
+
+@dataclass(frozen=True)
+class AccessCost:
+    """One execution of a memory instruction by the warps of a block. Figures are per warp that takes part.
+
+    wavefronts: of shared memory. lookups: cycles of the L1 cache for the lines of a load. sectors: 32 bytes each; fetched: those of
+    them that come from L2. bringers: for each warp of the block the one that brings what it lacks (itself, or an earlier one), -1
+    where nothing is lacking; () for what is no load from device memory.
+    """
+
+    warps: int
+    wavefronts: float
+    lookups: float
+    sectors: float
+    fetched: float = 0.0
+    bringers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Warps (a bit each) that execute the instructions [start, end), and what those that reach memory cost, by index.
+
+    A memory instruction without a cost was switched off by its guard.
+    """
+
+    start: int
+    end: int
+    warps: int
+    costs: Mapping[int, AccessCost]
+
+    @property
+    def instructions(self) -> int:
+        """Warp instructions."""
+        return (self.end - self.start) * self.warps.bit_count()
+
+
+@dataclass(frozen=True)
+class BlockPath:
+    """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block."""
+
+    function: SassFunction
+    visits: tuple[Visit, ...]
+    warps: int
+
+
+class PathRun(SliceRun):
+    """A run of one block that writes down where its warps go. cached: sectors of L1 that the block may count on."""
+
+    jumps = False
+
+    def __init__(self, program, grid, block, constants, index: int, cached: int):
+        super().__init__(program, grid, block, constants, [index], True, _MOST_VISITS, (1, 1, 1))
+        self.visits: list[Visit] = []
+        self.cached = cached
+        self.present: OrderedDict[int, None] = OrderedDict()  # sectors in L1, the latest last
+        self.times: dict[int, int] = {}
+        self.latest: dict[int, AccessCost] = {}
+        self.costs_now: dict[int, AccessCost] = {}
+
+    def execute(self, part):
+        block = self.program.block_of[part.pc]
+        arrived = np.ones((1, 1, 1, self.lanes), bool) if part.mask is None else part.mask
+        rows = self.by_warp(arrived).any(axis=-1).reshape(-1)
+        self.costs_now = {}
+        self.visits.append(Visit(block.start, block.end, sum(1 << k for k, on in enumerate(rows) if on), self.costs_now))
+        super().execute(part)
+
+    def add(self, i, cost, times: int = 1):
+        super().add(i, cost, times)
+        index = i.index
+        self.times[index] = self.times.get(index, 0) + 1
+        if self.times[index] > _LOOKED_AT:
+            self.costs_now[index] = self.latest[index]
+            return
+        space, counted = next(iter(cost.items()))
+        warps = max(1, counted["requests"])
+        sectors = counted["sectors"] / warps
+        found = AccessCost(warps, counted["wavefronts"] / warps, 0.0, sectors)
+        place = next((self.address(s) for s in reversed(i.sources) if isinstance(s, SassAddress)), None)
+        if space == "global" and i.row.op in ("ld", "cp.async") and place is not None:
+            found = self._load(i, place, warps, found)
+        self.costs_now[index] = self.latest[index] = found
+
+    def _load(self, i, place, warps: int, found: AccessCost) -> AccessCost:
+        """`found`, with what the caches have to do for a load from device memory."""
+        everywhere = np.broadcast_to(place, (1, 1, 1, self.lanes)).reshape(-1)
+        active = np.arange(self.lanes) < self.threads
+        if self.mask is not None:
+            active = active & np.broadcast_to(self.mask, (1, 1, 1, self.lanes)).reshape(-1)
+        rows = np.where(active, everywhere, -1).reshape(-1, WARP)
+        bringers, brought, fetched = [-1] * len(rows), {}, 0
+        for warp, row in enumerate((rows // SECTOR).tolist()):
+            for sector in sorted(set(row) - {-1}):  # of an idle lane
+                if sector in self.present:
+                    self.present.move_to_end(sector)
+                    if bringers[warp] < 0:
+                        bringers[warp] = brought.get(sector, -1)
+                else:
+                    self.present[sector] = None
+                    brought[sector] = bringers[warp] = warp
+                    fetched += 1
+        while len(self.present) > self.cached:
+            self.present.popitem(last=False)
+        taking_part = rows[rows.max(axis=1) >= 0]
+        lookups = float(lookup_cycles(taking_part, i.width).mean()) if len(taking_part) else 0.0
+        return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers))
+
+
+def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
+    """Cycles of the load/store unit for warp accesses that hit L1: [n, 32] byte addresses (-1: idle lane) -> [n].
+
+    Two things take turns: the tags of distinct lines, four per cycle; and the data, which lie in the same 32 banks of
+    four bytes as shared memory, so that words of one bank take a cycle each. Rows whose length is a multiple of 128
+    bytes put a whole column into one bank. (Found on an H200: step 01 takes 33 cycles per round at 4096 columns and 10
+    at 4095.)
+    """
+    active = addresses >= 0
+    lines = np.sort(np.where(active, addresses // LINE, -1), axis=1)
+    fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
+    wavefronts = rules.cost(CostRule.SHARED_LOAD, np.where(active, addresses, 0), active, width).wavefronts
+    return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
+
+
+def block_path(
+    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], index: int, cached: int
+) -> tuple[BlockPath | None, str]:
+    """(path of the block with this linear index, '') or (None, why it cannot be told).
+
+    compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on.
+    """
+    program = sliced(compiled.sass, compiled.symbol, True)
+    if program is None:
+        return None, "there is no machine code for this kernel"
+    try:
+        constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
+        constants |= cubin_constants(compiled.cubin, compiled.symbol)
+        run = PathRun(program, grid, block, constants, index, cached)
+        run.run()
+    except CannotTell as reason:
+        return None, str(reason)
+    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP), ""

@@ -1,0 +1,100 @@
+"""Times of whole launches, from the way of one block's warps."""
+
+import tomllib
+
+import pytest
+
+from helpers.course import recorded_states, steps, validate
+from helpers.model import hardware, predict
+from helpers.model.cycles.estimate import estimate, main_loop
+from helpers.model.cycles.multiprocessor import WORDS
+from helpers.run import gemm, kernel
+from helpers.sim.counting.machine_code import Visit
+
+H200 = hardware.gpu("H200 SXM")
+
+
+def counted(slug, size, **constants):
+    from helpers.course.sweep import variant
+
+    step = steps.get(slug)
+    source = step.kernel_path.read_text(encoding="utf-8")
+    return gemm.count(
+        kernel.compile(variant(source, **constants) if constants else source, entry=step.entry), gemm.Problem(size, size, size)
+    )
+
+
+def test_the_main_loop_is_the_repetition_with_the_most_instructions():
+    def visits(text):
+        return [Visit(10 * "abcdef".index(c), 10 * "abcdef".index(c) + 10, 1, {}) for c in text]
+
+    loop = main_loop(visits("a" + "bcc" * 6 + "f"))
+    assert (loop.first, loop.length, loop.trips, loop.size) == (1, 3, 5, 30)
+    assert main_loop(visits("abcdef")) is None
+
+
+@pytest.fixture(scope="module")
+def table():
+    return tomllib.loads(predict.VALIDATION.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("slug", ["shared_tile", "bank_conflicts"])
+def test_the_table_is_what_the_model_says(table, slug):
+    step = steps.get(slug)
+    row = next(row for row in table["runs"] if row["run"] == f"{step.name} at 1024³")
+    got = counted(slug, 1024).predict("H200 SXM")
+    assert got.milliseconds == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+    assert not got.from_counters and row["class"] in got.error
+    assert sum(got.states.values()) == pytest.approx(1) and got.by_line
+
+
+def test_the_claims_hold(table):
+    """Of what took no part in choosing any figure."""
+    assert table["steps_at_other_sizes"]["runs"] >= 40 and table["other_constants"]["runs"] >= 60
+    for group in ("steps_at_other_sizes", "other_constants"):
+        assert table[group]["mean"] <= 0.06 and table[group]["worst"] <= 0.25, group
+    errors = [row["error"] for row in table["runs"] if not row["fitted"] and " with " in row["run"]]
+    assert validate.summary(errors)["mean"] == pytest.approx(table["other_constants"]["mean"], rel=1e-3)
+
+
+def test_the_ladder_climbs_as_it_was_recorded(table):
+    """Where two steps differ by more than the model's own error, it puts them in the right order."""
+    rows = {row["run"]: row for row in table["runs"]}
+    ladder = [rows[f"{step.name} at 4096³"] for step in steps.STEPS if f"{step.name} at 4096³" in rows]
+    assert len(ladder) >= 12
+    for row in ladder:
+        for other in ladder:
+            if other["measured"] > 1.06 * row["measured"]:
+                assert other["predicted"] > row["predicted"], (row["run"], other["run"])
+
+
+@pytest.mark.parametrize("slug", ["thread_tile_2d", "double_buffer"])
+def test_warps_wait_for_what_nsight_compute_says_they_do(slug):
+    row = next(row for row in recorded_states.recorded() if (row["slug"], row["size"]) == (slug, 1024))
+    found, why = estimate(counted(slug, 1024), H200)
+    assert not why
+    shares = {WORDS[state]: share for state, share in found.states.items()}
+    for word, share in row["states"].items():
+        assert shares[word] == pytest.approx(share, abs=0.1), word
+
+
+def test_a_longer_k_costs_its_trips():
+    times = {}
+    for k in (1024, 2048, 4096):
+        step = steps.get("shared_tile")
+        made = kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry)
+        times[k], _ = estimate(gemm.count(made, gemm.Problem(512, 512, k)), H200)
+    assert times[4096].trips == pytest.approx(4096 / 32, abs=1.5)  # the compiler may take one out of the loop
+    assert times[4096].cycles - times[2048].cycles == pytest.approx(2 * (times[2048].cycles - times[1024].cycles), rel=0.02)
+
+
+def test_what_the_model_does_not_know_it_says():
+    loaded = kernel.compile("""__global__ void follow(const int* n, float* x) {
+        for (int i = 0; i < n[threadIdx.x]; i++) x[i] += 1.0f;
+    }""")
+    import numpy as np
+
+    run = loaded.launch(1, 32, (np.full(32, 3, np.int32), np.zeros(64, np.float32)), on="cpu", findings=False)
+    found, why = estimate(run, H200)
+    assert found is None and why
+    assert predict.statement(predict.demand(run), H200, why).startswith("None of the recorded kernels is like this one")

@@ -1,0 +1,119 @@
+"""One multiprocessor, held to what an H200 was measured to do with streams of single instructions."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from helpers.course import rungs
+from helpers.model import hardware
+from helpers.model.cycles import chip
+from helpers.model.cycles.multiprocessor import WORDS, Multiprocessor, WarpState
+from helpers.model.cycles.scheduled import BARRIER, FIXED, LOAD, SHARED, Scheduled
+from helpers.sim.counting.machine_code import AccessCost, Visit
+
+H200 = chip.chip(hardware.gpu("H200 SXM"))
+PLAIN = Scheduled(
+    index=0, kind=FIXED, pipe="", busy=0.0, stall=1, waits=(), result=-1, sources=-1, even=0, odd=0, all_even=0, all_odd=0,
+    latency=0.0, words=1, groups=0, line=0, slow=False,
+)  # fmt: skip
+FFMA = replace(PLAIN, pipe="fma", busy=2.0)
+
+
+def ran(code, warps=4, repeat=1, costs=None, resident=1):
+    """The code, `repeat` times, by so many warps; every instruction gets its own index and line of code."""
+    code = [replace(step, index=k, line=k // 8) for k, step in enumerate(code)]
+    visit = Visit(0, len(code), (1 << warps) - 1, costs or {})
+    return Multiprocessor(code, [visit] * repeat, warps, resident, H200).run()
+
+
+def per_instruction(code, warps=4, repeat=8, **options):
+    """Cycles of a sub-partition for an instruction, once the code is in its cache."""
+    few, many = (ran(code, warps, count, **options).cycles for count in (repeat, 2 * repeat))
+    return (many - few) / (repeat * len(code)) / max(1, warps // 4)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "expected"),
+    [
+        ([(1, 1)], 1.04),
+        ([(2, 1)], 2.02),
+        ([(2, 1), (1, 2)], 1.52),
+        ([(3, 0)], 3.02),
+        ([(2, 0)], 2.03),
+        ([(2, 0), (0, 2)], 1.04),
+        ([(2, 0)] * 2 + [(0, 2)] * 2, 1.53),
+        ([(2, 0)] * 4 + [(0, 2)] * 4, 1.78),
+    ],
+)
+def test_register_banks_cost_what_was_measured(fetched, expected):
+    """Streams of FFMA with chosen registers, two warps on each sub-partition: kernels/LOG.md."""
+    code = [replace(FFMA, even=even, odd=odd, all_even=even, all_odd=odd) for even, odd in fetched] * (64 // len(fetched))
+    assert per_instruction(code, warps=8) == pytest.approx(expected, abs=0.05)
+
+
+def test_what_a_warp_kept_to_reuse_is_lost_to_the_next_warp():
+    kept = replace(FFMA, even=1, odd=1, all_even=2, all_odd=1)
+    assert per_instruction([kept] * 64) == pytest.approx(1, abs=0.02)
+    parting = replace(kept, stall=2)  # the other warp of the sub-partition comes between
+    assert per_instruction([parting] * 64, warps=8) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(512, 1.0), (1536, 1.0), (3072, 2.24), (4096, 2.23)])
+def test_a_loop_beyond_the_instruction_cache_is_fetched_again_each_time(count, expected):
+    """One warp on each sub-partition; with more of them, a line serves all (measured: 2.02 for two)."""
+    code = [FFMA] * count
+    assert per_instruction(code, repeat=2) == pytest.approx(expected, rel=0.1)
+    assert per_instruction(code, warps=8, repeat=2) * 2 < 1.2 * max(2.0, expected)
+
+
+def measured(name):
+    rows = json.loads((rungs.DATA / "microbench-nvidia-h200.json").read_text(encoding="utf-8"))["rows"]
+    return {row["warps"]: row["cycles"] for row in rows if row["kind"] == "throughput" and row["name"] == name}
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "wavefronts"),
+    [
+        ("LDS.32", replace(PLAIN, kind=SHARED, result=0, latency=23.0), 1),
+        ("LDS.32 2-way", replace(PLAIN, kind=SHARED, result=0, latency=23.0), 2),
+        ("LDS.128", replace(PLAIN, kind=SHARED, result=0, latency=26.0, words=4), 4),
+        ("STS.32", replace(PLAIN, kind=SHARED), 1),
+        ("STS.64", replace(PLAIN, kind=SHARED, words=2), 2),
+        ("STS.128", replace(PLAIN, kind=SHARED, words=4), 4),
+    ],
+)
+@pytest.mark.parametrize("warps", [1, 4, 8, 32])
+def test_shared_memory_serves_as_fast_as_it_was_measured_to(name, step, wavefronts, warps):
+    code, cost = [step] * 16, AccessCost(warps, wavefronts, 0.0, 0.0)
+    few, many = (ran(code, warps, count, dict.fromkeys(range(16), cost)).cycles for count in (4, 8))
+    assert (many - few) / 64 == pytest.approx(measured(name)[warps], rel=0.2)
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8, 16, 32])
+def test_a_barrier_takes_what_it_was_measured_to(warps):
+    few, many = (ran([replace(PLAIN, kind=BARRIER)] * 8, warps, count).cycles for count in (2, 4))
+    assert (many - few) / 16 == pytest.approx(measured("BAR")[warps], rel=0.15)
+
+
+def test_whoever_wants_what_is_already_on_its_way_waits_for_it_without_asking_again():
+    load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
+    use = replace(FFMA, waits=(0,))
+    alone, together = (AccessCost(8, 0.0, 1.0, 4.0, fetched, bringers) for fetched, bringers in ((4.0, tuple(range(8))), (0.5, (0,) * 8)))
+    own, shared = (ran([load, use], 8, costs={0: cost}) for cost in (alone, together))
+    away = H200["latency.l2"] + H200["latency.crowd"] + H200["code.first_latency"]
+    assert away < shared.cycles <= own.cycles < away + 60
+    assert own.rest[1][WarpState.LONG_SCOREBOARD] > 8 * 700, "the load is waited for where it is used"
+
+
+def test_every_cycle_of_every_warp_is_in_one_state():
+    load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
+    read = replace(PLAIN, kind=SHARED, result=1, latency=23.0)
+    code = [load, FFMA, read, replace(FFMA, stall=4), replace(FFMA, waits=(0, 1), even=2, all_even=2), replace(PLAIN, kind=BARRIER)] * 6
+    costs = {k: AccessCost(8, 2.0, 1.0, 4.0, 4.0, tuple(range(8))) for k, step in enumerate(code) if step.kind in (LOAD, SHARED)}
+    done = ran(code, 8, 3, costs, resident=2)
+    spent = sum(sum(row) for row in done.rest.values())
+    assert done.issued == len(code) * 3 * 16 == sum(row[WarpState.SELECTED] for row in done.rest.values())
+    assert 0.9 * done.cycles * 16 < spent <= done.cycles * 16 + 16, "some warps end a little before the last"
+    assert all(value >= -1e-9 for row in done.rest.values() for value in row)
+    assert sorted(WORDS) == sorted(WarpState)
