@@ -1,0 +1,99 @@
+"""Warp states: what the warps of a kernel do with their cycles, in Nsight Compute's words, for the kernel and for its busiest lines.
+
+Not measured: the model runs the machine code of the resident blocks on one multiprocessor, cycle by cycle (`model.cycles`), and puts each
+cycle of each warp down to the instruction that it was to issue next. Of 26 launches of steps 01 to 13 that Nsight Compute sampled on an
+H200 (`course.recorded_states`), the two largest states are the same in 17; in the others the model's warps mostly stand at barriers for
+longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.patches import Patch
+
+from helpers.errors import CourseError
+from helpers.model import hardware
+from helpers.model.cycles.multiprocessor import WORDS, WarpState
+
+from .canvas import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, PURPLE, QUIET, SKY, VERMILLION, YELLOW, Choice, NothingToSee, heading, picture
+
+DEFAULT_GPU = "H200 SXM"
+_LINES = 7  # that are shown
+_SMALL = 0.02  # share of a bar from which a part is a part of its own
+_LABELLED = 0.06
+OTHERS = "others"
+COLOURS = {
+    WarpState.SELECTED: GREEN, WarpState.NOT_SELECTED: "#a6dcc8", WarpState.LONG_SCOREBOARD: VERMILLION, WarpState.SHORT_SCOREBOARD: ORANGE,
+    WarpState.BARRIER: BLUE, WarpState.MIO_THROTTLE: PURPLE, WarpState.LG_THROTTLE: "#7f3b08", WarpState.MATH_PIPE_THROTTLE: YELLOW,
+    WarpState.DISPATCH_STALL: SKY, WarpState.WAIT: QUIET, WarpState.NO_INSTRUCTION: INK,
+}  # fmt: skip
+_BY_WORD = {WORDS[state]: colour for state, colour in COLOURS.items()}
+
+
+def parts(states: Mapping[str, float]) -> dict[str, float]:
+    """Shares by state in the order of COLOURS, the small ones together as OTHERS."""
+    every = sum(states.values())
+    shares = {word: states.get(word, 0.0) / every for word in _BY_WORD}
+    found = {word: share for word, share in shares.items() if share >= _SMALL}
+    rest = 1 - sum(found.values())
+    return found | ({OTHERS: rest} if rest > 1e-9 else {})
+
+
+def busiest(by_line: Mapping[int, Mapping[str, float]]) -> list[tuple[int, float]]:
+    """(line, share of all cycles) of the lines that take most of them, largest first."""
+    totals = {line: sum(row.values()) for line, row in by_line.items()}
+    every = sum(totals.values())
+    return [(line, value / every) for line, value in sorted(totals.items(), key=lambda item: -item[1])[:_LINES]]
+
+
+def controls(run, gpu=None):
+    """The GPU."""
+    return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
+
+
+@picture("Warp states", controls=controls, size=(12, 6), margins=(3.4, 1.2, 0.4, 1.3), order=97)
+def warp_states(run, *, ax, gpu=DEFAULT_GPU):
+    """Where the warps' cycles go: of the whole kernel, and of the lines that take most of them. Predicted from the machine code."""
+    try:
+        got = run.predict(gpu)
+    except CourseError as error:
+        raise NothingToSee(error.message) from error
+    if not got.states:
+        raise NothingToSee(f"Why its warps wait is not known, since {got.from_counters}.")
+    lines = busiest(got.by_line)
+    text = run.kernel.source.splitlines()
+    rows = [("whole kernel", got.states), *((_label(line, share, text), got.by_line[line]) for line, share in lines)]
+    seen: dict[str, str] = {}
+    for place, (_, states) in enumerate(rows):
+        left = 0.0
+        for word, share in parts(states).items():
+            colour = seen[word] = _BY_WORD.get(word, FAINT)
+            ax.barh(place, share, left=left, height=0.74, color=colour, edgecolor=PAPER, linewidth=0.8)
+            if share >= _LABELLED:
+                dark = colour in (GREEN, BLUE, VERMILLION, PURPLE, QUIET, INK, "#7f3b08")
+                ax.text(left + share / 2, place, f"{share:.0%}", ha="center", va="center", fontsize=12, color=PAPER if dark else INK)
+            left += share
+    ax.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=11.5)
+    ax.set_ylim(len(rows) - 0.5, -0.6)
+    ax.axhline(0.5, color=INK, linewidth=1)
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"], fontsize=12)
+    ax.set_xlabel("share of the warps' cycles", fontsize=13)
+    ax.grid(False)
+    words = [word for word in (*_BY_WORD, OTHERS) if word in seen]
+    ax.legend(handles=[Patch(color=seen[word], label=word) for word in words], loc="upper left", bbox_to_anchor=(-0.35, -0.13),
+              ncols=min(6, len(words)), fontsize=12, frameon=False, handlelength=1.1, columnspacing=1.2)  # fmt: skip
+    issued = got.states.get(WORDS[WarpState.SELECTED], 0.0)
+    waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
+    title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in the state {waits[0]}" if waits else "")
+    of = run.problem.get("problem")
+    heading(ax, title, detail=f"predicted for {got.gpu}" + (f", {of}" if of is not None else ""))
+    lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
+    return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
+
+
+def _label(line: int, share: float, text: list[str]) -> str:
+    code = " ".join(text[line - 1].split()) if line <= len(text) else ""
+    code = code.split("//")[0].strip()
+    return f"{code[:26] + '…' if len(code) > 27 else code}  {line}: {share:.0%}"

@@ -1,0 +1,37 @@
+"""The picture of warp states: all cycles are in a bar, and it says where there is nothing to show."""
+
+import pytest
+
+from helpers import Problem, gemm, views
+from helpers.model import predict
+from helpers.run.kernel import compile as compile_kernel
+from helpers.views.warp_states import OTHERS, busiest, parts
+from tests.course.tiny_kernel import SOURCE
+
+
+def test_small_states_are_one_part():
+    found = parts({"selected": 30.0, "wait": 69.0, "barrier": 1.0})
+    assert list(found) == ["selected", "wait", OTHERS] and sum(found.values()) == pytest.approx(1)
+    assert parts({"selected": 1.0}) == {"selected": 1.0}
+
+
+def test_the_busiest_lines_come_first():
+    assert busiest({4: {"wait": 1.0}, 2: {"wait": 2.0, "selected": 1.0}}) == [(2, 0.75), (4, 0.25)]
+
+
+def test_every_bar_is_full_and_the_lines_are_named():
+    ax = views.warp_states(gemm.count(compile_kernel(SOURCE), Problem(128, 128, 64)))
+    rows = {}
+    for bar in ax.patches:
+        if bar.get_height() == pytest.approx(0.74):
+            rows.setdefault(round(bar.get_y(), 2), []).append(bar.get_width())
+    assert len(rows) >= 3
+    for widths in rows.values():
+        assert sum(widths) == pytest.approx(1)
+    assert "Predicted for H200 SXM" in ax.alt and "line " in ax.alt
+
+
+def test_a_kernel_whose_way_is_not_known_has_no_picture(monkeypatch):
+    run = gemm.count(compile_kernel(SOURCE), Problem(64, 64, 16))
+    monkeypatch.setattr(predict, "estimate", lambda *_: (None, "a branch depends on data"))
+    assert views.warp_states(run).alt == "Why its warps wait is not known, since a branch depends on data."
