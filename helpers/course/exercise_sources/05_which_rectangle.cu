@@ -20,7 +20,7 @@ constexpr int TM = 8, TN = 4;      // tile of C per thread
 constexpr int THREADS = BM / TM * (BN / TN);
 constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN;  // rows of each tile that the block copies in one sweep
 
-static_assert(TM * TN == 64, "each thread computes 64 results: another rectangle, not another area");
+static_assert(TM * TN == 32, "each thread computes 32 results: another rectangle, not another area");
 static_assert(BM % TM == 0 && BN % TN == 0, "TM must divide BM and TN must divide BN: threads tile the block's tile");
 
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
