@@ -48,7 +48,9 @@ def busiest(by_line: Mapping[int, Mapping[str, float]]) -> list[tuple[int, float
 
 
 def controls(run, gpu=None):
-    """The GPU."""
+    """The GPU. Not offered for what is no product: the model was tried on nothing else."""
+    if getattr(run, "problem", {}).get("problem") is None:
+        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
     return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
 
 
