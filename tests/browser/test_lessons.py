@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.course.steps import STEPS
+from helpers.front.opening import PAGE
 from tests.notebooks.outcome import errors, pictures_without_text
 
 
@@ -48,11 +49,11 @@ def test_a_lesson_runs_and_its_controls_change_its_pictures(open_next, lab, step
     assert moved or step.entry is None, "the lesson has no picture with controls"
 
 
-def test_the_first_lesson_is_what_course_lab_opens(page, lab):
+def test_the_reader_s_page_is_what_course_lab_opens(page, lab):
     page.goto(f"{lab.url}/?token={lab.token}")
     # In front of whatever was open before, which JupyterLab restores first.
-    page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.path === '00_start_here.ipynb'")
-    assert page.locator(".jp-NotebookPanel:visible h1").first.inner_text().startswith(f"00 · {STEPS[0].title}")
+    page.wait_for_function("name => window.jupyterapp?.shell.currentWidget?.context?.path === name", arg=PAGE)
+    assert page.get_by_role("link", name=f"00 · {STEPS[0].title}").first.is_visible()
 
 
 def test_no_question_greets_the_reader(open_notebook):
