@@ -53,7 +53,7 @@ def test_the_reader_s_page_is_what_course_lab_opens(page, lab):
     page.goto(f"{lab.url}/?token={lab.token}")
     # In front of whatever was open before, which JupyterLab restores first.
     page.wait_for_function("name => window.jupyterapp?.shell.currentWidget?.context?.path === name", arg=PAGE)
-    assert page.get_by_role("link", name=f"00 · {STEPS[0].title}").first.is_visible()
+    page.get_by_role("link", name=f"00 · {STEPS[0].title}").first.wait_for()
 
 
 def test_no_question_greets_the_reader(open_notebook):
