@@ -12,7 +12,6 @@ the instruction caches end; **blocks**, the cycles that a multiprocessor takes f
 from __future__ import annotations
 
 import functools
-import json
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -324,7 +323,5 @@ def record(out: Path = rungs.DATA, say=print) -> list[dict[str, Any]]:
         say(f"{item.kind} {item.name} ×{item.count}, {item.warps} warps: {item.cycles:.3f}")
     device = gpu.device()
     about = {**gpu.provenance(device), "clock_mhz": device.clock_mhz}
-    out.mkdir(parents=True, exist_ok=True)
-    text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]\n}\n"
-    (out / f"microbench-{rungs.slug(device.name)}.json").write_text(text, encoding="utf-8")
+    rungs.write_rows(out / f"microbench-{rungs.slug(device.name)}.json", rows, about)
     return rows

@@ -79,9 +79,7 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
         "kernel_hash": rungs.code_hash(source), "size": [size] * 3, "space": {name: list(v) for name, v in space.items()},
         **gpu.provenance(device),
     }  # fmt: skip
-    lines = ",\n".join("  " + json.dumps(_row(item)) for item in found.candidates)
-    text = f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n'
-    (out / file_name(device.name)).write_text(text, encoding="utf-8")
+    rungs.write_rows(out / file_name(device.name), [_row(item) for item in found.candidates], about)
     journal.unlink(missing_ok=True)
     say(found.summary())
     return found

@@ -6,14 +6,12 @@ course record --states --out FOLDER     on a machine with a GPU and ncu, two min
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ _RUN = "from helpers.course import recorded_states; recorded_states.run({size})"
 
 def file_name(device: str) -> str:
     """Where the rows of a device are kept: "states-nvidia-h200.json"."""
-    return f"states-{device.lower().replace(' ', '-')}.json"
+    return f"states-{rungs.slug(device)}.json"
 
 
 def recorded(folder: Path = rungs.DATA) -> list[dict[str, Any]]:
@@ -77,11 +75,8 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
             rows.append({"slug": entries[entry], "size": size, "kernel_hash": rungs.code_hash(source), "states": states})
             say(f"{entry} at {size}³")
     device = gpu.device()
-    write_rows(out / file_name(device.name), rows, {
-        "device": device.name, "driver": device.driver, "cuda": device.cuda,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "method": "Nsight Compute, average warps stalled per issue, as shares of their sum; one launch",
-    })  # fmt: skip
+    method = "Nsight Compute, average warps stalled per issue, as shares of their sum; one launch"
+    rungs.write_rows(out / file_name(device.name), rows, {**gpu.provenance(device), "method": method})
     return rows
 
 
@@ -95,10 +90,3 @@ def shares(text: str) -> dict[str, dict[str, float]]:
         if word is not None:
             found.setdefault(re.sub(r"[<(].*", "", row["Kernel Name"]), {})[word] = float(row["Metric Value"].replace(",", ""))
     return {kernel: {word: round(value / sum(states.values()), 4) for word, value in states.items()} for kernel, states in found.items()}
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
-    """Write what is common to the rows, and the rows, one per line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    path.write_text(f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")

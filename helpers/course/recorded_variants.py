@@ -5,7 +5,6 @@ course record --variants --out FOLDER     on a machine with a GPU, two minutes
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,8 @@ from typing import Any
 
 from helpers.errors import CourseError
 from helpers.run import gemm, gpu, kernel, timing
-from helpers.toolchain.installation import compiler_version
 
 from . import rungs, steps
-from .recorded_states import write_rows
 from .sweep import variant
 
 SIZES = (2048, 4096)
@@ -61,7 +58,7 @@ class Variant:
 
 def file_name(device: str) -> str:
     """Where the rows of a device are kept: "variants-nvidia-h200.json"."""
-    return f"variants-{device.lower().replace(' ', '-')}.json"
+    return f"variants-{rungs.slug(device)}.json"
 
 
 def recorded(folder: Path = rungs.DATA) -> Iterator[Variant]:
@@ -92,11 +89,8 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
                     say(f"{slug} {dict(constants)} at {size}³: {timed.tflops:.1f} TFLOPS")
             except CourseError as error:
                 say(f"{slug} {dict(constants)}: {error.message.splitlines()[0]}")
-    write_rows(out / file_name(device.name), rows, {
-        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": "NVRTC {}.{}".format(*compiler_version()),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "method": f"median of {_SAMPLES} samples of one launch",
-    })  # fmt: skip
+    method = f"median of {_SAMPLES} samples of one launch"
+    rungs.write_rows(out / file_name(device.name), rows, {**gpu.provenance(device), "method": method})
     return rows
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,13 @@ def slug(device: str) -> str:
 def out_dtype(row: Mapping[str, Any]) -> str:
     """The type of C of a recorded row, which only names one that is not the usual one for its inputs."""
     return result_type(row["dtype"], row.get("out_dtype"))
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    """Write what is common to the rows, and the rows, one per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    path.write_text(f'{{\n "about": {json.dumps(about)},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 
 @functools.cache

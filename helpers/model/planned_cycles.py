@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from helpers.sim.code import elf, sass
-from helpers.sim.code.sass_operands import SassRegister
+from helpers.sim.code import sass
 from helpers.toolchain.compiled import Compiled
 
-_CONTROL_WORD = struct.Struct("<QQ")  # an instruction since sm_70: 128 bits, the scheduling in the upper ones
-BANKS = 2  # of the register file, since sm_70: even and odd registers; each delivers one register a cycle
+from .cycles.scheduled import control_words, fetched, stall
 
 # What an instruction of the main loop is for.
 MULTIPLY_ADD, SHARED_LOAD, COPY, PLACEHOLDER, OTHER = "FFMA", "shared loads", "copies", "placeholders", "other"
@@ -72,21 +69,7 @@ class PlannedLoop:
         next operand of its place and bank.
         """
         kept: dict[tuple[int, int], int] = {}
-        found = 0
-        for one in self.body:
-            if one.kind != MULTIPLY_ADD:
-                continue
-            fetched = [0] * BANKS
-            for place, (text, source) in enumerate(zip(one.instruction.operands[1:], one.instruction.sources, strict=True)):
-                if not isinstance(source, SassRegister) or source.file != "R" or source.zero:
-                    continue
-                bank = source.number % BANKS
-                if kept.pop((place, bank), None) != source.number:
-                    fetched[bank] += 1
-                if text.endswith(".reuse"):
-                    kept[place, bank] = source.number
-            found += max(fetched) > 1
-        return found
+        return sum(max(fetched(one.instruction, kept)[:2]) > 1 for one in self.body if one.kind == MULTIPLY_ADD)
 
 
 def main_loop(compiled: Compiled) -> PlannedLoop | None:
@@ -106,8 +89,7 @@ def _main_loop(text: str, symbol: str, cubin: bytes) -> PlannedLoop | None:
     ffma, _, body = max(weights, key=lambda item: item[:2], default=(0, 0, ()))
     if not ffma:
         return None
-    code = elf.sections(cubin)[f".text.{symbol}"].data
-    return PlannedLoop(tuple(Planned(one, max(1, _CONTROL_WORD.unpack_from(code, one.address)[1] >> 41 & 15)) for one in body))
+    return PlannedLoop(tuple(Planned(one, stall(control)) for one, control in zip(body, control_words(symbol, body, cubin), strict=True)))
 
 
 def loop_cycles(compiled: Compiled) -> float | None:

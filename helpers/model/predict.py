@@ -38,7 +38,7 @@ from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
-from helpers.sim.counting.machine_code import lookup_cycles
+from helpers.sim.counting.machine_code import SECTOR, lookup_cycles
 
 from . import chain, hardware
 from .cycles.chip import chip
@@ -51,7 +51,6 @@ CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 VALIDATION = CONSTANTS.with_name("validation.toml")
 
 _SCHEDULERS = 4
-_SECTOR = 32  # bytes
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
@@ -174,7 +173,7 @@ def _touched_bytes(run) -> float:
     constant = [parameter.const for parameter in run.kernel.compiled.parameters]
     sizes = [getattr(value, "nbytes", 0) if getattr(value, "ndim", 0) else 0 for value in run.arguments]
     written = sum(size for size, const in zip(sizes, constant, strict=True) if not const)
-    return sum(min(run.counters.get(names.sectors("global", op), 0) * _SECTOR, most) for op, most in (("ld", sum(sizes)), ("st", written)))
+    return sum(min(run.counters.get(names.sectors("global", op), 0) * SECTOR, most) for op, most in (("ld", sum(sizes)), ("st", written)))
 
 
 def _loads_and_stores(counters: Mapping[str, int], name: Callable[[str], str]) -> int:

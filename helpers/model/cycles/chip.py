@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.model.hardware import GPU, SUB_PARTITIONS
+from helpers.sim.counting.machine_code import SECTOR
 
 TABLE = Path(__file__).with_name("chip.toml")
-_SECTOR = 32  # bytes
 _WARP_OF_A_SUB_PARTITION = 32  # lanes that an instruction wants
 
 
@@ -47,6 +47,6 @@ def chip(gpu: GPU) -> Chip:
     """What `gpu` has. Its FP32, FP64 and load/store rates are those of gpus.toml, its L2's where it was measured there."""
     capability = gpu.capability
     each = SUB_PARTITIONS * _WARP_OF_A_SUB_PARTITION
-    l2 = _SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9) if gpu.l2_gbs else figures()["load_store"]["l2_sector"]
+    l2 = SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9) if gpu.l2_gbs else figures()["load_store"]["l2_sector"]
     busy = {"fma": 2.0, "fmaheavy": 2.0, "alu": 2.0, "xu": 8.0, "fp64": each / capability.fp64_lanes, "half": 2.0}
     return Chip(gpu, capability.fp32_lanes == each, busy, capability.lsu_cycles, l2)

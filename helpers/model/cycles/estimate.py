@@ -21,7 +21,7 @@ from helpers.model.occupancy import occupancy
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassFunction
 from helpers.sim.counting import names
-from helpers.sim.counting.machine_code import BlockPath, Visit, block_path
+from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
 
 from .chip import Chip, chip
 from .multiprocessor import Multiprocessor, Simulated, WarpState
@@ -34,7 +34,6 @@ _STEP = 128  # … what K may be shortened by, so that tiles and unrolled loops 
 _K = 2  # where a product's arguments have K
 _LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
-_SECTOR = 32
 _REMEMBERED = 64
 
 
@@ -150,7 +149,7 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
     middle = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * (grid[2] // 2))
     taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
     l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
-    return block_path(compiled, grid, run.block, arguments, middle, l1 // resident // _SECTOR)
+    return block_path(compiled, grid, run.block, arguments, middle, l1 // resident // SECTOR)
 
 
 class _TooLongError(Exception):

@@ -8,6 +8,7 @@ Since sm_70 an instruction is 128 bits, of which the upper 64 carry what the com
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.sim.code import elf
@@ -65,16 +66,27 @@ class Scheduled:
 
 def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
     """All instructions of a function, in order."""
-    code = elf.sections(cubin)[f".text.{function.name}"].data
     kept: dict[tuple[int, int], int] = {}
-    return tuple(_scheduled(i, _WORDS.unpack_from(code, i.address)[1], kept, chip) for i in function.instructions)
+    words = zip(function.instructions, control_words(function.name, function.instructions, cubin), strict=True)
+    return tuple(_scheduled(i, control, kept, chip) for i, control in words)
+
+
+def control_words(symbol: str, instructions: Sequence[SassInstruction], cubin: bytes) -> list[int]:
+    """The upper 64 bits of instructions of the function `symbol`."""
+    code = elf.sections(cubin)[f".text.{symbol}"].data
+    return [_WORDS.unpack_from(code, i.address)[1] for i in instructions]
+
+
+def stall(control: int) -> int:
+    """Cycles until the warp's next instruction; 1 or more."""
+    return max(1, control >> 41 & 15)
 
 
 def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Scheduled:
     switched_off = i.guard == "!PT"
     pipe = "" if switched_off else i.row.pipe
     kind, latency = (FIXED, 0.0) if switched_off else _way(i, control, chip)
-    even, odd, all_even, all_odd = _fetched(i, kept) if pipe in chip.busy else (0, 0, 0, 0)
+    even, odd, all_even, all_odd = fetched(i, kept) if pipe in chip.busy else (0, 0, 0, 0)
     busy = chip.busy.get(pipe, 0.0)
     if pipe == "fmaheavy" and i.has("WIDE", "HI"):
         busy *= 2
@@ -84,7 +96,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         kind=kind,
         pipe=pipe,
         busy=busy,
-        stall=max(1, control >> 41 & 15),
+        stall=stall(control),
         waits=tuple(k for k in range(SCOREBOARDS) if control >> 52 + k & 1),
         result=-1 if result == _NONE or kind in (COPY, COMMIT) else result,
         sources=-1 if sources == _NONE else sources,
@@ -123,7 +135,7 @@ def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
 _BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}
 
 
-def _fetched(i: SassInstruction, kept: dict[tuple[int, int], int]) -> tuple[int, int, int, int]:
+def fetched(i: SassInstruction, kept: dict[tuple[int, int], int]) -> tuple[int, int, int, int]:
     """Registers from the even and the odd bank, with and without those that `kept` still has; `kept` is brought up to date."""
     counts = [0, 0, 0, 0]
     wide = 2 if i.row.pipe == "fp64" else 1

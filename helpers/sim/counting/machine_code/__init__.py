@@ -23,10 +23,11 @@ of the launch; `steady` jumps over trips, by the `changes` of each instruction's
 `counts` is the way in; `block_paths` writes down which way the warps of one block take.
 """
 
-from .block_paths import AccessCost, BlockPath, Visit, block_path, lookup_cycles
+from .block_paths import SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
 from .counts import InstructionCounts, counters, instruction_counts, refine
 
 __all__ = [
+    "SECTOR",
     "AccessCost",
     "BlockPath",
     "InstructionCounts",
