@@ -20,6 +20,7 @@ from .chip import Chip
 _WORDS = struct.Struct("<QQ")
 _NONE = 7  # no scoreboard
 SCOREBOARDS = 6
+REGISTER_BANKS = 2  # of the register file, since sm_70: even and odd registers; each delivers one register a cycle
 
 
 # What happens to an instruction once it is issued. (Plain numbers: they are compared a million times a second.)
@@ -143,7 +144,7 @@ def fetched(i: SassInstruction, kept: dict[tuple[int, int], int]) -> tuple[int, 
         if not isinstance(source, SassRegister) or source.file != "R" or source.zero:
             continue
         for number in range(source.number, source.number + wide):
-            bank = number % 2
+            bank = number % REGISTER_BANKS
             counts[2 + bank] += 1
             if kept.pop((place, bank), None) != number:
                 counts[bank] += 1
