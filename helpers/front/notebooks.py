@@ -1,4 +1,4 @@
-"""Notebooks in one canonical form, with the reference kernels in them: what `course sync` writes and tests hold.
+"""Notebooks in one canonical form, with the reference kernels and the glossary in them: what `course sync` writes and tests hold.
 
 Canonical means: no outputs, no execution counts, cell ids that exist and differ, the same metadata everywhere, and
 JSON as nbformat writes it. A notebook that was opened and run changes in its text only where somebody changed it.
@@ -14,11 +14,14 @@ from pathlib import Path
 
 import nbformat
 
+from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.notebook_file import dumps, read, source, tags
 from helpers.course.steps import EXERCISE, ROOT, STEPS, Step
 from helpers.errors import CourseError
 from helpers.files import read_whole, write_whole
 from helpers.paths import data_folder
+
+from . import tooltips
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -89,14 +92,19 @@ def with_starters(notebook: dict) -> dict:
 
 
 def wanted_text(path: Path) -> str:
-    """What the notebook at `path` should contain: canonical, with its step's reference kernel and its exercises' starters.
+    """What the notebook at `path` should contain: canonical, with its step's reference kernel, its exercises' starters and the
+    glossary's tooltips; of the glossary, all.
 
     Raises CourseError if the file is no notebook, or none that nbformat's schema allows.
     """
+    if path.name == GLOSSARY:
+        return dumps(canonical(tooltips.page()))
     notebook = read(path)
     for step in STEPS:
-        if step.notebook_path.name == path.name and step.kernel_path is not None:
-            notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
+        if step.notebook_path.name == path.name:
+            if step.kernel_path is not None:
+                notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
+            notebook = tooltips.with_tooltips(notebook, step.slug)
     notebook = canonical(with_starters(notebook))
     try:
         nbformat.validate(nbformat.from_dict(notebook))
@@ -106,7 +114,7 @@ def wanted_text(path: Path) -> str:
 
 
 def paths(root: Path = ROOT) -> list[Path]:
-    """All lessons, in order. Raises CourseError if there are none."""
+    """All lessons, in order, and the glossary. Raises CourseError if there are none."""
     found = sorted((root / "notebooks").glob("*.ipynb"))
     if not found:
         raise CourseError(f"There are no notebooks in {root / 'notebooks'}.")

@@ -27,7 +27,9 @@ _CELL = "progress-table"
 _TITLE = """# The GEMM Ladder
 
 Where you stand, and what is next. The table is as old as this session of JupyterLab: run its cell (**Shift + Enter**) to bring it up to
-date. `course progress` prints the same in a terminal, saves it to a file, and adds what another file holds."""
+date. `course progress` prints the same in a terminal, saves it to a file, and adds what another file holds.
+
+What the words of the course mean: [glossary](glossary.ipynb)."""
 _CODE = """%load_ext helpers
 from helpers import standing
 

@@ -20,10 +20,12 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.notebook_file import dumps, read
 from helpers.errors import CourseError
 
 from .notebooks import paths
+from .tooltips import as_abbreviations
 
 FOLDER = Path(__file__).resolve().parent / "lab" / "slides"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -130,6 +132,7 @@ def page(notebook: NotebookNode, title: str) -> str:
         "notes_js": (FOLDER / "reveal" / "notes.js").read_text(encoding="utf-8"),
     }
     html, _ = exporter.from_notebook_node(notebook, resources={"slides": parts})
+    html = as_abbreviations(html)
     return re.sub(r'href="(\w+)\.ipynb', r'href="\1.slides.html', html)  # from lesson to lesson, from page to page
 
 
@@ -158,7 +161,7 @@ def build(notebooks: list[str], output: str, execute: bool = True) -> int:
 
     Raises CourseError if a notebook is missing or does not run, or the folder cannot be written.
     """
-    sources = [Path(name) for name in notebooks] or paths()
+    sources = [Path(name) for name in notebooks] or [path for path in paths() if path.name != GLOSSARY]
     folder = Path(output)
     for path in sources:
         notebook = _notebook(path)

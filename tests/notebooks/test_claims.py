@@ -17,6 +17,7 @@ import pytest
 
 from helpers import evidence, ladder
 from helpers.course.steps import STEPS, get
+from helpers.front.tooltips import unmarked
 from helpers.model import hardware
 from tests import ROOT
 
@@ -184,7 +185,7 @@ def prose(lesson: int) -> Iterator[tuple[str, str]]:
     """(id, text in one line) of each cell of text."""
     for cell in json.loads(get(lesson).notebook_path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "markdown":
-            yield cell["id"], " ".join("".join(cell["source"]).replace("> ", "").split())
+            yield cell["id"], " ".join(unmarked("".join(cell["source"])).replace("> ", "").split())
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
