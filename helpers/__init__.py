@@ -13,7 +13,8 @@ from .interrupts import delayed, half_imported
 # Where each public name comes from; a module stands for itself.
 _PUBLIC = {
     "ask": "course.questions", "reveal": "course.questions", "exercise": "course.exercises", "reference": "course.lesson",
-    "standing": "course.standing", "glossary": "course.glossary", "history": "course.history", "restore": "course.history",
+    "standing": "course.standing", "glossary": "course.glossary", "quiz": "course.quizzes",
+    "history": "course.history", "restore": "course.history",
     "changes": "course.comparing", "compare_counts": "course.comparing", "variants": "course.comparing",
     "compile": "run.kernel", "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
     "TraceFilter": "sim",

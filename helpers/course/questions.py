@@ -47,6 +47,15 @@ class Question:
         """Number of the step whose slug the id begins with. Raises KeyError if there is none."""
         return steps.get(self.id.partition(".")[0]).number
 
+    def truth(self) -> float | str | None:
+        """The truth, where it is told as soon as an answer is given; None where it comes later (`reveal`)."""
+        return None
+
+    def comment(self, answer: float | str, told: bool) -> str:
+        """HTML of what is said of an answer. told: has the truth been shown?"""
+        end = "The truth has been shown below." if told else "The truth comes further down."
+        return f"You said: <b>{html.escape(self.show(answer))}</b>. {end}"
+
     def parse(self, text: str | None) -> float | str:
         """The answer that `text` states. Raises CourseError if it is no number, or none of the choices."""
         if self.choices:
@@ -94,7 +103,7 @@ def commit(question: Question, text: str | None, store: Store | None = None) -> 
     if told(question.id, store):
         raise CourseError("The truth has been shown, so your prediction stays as it was.")
     answer = question.parse(text)
-    store.answer(question.id, answer, step=question.step)
+    store.answer(question.id, answer, question.truth(), step=question.step)
     return answer
 
 
@@ -188,18 +197,18 @@ def question_card(question: Question, store: Store):
     prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
     if question.choices:
-        field = widgets.RadioButtons(options=question.choices, value=before if before in question.choices else None)
+        wide = widgets.Layout(width="auto", max_width="60em")
+        field = widgets.RadioButtons(options=question.choices, value=before if before in question.choices else None, layout=wide)
     else:
         shown = "" if before is None else f"{before:.10g}"
         field = widgets.Text(value=shown, placeholder="a number", layout=widgets.Layout(width="9em"))
     button = widgets.Button(description="Commit", button_style="primary", layout=widgets.Layout(width="7em"))
-    said = widgets.HTML()
+    said = widgets.HTML(layout=widgets.Layout(max_width="60em"))
 
     def settle(answer) -> None:
         field.disabled, shown = True, told(question.id, store)
         button.description, button.button_style, button.disabled = "Change", "", shown
-        end = "The truth has been shown below." if shown else "The truth comes further down."
-        said.value = f"You said: <b>{html.escape(question.show(answer))}</b>. {end}"
+        said.value = question.comment(answer, shown)
 
     def pressed(_) -> None:
         if field.disabled:

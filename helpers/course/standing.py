@@ -12,11 +12,12 @@ import itertools
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .achievements import ACHIEVEMENTS, Achievement, Guess, ReaderRecord
 from .exercises import Exercise, exercises
 from .questions import judge
+from .quizzes import Score, score
 from .steps import STEPS, Step
 from .store import SavedClimb, Store, now, own
 from .table import Cell, Table, Tabular
@@ -24,6 +25,7 @@ from .table import Cell, Table, Tabular
 POINTS = {"diagnose": 20, "change": 30, "write": 50}  # for an exercise that is solved
 HINT_COSTS, LEAST = 5, 5  # of an exercise's points, and what is left of them at least
 PREDICTED, WELL = 5, 5  # for a prediction, and once more if it was close
+QUIZZED = 5  # for a right answer in a quiz
 RUNG, ACHIEVED = 20, 25
 LEVELS = ((0, "Lane"), (100, "Warp"), (300, "Block"), (600, "Cluster"), (1000, "Multiprocessor"), (1500, "GPU"), (2200, "Node"))
 PAUSE = 15 * 60.0  # seconds between two things done, from which on the reader was somewhere else
@@ -77,6 +79,7 @@ class Standing(Tabular):
     achieved: Sequence[Achievement]
     points: int
     problem: str = ""
+    quizzes: Score = field(default_factory=lambda: Score(0, 0, 0))
 
     @property
     def level(self) -> tuple[int, str]:
@@ -112,6 +115,12 @@ class Standing(Tabular):
         middle = statistics.median(factors)
         return f"Of {len(factors)} predictions with a number {good} are close; the middle one is {middle:.2g} times the truth."
 
+    @property
+    def quizzed(self) -> str:
+        """How the quizzes went, as a sentence."""
+        found = self.quizzes
+        return f"Quizzes: {found.answered} of {found.of} questions answered, {found.right} of them right."
+
     def table(self) -> Table:
         """A lesson a row, and below what is next, the achievements, and the predictions."""
         rows: list[tuple[str | Cell, ...]] = []
@@ -121,7 +130,7 @@ class Standing(Tabular):
                 Cell(lesson.title, link), f"{lesson.predicted} of {lesson.questions}", f"{len(lesson.solved)} of {len(lesson.exercises)}",
                 _rung(lesson), _duration(lesson.seconds), "✓" if lesson.complete else "done" if lesson.done else "",
             ))  # fmt: skip
-        below = [f"Next: {self.next}", self.calibration, *(f"★ {item.title}: {item.what}" for item in self.achieved)]
+        below = [f"Next: {self.next}", self.calibration, self.quizzed, *(f"★ {item.title}: {item.what}" for item in self.achieved)]
         left = len(ACHIEVEMENTS) - len(self.achieved)
         below += [f"{left} achievements are still to come." if left else "", self.problem]
         return Table(("lesson", "predictions", "exercises", "rung", "time", ""), rows, self.headline, left=(0, 3, 5), below=below)
@@ -138,7 +147,7 @@ class Standing(Tabular):
         problem = f"<p>{html.escape(self.problem)}</p>" if self.problem else ""
         return (
             f"<p><b>{html.escape(self.headline)}</b></p><p>Next: {where}</p>{problem}{shown._repr_html_()}"
-            f"<h3>Predictions</h3><p>{html.escape(self.calibration)}</p>{self._plot()}"
+            f"<h3>Predictions</h3><p>{html.escape(self.calibration)}</p>{self._plot()}<p>{html.escape(self.quizzed)}</p>"
             f"<h3>Achievements: {len(self.achieved)} of {len(ACHIEVEMENTS)}</h3><ul style='list-style:none;padding-left:0'>{items}</ul>"
         )
 
@@ -168,8 +177,10 @@ def standing(store: Store | None = None) -> Standing:
     achieved = tuple(item for item in ACHIEVEMENTS if item.earned(kept))
     points = sum(max(LEAST, POINTS[item.kind] - HINT_COSTS * kept.hints.get(name, 0)) for name, item in kept.solved.items())
     points += PREDICTED * sum(kept.committed.values()) + WELL * sum(prediction.good for prediction in kept.predictions)
+    quizzes = score(store=store)
+    points += QUIZZED * quizzes.right
     points += RUNG * sum(lesson.rung is not None for lesson in lessons) + ACHIEVED * len(achieved)
-    return Standing(tuple(lessons), tuple(kept.predictions), achieved, points, store.problem)
+    return Standing(tuple(lessons), tuple(kept.predictions), achieved, points, store.problem, quizzes)
 
 
 @functools.cache
