@@ -1,4 +1,4 @@
-"""The `course` command: lab, progress, test, check, record, sync and slides. Parses arguments and calls one function each."""
+"""The `course` command: lab, progress, test, check, record, sync, slides and cheatsheet. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -121,6 +121,12 @@ def slides(args: argparse.Namespace) -> int:
     return build(args.notebooks, args.output, execute=not args.no_execute)
 
 
+def cheatsheet(args: argparse.Namespace) -> int:
+    from .cheatsheet import write
+
+    return write(args.output)
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="course", description="The GEMM Ladder.", allow_abbrev=False)
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
@@ -151,6 +157,8 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
     shown.add_argument("--output", default="build/slides", help="folder for the pages (default: %(default)s)")
     shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
+    sheet = command(cheatsheet, "Write the course's rules, limits and steps on one page to print.")
+    sheet.add_argument("--output", type=Path, default=Path("build/cheatsheet.html"), help="the page (default: %(default)s)")
     return top
 
 
