@@ -35,7 +35,9 @@ body { font: 7.4pt/1.24 system-ui, "DejaVu Sans", sans-serif; color: #111; backg
 h1 { font-size: 12pt; margin: 0 } h2 { font-size: 8.8pt; margin: 5pt 0 1pt; color: #004a75 }
 p { margin: 2pt 0 } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th { text-align: right; font-weight: 600; border-bottom: .7pt solid #444; vertical-align: bottom }
-td, th { padding: .3pt 3pt } td:not(:nth-child(2).left) { white-space: nowrap } td { text-align: right; border-bottom: .3pt solid #ccc } .left { text-align: left }
+td, th { padding: .3pt 3pt }
+td:not(:nth-child(2).left) { white-space: nowrap } td { text-align: right; border-bottom: .3pt solid #ccc }
+.left { text-align: left }
 .two { display: grid; grid-template-columns: 1fr 1fr; column-gap: 6mm } code { font-size: 6.8pt; overflow-wrap: anywhere }
 small { color: #444 }
 """
