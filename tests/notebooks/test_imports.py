@@ -1,4 +1,4 @@
-"""What lessons import exists: told in a second, before a lesson is executed."""
+"""What every lesson has: told in a second, before one is executed. What it imports exists."""
 
 import ast
 import importlib
@@ -35,3 +35,12 @@ def exists(module, name):
     """Whether `from module import name` works."""
     there = importlib.import_module(module)
     return hasattr(there, name) or any(one.name == name for one in pkgutil.iter_modules(getattr(there, "__path__", [])))
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step.entry], ids=lambda step: step.name)
+def test_a_lesson_names_the_same_idea_in_other_languages(step):
+    cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(step.notebook_path.read_text(encoding="utf-8"))["cells"]}
+    names = list(cells)
+    assert names.index("elsewhere") < names.index("frameworks") == names.index("practise") - 1
+    assert all(f"- **{name}.**" in cells["frameworks"] for name in ("Triton", "CUTLASS / CuTe", "cuTile"))
+    assert "None of the three was run" in cells["frameworks"]
