@@ -4,10 +4,14 @@ import re
 
 import pytest
 
+from helpers.course.exercises import exercises
+from helpers.course.quizzes import parts
+from helpers.course.steps import STEPS
 from tests import ROOT
 from tests.test_project import tracked
 
-PAGES = ("README.md", "CONTRIBUTING.md", "helpers/sim/README.md", "helpers/sim/native/README.md", "kernels/LOG.md")
+GUIDES = ("helpers/guides/learner.md", "helpers/guides/instructor.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "helpers/sim/README.md", "helpers/sim/native/README.md", "kernels/LOG.md", *GUIDES)
 FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]
 
 
@@ -28,3 +32,20 @@ def test_every_folder_that_a_page_names_exists(page):
 def test_every_module_that_a_page_runs_exists(page):
     named = set(re.findall(r"python -m ((?:helpers|tests)[\w.]*)", (ROOT / page).read_text(encoding="utf-8")))
     assert not {name for name in named if f"{name.replace('.', '/')}.py" not in FILES}
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_guide_leads_to_files_that_exist_and_is_two_screens_at_most(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert links and all(((ROOT / page).parent / link).resolve().is_file() for link in links)
+    assert sum(1 + len(line) // 160 for line in text.split("\n")) <= 90
+
+
+def test_the_instructor_s_table_is_what_the_lessons_say():
+    text = (ROOT / "helpers/guides/instructor.md").read_text(encoding="utf-8")
+    for part in parts():
+        stated = [re.search(r"\*About (\d+) minutes", STEPS[number].notebook_path.read_text(encoding="utf-8")) for number in part.lessons]
+        minutes = sum(int(found[1]) for found in stated)
+        count = sum(one.lesson in part.lessons for one in exercises().values())
+        assert f"| {part.title} | {part.lessons[0]:02} to {part.lessons[-1]:02} | {minutes} | {count} |" in text
