@@ -1,4 +1,4 @@
-"""The `course` command: lab, progress, test, check, record, sync and slides. Parses arguments and calls one function each."""
+"""The `course` command: lab, progress, grading, test, check, record, sync and slides. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -68,6 +68,36 @@ def _reset(own, which: str, confirmed: bool) -> bool:
         f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
     )
     return True
+
+
+def grading(args: argparse.Namespace) -> int:
+    """Make a folder for nbgrader, or mark notebooks by its secret. Returns 1 for a notebook that cannot be read."""
+    from helpers.course.grading import course_directory
+
+    if args.action == "make":
+        print("\n".join(course_directory.make(args.folder, _steps(args.step))))
+        return 0
+    grader, unread = course_directory.grader(args.folder), 0
+    for path in args.notebook:
+        try:
+            marks = course_directory.mark_notebook(path, grader)
+        except CourseError as error:
+            print(f"{path}: {error.message}")
+            unread += 1
+            continue
+        print(f"{path}: {sum(mark.points for mark in marks):g} of {sum(mark.most for mark in marks)} points.")
+        print(*marks, sep="\n")
+    return 1 if unread else 0
+
+
+def _steps(wanted: Sequence[str]) -> list:
+    """The steps of these numbers or slugs; all if there are none."""
+    from helpers.course.steps import STEPS, get
+
+    try:
+        return [get(step) for step in wanted] or list(STEPS)
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
 
 
 def test(args: argparse.Namespace) -> int:
@@ -140,6 +170,16 @@ def parser() -> argparse.ArgumentParser:
     seen.add_argument("--reset", metavar="STEP", help="begin a step anew (3 or shared_tile), or all; asks first")
     seen.add_argument("--yes", action="store_true", help="reset without asking")
     seen.add_argument("--restore", action="store_true", help="take the last reset back")
+    graded = command(grading, "For who grades a class: exercises for nbgrader, judged by the text of the answers alone.")
+    actions = graded.add_subparsers(dest="action", required=True, metavar="action")
+    made = actions.add_parser(
+        "make", help="write a course folder for nbgrader: an assignment per lesson, a notebook per exercise", allow_abbrev=False
+    )
+    made.add_argument("folder", type=Path, help="the course folder; files that are there stay as they are")
+    made.add_argument("step", nargs="*", help="numbers or slugs of lessons, such as 3 or shared_tile (default: all)")
+    marked = actions.add_parser("mark", help="mark notebooks without nbgrader, lessons among them", allow_abbrev=False)
+    marked.add_argument("folder", type=Path, help="the course folder, whose secret the shapes are drawn from")
+    marked.add_argument("notebook", nargs="+", type=Path, help="notebooks that were handed in")
     command(test, "Run the test suite, with the GPU tests if there is a GPU.")
     checked = command(check, "Check the reference kernel of one step, or of all.")
     checked.add_argument("step", nargs="?", help="number or slug, such as 3 or shared_tile")
