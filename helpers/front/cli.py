@@ -1,4 +1,4 @@
-"""The `course` command: lab, progress, grading, test, check, record, sync and slides. Parses arguments and calls one function each."""
+"""The `course` command: lab, progress, ladder, grading, test, check, record, sync, slides. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -68,6 +68,30 @@ def _reset(own, which: str, confirmed: bool) -> bool:
         f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
     )
     return True
+
+
+def ladder(args: argparse.Namespace) -> int:
+    """Export the reader's rungs, or merge those of a class. Returns 1 if nothing is left to be shown."""
+    from helpers.course import class_ladder
+
+    if args.action == "export":
+        print(f"{class_ladder.export(args.file, args.name)} rungs are saved in {args.file}, with the sources of their kernels.")
+        return 0
+    merged = class_ladder.class_ladder(*args.file, again=args.again)
+    if not merged.climbs:
+        print(*merged.said, "The class ladder is empty.", sep="\n")
+        return 1
+    print(merged)
+    if args.picture:
+        from helpers.files import write_whole
+        from helpers.views.canvas import to_svg
+
+        try:
+            write_whole(args.picture, to_svg(merged.draw()).encode())
+        except OSError as error:
+            raise CourseError(f"{args.picture} cannot be written ({error.strerror or error}).") from None
+        print(f"The picture is {args.picture}.")
+    return 0
 
 
 def grading(args: argparse.Namespace) -> int:
@@ -170,6 +194,15 @@ def parser() -> argparse.ArgumentParser:
     seen.add_argument("--reset", metavar="STEP", help="begin a step anew (3 or shared_tile), or all; asks first")
     seen.add_argument("--yes", action="store_true", help="reset without asking")
     seen.add_argument("--restore", action="store_true", help="take the last reset back")
+    laddered = command(ladder, "A ladder of a whole class: export your rungs, or merge the files of all.")
+    actions = laddered.add_subparsers(dest="action", required=True, metavar="action")
+    exported = actions.add_parser("export", help="save your rungs to a file, with the sources of their kernels", allow_abbrev=False)
+    exported.add_argument("file", type=Path, help="where to")
+    exported.add_argument("--name", required=True, help="who you are on the class ladder")
+    merged = actions.add_parser("merge", help="show the rungs of several files as one ladder", allow_abbrev=False)
+    merged.add_argument("file", nargs="+", type=Path, help="files of `course ladder export`")
+    merged.add_argument("--picture", type=Path, metavar="FILE.svg", help="also draw the product that most have climbed")
+    merged.add_argument("--again", action="store_true", help="compile, check and predict anew what is predicted; a minute or so each")
     graded = command(grading, "For who grades a class: exercises for nbgrader, judged by the text of the answers alone.")
     actions = graded.add_subparsers(dest="action", required=True, metavar="action")
     made = actions.add_parser(

@@ -99,7 +99,7 @@ def kernel_text(text: str) -> KernelText:
             ignored.append(word)
     remarks = (f"Every answer is compiled with the same options; {' '.join(ignored)[:80]} is left out.",) if ignored else ()
     code = readable("\n" + rest)
-    _keep_to_headers(code)
+    keep_to_headers(code)
     return KernelText(code, entry, remarks)
 
 
@@ -107,7 +107,7 @@ _DIRECTIVE = re.compile(r"(#|%:)(?:\s|/\*.*?\*/)*(include_next|include|import|em
 _HEADER = re.compile(r"\s*(?:<([^<>\n]+)>|\"([^\"\n]+)\")\s*(?://.*|/\*.*)?$", re.S)
 
 
-def _keep_to_headers(code: str) -> None:
+def keep_to_headers(code: str) -> None:
     """Raise CourseError where a source may read a file that is no header of the compiler: a solution, or another's answer.
 
     It is looked for in a way that no comment and no string can hide: whatever could be a directive is held to be one. What is

@@ -1,7 +1,7 @@
 """Answers are judged in a process of its own: limited memory, time and files, an empty folder, no network, and an end to all it started.
 
-Parent and child speak JSON: {"slug", "seed", "texts", "seconds", "patience"} to it, a list of judgements back. The child never
-runs Python that was handed in; what it limits is what a kernel, a template or a formula may ask for.
+Parent and child speak JSON: {"slug", "seed", "texts", "seconds", "patience"} to it and a list of judgements back, or {"climb"} and a
+prediction. The child never runs Python that was handed in; what it limits is what a kernel, a template or a formula may ask for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ import psutil
 
 from helpers.course.exercises import Exercise, exercise
 from helpers.errors import CourseError
+from helpers.toolchain.compile import readable
 
-from .answers import kernel_text
+from .answers import keep_to_headers, kernel_text
 from .formulas import function
 from .marks import Judgement, judgement
 
@@ -59,6 +60,20 @@ def judged(slug: str, texts: Sequence[str], seed: int, limits: Limits = Limits()
     within the limits.
     """
     request = {"slug": slug, "seed": seed, "texts": list(texts), "seconds": limits.seconds, "patience": limits.patience}
+    return [Judgement(**{**row, "said": tuple(row["said"])}) for row in _asked(request, limits)]
+
+
+def predicted(climb: Mapping[str, Any], limits: Limits = Limits()) -> tuple[float | None, str]:
+    """Check and predict anew what somebody says of a kernel: (milliseconds, ""), or (None, why there is no such prediction).
+
+    climb: source, m, n, k and device, as in a `SavedClimb`. Raises Stopped as `judged` does.
+    """
+    milliseconds, why = _asked({"climb": {name: climb[name] for name in ("source", "m", "n", "k", "device")}}, limits)
+    return milliseconds, why
+
+
+def _asked(request: dict[str, Any], limits: Limits) -> Any:
+    """What a child says to a request. Raises Stopped."""
     root = Path(__file__).resolve().parents[3]
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PYTHONPATH": str(root), "MPLBACKEND": "agg"}
     with tempfile.TemporaryDirectory(prefix="grading-") as folder:
@@ -76,7 +91,7 @@ def judged(slug: str, texts: Sequence[str], seed: int, limits: Limits = Limits()
     if process.returncode or len(said) > LONGEST:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2][:300]
         raise Stopped(f"The check used more memory or time than an answer may, or broke off ({process.returncode}: {last or 'no word'}).")
-    return [Judgement(**{**row, "said": tuple(row["said"])}) for row in json.loads(said)]
+    return json.loads(said)
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -113,6 +128,28 @@ def judge_here(item: Exercise, text: str, seed: int, **options: float) -> Judgem
     return Judgement(**{**asdict(found), "said": (*(f"· {remark}" for remark in remarks), *found.said)})
 
 
+def predict_here(climb: Mapping[str, Any]) -> tuple[float | None, str]:
+    """`predicted`, in this process."""
+    from helpers.course import lesson, proof  # here: the parent needs neither compiler nor machine
+    from helpers.run import gemm
+    from helpers.toolchain.compile import compile_source
+
+    try:
+        keep_to_headers(readable(climb["source"]))
+        kernel = lesson.LessonKernel(compile_source(climb["source"]))
+        if kernel.step is not None:
+            kernel = lesson.LessonKernel(compile_source(climb["source"], arch=kernel.step.target()))
+        report = gemm.check(kernel, on="cpu")
+        if not report.correct:
+            return None, str(report)
+        problem = gemm.problem_for(kernel, climb["m"], climb["n"], climb["k"])
+        run = gemm.count(kernel, problem)
+        proof.verify(kernel, problem, run)
+        return run.predict(gpu=climb["device"]).milliseconds, ""
+    except CourseError as error:
+        return None, error.message
+
+
 def _limit(limits: dict[str, Any]) -> None:
     """Limit this process and what it starts, as far as the system can."""
     with contextlib.suppress(ImportError):  # Windows has no such limits
@@ -144,9 +181,13 @@ def _main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else prints is no answer
     request = json.load(sys.stdin)
-    item = exercise(request["slug"])
-    options = {} if item.language == "py" else {name: request[name] for name in ("seconds", "patience")}
-    found = [asdict(judge_here(item, text, request["seed"], **options)) for text in request["texts"]]
+    found: Any
+    if "climb" in request:
+        found = predict_here(request["climb"])
+    else:
+        item = exercise(request["slug"])
+        options = {} if item.language == "py" else {name: request[name] for name in ("seconds", "patience")}
+        found = [asdict(judge_here(item, text, request["seed"], **options)) for text in request["texts"]]
     with out:
         json.dump(found, out)
 
