@@ -34,8 +34,8 @@ class SubmittedCell:
 def read_submission(path: Path) -> dict[str, Any]:
     """The notebook that somebody handed in. Raises CourseError, with the reason, for what is none, or too large, or elsewhere."""
     try:
-        if path.is_symlink():
-            raise CourseError(f"{path.name} is a link to another file, and no notebook.")
+        if path.is_symlink() or path.parent.is_symlink():
+            raise CourseError(f"{path.name} is a link, or in a folder that is one, and no notebook.")
         if path.stat().st_size > LARGEST_NOTEBOOK:
             size, most = path.stat().st_size >> 20, LARGEST_NOTEBOOK >> 20
             raise CourseError(f"{path.name} has {size} MB, and more than {most} are not read. Clear its outputs, and hand it in again.")
@@ -46,13 +46,15 @@ def read_submission(path: Path) -> dict[str, Any]:
         raise CourseError(f"{path.name} is no notebook that can be read: {error}.") from None
 
 
-def find(cells: Sequence[dict[str, Any]], grade_id: str, exercise: Exercise) -> SubmittedCell:
-    """The answer to an exercise among the cells of a submission. Of several the last one counts."""
+def find(cells: Sequence[dict[str, Any]], grade_id: str, exercise: Exercise | None) -> SubmittedCell:
+    """The answer to an exercise (None: to an instructor's own question) among the cells of a submission. Of several the last counts."""
     marked = [cell for cell in cells if _grade_id(cell) == grade_id]
     if marked:
         more = (f"{len(marked)} cells say that they are the answer; the last one is graded.",) if len(marked) > 1 else ()
         return SubmittedCell(source(marked[-1]), more)
-    begins = f"%%cuda {exercise.slug}" if exercise.language == "cu" else f"def {exercise.slug}("
+    if exercise is None:
+        return SubmittedCell(None, ("The cell of the answer was deleted.",))
+    begins = f"%%cuda {exercise.slug}" if exercise.language == "cu" else f"def {exercise.slug}"
     typed = [cell for cell in cells if cell["cell_type"] == "code" and re.search(rf"^{re.escape(begins)}(?!\w)", source(cell), re.M)]
     if typed:
         said = f"The cell of the answer was deleted; the last one that has `{begins}` is graded in its place."

@@ -2,7 +2,8 @@
 
 nbgrader first mends a submitted notebook and then executes all of it. Here the notebook that is graded is the instructor's own, and
 takes from the submission the text of the answers alone (`TakeAnswers`); and the cells that have the points get what the grader says
-of these texts as their outputs (`GradeAnswers`). What else was handed in stays in `submitted/`.
+of these texts as their outputs (`GradeAnswers`). An instructor's own questions go along, to be graded by hand. What else was handed
+in stays in `submitted/`.
 """
 
 from __future__ import annotations
@@ -94,9 +95,10 @@ class TakeAnswers(NbGraderPreprocessor):
         graded = nbformat.read(path, as_version=4)
         for cell in graded.cells:
             about = cell.metadata.get("nbgrader", {})
-            item = exercises().get(about.get("grade_id"))
-            if about.get("solution") and item:
-                found = SubmittedCell(None, (nb.metadata[_NOTE],)) if _NOTE in nb.metadata else find(nb.cells, item.slug, item)
+            if about.get("solution"):
+                grade_id = about["grade_id"]
+                unread = SubmittedCell(None, (nb.metadata.get(_NOTE, ""),))
+                found = unread if _NOTE in nb.metadata else find(nb.cells, grade_id, exercises().get(grade_id))
                 cell.source = "" if found.text is None else found.text.encode(errors="replace").decode()
                 cell.metadata[_NOTE] = {"missing": found.text is None, "remarks": list(found.remarks)}
         return graded, resources
@@ -110,7 +112,11 @@ class GradeAnswers(NbGraderPreprocessor):
         cells = {about["grade_id"]: cell for cell in nb.cells if (about := cell.metadata.get("nbgrader", {})).get("grade_id")}
         for grade_id, cell in cells.items():
             slug = grade_id.removesuffix(TESTS)
-            if not cell.metadata.nbgrader.get("grade") or slug not in exercises() or slug not in cells:
+            if not cell.metadata.nbgrader.get("grade") or cell.metadata.nbgrader.get("solution"):
+                continue  # what an instructor asks besides is graded by hand
+            if slug not in exercises() or slug not in cells:
+                self.log.error("%s is no exercise of the course, and nothing is executed: it has no points. Grade it by hand.", grade_id)
+                cell.outputs = [v4.new_output("stream", name="stderr", text="Not graded: nothing of a submission is executed.\n")]
                 continue
             note = cells[slug].metadata.get(_NOTE, {})
             text = None if note.get("missing") else cells[slug].source

@@ -34,6 +34,12 @@ def test_a_deleted_cell_is_found_by_its_first_line_if_it_was_typed_anew():
     assert found.text == "%%cuda early_exit\nnew" and "deleted" in found.remarks[0]
 
 
+def test_a_function_is_found_by_its_name():
+    item = exercise("intensity")
+    cells = [{"cell_type": "code", "source": f"import math\ndef intensity{end}(m, n, k):\n    return 1"} for end in ("", "_2")]
+    assert find(cells, "intensity", item).text == cells[0]["source"]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_no_notebook_is_a_sentence(name, tmp_path):
     path = tmp_path / "early_exit.ipynb"
@@ -45,8 +51,10 @@ def test_what_is_no_notebook_is_a_sentence(name, tmp_path):
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "of_another.ipynb").write_text("{}")
     (tmp_path / "mine.ipynb").symlink_to(tmp_path / "of_another.ipynb")
-    with pytest.raises(CourseError, match="is a link"):
-        read_submission(tmp_path / "mine.ipynb")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for path in (tmp_path / "mine.ipynb", tmp_path / "folder" / "of_another.ipynb"):
+        with pytest.raises(CourseError, match="is a link"):
+            read_submission(path)
 
 
 SOLUTION = FOLDER / "03_early_exit.cu"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat import v4
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
 
@@ -16,11 +17,18 @@ from helpers.course.exercises import exercise
 from helpers.course.grading import course_directory
 from helpers.course.grading.marks import points
 from helpers.course.steps import get
-from tests.course.grading.submissions import FILES, answered, deleted, hostile, quick_grader, twice
+from tests.course.grading.submissions import FILES, answered, cell, deleted, hostile, quick_grader, twice
 
 ITEM = exercise("two_columns")
 POINTS = points(ITEM)
 pytestmark = pytest.mark.slow
+
+
+def in_words(path: Path):
+    """What was handed out, with an answer in words."""
+    notebook = nbformat.read(path, 4)
+    cell(notebook, "words").source = "Because of the sectors."
+    return notebook
 
 
 def nbgrader(*arguments: str) -> None:
@@ -29,6 +37,17 @@ def nbgrader(*arguments: str) -> None:
         NbGraderApp.launch_instance([*arguments, "--log-level=ERROR"])
     finally:
         NbGraderApp.clear_instance()
+
+
+def _ask_more(path: Path) -> None:
+    """An instructor's own questions: one in words, and one with a test of its own."""
+    notebook = nbformat.read(path, 4)
+    flags = {"schema_version": 3, "task": False, "grade": True}
+    words, tests = v4.new_markdown_cell("In your words?"), v4.new_code_cell("assert True")
+    words.metadata["nbgrader"] = {**flags, "grade_id": "words", "solution": True, "locked": False, "points": 3}
+    tests.metadata["nbgrader"] = {**flags, "grade_id": "other_tests", "solution": False, "locked": True, "points": 4}
+    notebook.cells += [words, tests]
+    nbformat.write(notebook, path)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +61,7 @@ def graded(tmp_path_factory):
         for other in (folder / "source" / get(ITEM.lesson).name).iterdir():
             if other.stem != ITEM.slug:
                 other.unlink()
+        _ask_more(folder / "source" / get(ITEM.lesson).name / f"{ITEM.slug}.ipynb")
         patch.chdir(folder)
         patch.setattr(course_directory, "grader", lambda _: quick_grader())
         lesson, mark = get(ITEM.lesson).name, folder / "mark"
@@ -49,6 +69,7 @@ def graded(tmp_path_factory):
         wrong = ITEM.solution.replace("for (int k = 0; k < K;", "for (int k = 1; k < K;")
         notebooks = {
             "right": answered(ITEM, ITEM.solution),
+            "in_words": in_words(folder / "release" / lesson / f"{ITEM.slug}.ipynb"),
             "wrong": answered(ITEM, wrong),
             "empty": nbformat.read(folder / "release" / lesson / f"{ITEM.slug}.ipynb", 4),
             "hostile": hostile(ITEM, wrong, mark),
@@ -97,6 +118,15 @@ def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
     assert scores[name] == (POINTS if right else 0)
     assert said in feedback(folder, name)
     assert f"{POINTS if right else 0} of {POINTS} points" in feedback(folder, name)
+
+
+def test_an_instructor_s_own_questions_are_left_to_the_instructor(graded):
+    folder, scores = graded
+    assert scores["in_words"] == 0 and "Because of the sectors" in feedback(folder, "in_words")
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        notebook = book.find_submission_notebook(ITEM.slug, get(ITEM.lesson).name, "in_words")
+        waiting = {grade.name: (grade.auto_score, grade.needs_manual_grade) for grade in notebook.grades}
+    assert waiting == {f"{ITEM.slug}_tests": (0, False), "words": (None, True), "other_tests": (0, False)}
 
 
 def test_nothing_of_a_submission_ran_or_was_believed(graded):
