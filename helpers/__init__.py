@@ -13,6 +13,7 @@ from .interrupts import delayed, half_imported
 # Where each public name comes from; a module stands for itself.
 _PUBLIC = {
     "ask": "course.questions", "reveal": "course.questions", "exercise": "course.exercises", "reference": "course.lesson",
+    "from_file": "course.lesson", "class_ladder": "course.class_ladder",
     "standing": "course.standing", "glossary": "course.glossary", "quiz": "course.quizzes",
     "history": "course.history", "restore": "course.history",
     "changes": "course.comparing", "compare_counts": "course.comparing", "variants": "course.comparing",

@@ -98,7 +98,7 @@ class Exercise:
 
         A solved exercise is kept in `store` (the reader's own by default). seed: see `gemm.check`.
         """
-        report = self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed)
+        report = self.judge(answer, seed)
         store = store or own()
         if self.language == "py":
             history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
@@ -111,6 +111,10 @@ class Exercise:
             mark_solved(self.slug)
         return report
 
+    def judge(self, answer: Any, seed: int | None = None, **options: Any) -> ExerciseReport:
+        """As `check`, and nothing is kept of it. Options of a kernel's: `seconds` and `patience` of `gemm.check`, `on`."""
+        return self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed, **options)
+
     @property
     def what(self) -> str:
         """What is to be done, in words: "write it yourself"."""
@@ -120,13 +124,13 @@ class Exercise:
         """Has the reader ever solved it?"""
         return bool((store or own()).answers(question=f"exercise.{self.slug}"))
 
-    def _check_kernel(self, answer: Any, seed: int | None) -> ExerciseReport:
+    def _check_kernel(self, answer: Any, seed: int | None, **options: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
             kind = type(answer).__name__
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
-            report = gemm.check(answer, progress=progress, seed=seed)
+            report = gemm.check(answer, progress=progress, seed=seed, **options)
         expectations = self._as_given(answer)
         if self.expect and not report.endless:
             try:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import functools
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.files import read_whole
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
@@ -37,6 +40,19 @@ PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
 SHOW_LIMIT = 512  # the largest: above, a recording of every access no longer fits
 PROFILE_SIZE = 4096  # the ladder's size
+
+
+Size = int | tuple[int, int, int]  # M = N = K, or (M, N, K)
+
+
+def extents(size: Size) -> tuple[int, int, int]:
+    """M, N and K of a size. Raises CourseError for what is none."""
+    if isinstance(size, tuple | list):
+        if len(size) != 3:
+            raise CourseError(f"size={size!r}: a size is one number, for M = N = K, or three: (M, N, K).")
+        m, n, k = size
+        return m, n, k
+    return size, size, size
 
 
 class LessonKernel(Kernel):
@@ -98,44 +114,46 @@ class LessonKernel(Kernel):
         """Version `number` of the history in a new cell; 0, the lesson's own."""
         return history.restore(self.lesson_name, number)
 
-    def show(self, size: int = SHOW_SIZE, **options: Any):
-        """The pictures of this kernel, with sliders: a widget. size: M = N = K of the run they come from.
+    def show(self, size: Size = SHOW_SIZE, **options: Any):
+        """The pictures of this kernel, with sliders: a widget. size: M = N = K, or (M, N, K), of the run they come from.
 
         Raises CourseError for a size above SHOW_LIMIT.
         """
-        gemm.problem_for(self, size, size, size)  # a size that is none is refused
-        if size > SHOW_LIMIT:
+        shape = extents(size)
+        problem = gemm.problem_for(self, *shape)  # a size that is none is refused
+        if max(shape) > SHOW_LIMIT:
             raise CourseError(
-                f"show() records every access of a run, and {size}³ has too many of them: take size={SHOW_LIMIT} or less. A picture shows "
-                "one block or a few anyway. profile() and climb() are there for large products."
+                f"show() records every access of a run, and {problem} has too many of them: take size={SHOW_LIMIT} or less. A picture "
+                "shows one block or a few anyway. profile() and climb() are there for large products."
             )
         with delayed():
             from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
-        with Progress(f"running {self.lesson_name} at {size}³ in the SIMT machine") as progress:
-            run = self.gemm(size, on="cpu", trace=TraceFilter(math=True), progress=progress)
+        with Progress(f"running {self.lesson_name} at {problem} in the SIMT machine") as progress:
+            run = self.gemm(*shape, on="cpu", trace=TraceFilter(math=True), progress=progress)
 
         def again(filter_: TraceFilter) -> Run:
-            return self.gemm(size, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
+            return self.gemm(*shape, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
 
         return widgets.explore(run, state=self.lesson_name, again=again, **options)
 
-    def profile(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
-        """Counters of a size³ product, its time (measured with a GPU, predicted without), and what limits it.
+    def profile(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
+        """Counters of a product, its time (measured with a GPU, predicted without), and what limits it.
 
-        gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
+        size: M = N = K, or (M, N, K). gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
         """
-        problem = gemm.problem_for(self, size, size, size)
+        problem = gemm.problem_for(self, *extents(size))
         if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
-            with Progress(f"counting {self.lesson_name} at {size}³") as progress:
+            with Progress(f"counting {self.lesson_name} at {problem}") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
         run = self._counted[problem]
         timed = time_gemm(self, problem) if gpu_name is None and gpu.available() else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
-    def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
+    def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
         """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder.
 
+        size: M = N = K, or (M, N, K).
         A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared.
         """
         report = self._checked.get(place(None)) or self.check()
@@ -143,12 +161,13 @@ class LessonKernel(Kernel):
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
         if not profile.timed and profile.problem not in self._verified:
-            with Progress(f"verifying {self.lesson_name} at {size}³") as progress:
+            with Progress(f"verifying {self.lesson_name} at {profile.problem}") as progress:
                 proof.verify(self, profile.problem, profile.run, progress)
             self._verified.add(profile.problem)
         saved = store.own().climb(
             step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
-            dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=size, n=size, k=size, milliseconds=profile.milliseconds,
+            dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=profile.problem.m, n=profile.problem.n, k=profile.problem.k,
+            milliseconds=profile.milliseconds,
             cublas_ratio=profile.cublas_ratio,
             source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
@@ -164,6 +183,28 @@ def reference(step: int | str) -> LessonKernel:
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
     return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)
+
+
+_LARGEST_FILE = 1 << 20  # bytes of a source
+
+
+def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> LessonKernel:
+    """The kernel in a file, with all that a `%%cuda` cell would give it. entry, arch, options: as in `helpers.compile`.
+
+    Raises CourseError for a file that cannot be read, and CompileError, whose lines are the file's.
+    """
+    path = Path(path).expanduser()
+    try:
+        data = read_whole(path)
+    except (OSError, ValueError) as error:
+        raise CourseError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    if len(data) > _LARGEST_FILE:
+        raise CourseError(f"{path} has {len(data):,} bytes, too many for the source of a kernel.")
+    try:
+        source = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CourseError(f"{path} is no text (in UTF-8), so there is no source in it.") from None
+    return LessonKernel(compile_source(source, entry, arch, tuple(options)), path.stem if entry is None else None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -295,8 +336,11 @@ class Climb:
     saved: store.SavedClimb
 
     @property
-    def reached(self) -> int:
-        """The last step that the reader has climbed to: what lies above would answer the questions of later lessons."""
+    def reached(self) -> int | None:
+        """The last step that the reader has climbed to: what lies above would answer the questions of later lessons. None for a kernel
+        of no step, which stands beside all."""
+        if self.profile.kernel.step is None:
+            return None
         return max((row.step for row in store.own().climbs() if row.step is not None), default=0)
 
     def __str__(self) -> str:
@@ -320,4 +364,8 @@ class Climb:
 
         print(self)
         problem = self.profile.problem
-        display(widgets.ladder(problem.m, problem.dtype, problem.out_dtype, device=self.profile.device, until=self.reached))
+        display(
+            widgets.ladder(
+                (problem.m, problem.n, problem.k), problem.dtype, problem.out_dtype, device=self.profile.device, until=self.reached
+            )
+        )

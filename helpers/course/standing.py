@@ -33,7 +33,7 @@ PAUSE = 15 * 60.0  # seconds between two things done, from which on the reader w
 
 @dataclass(frozen=True)
 class LessonStanding:
-    """One lesson. predicted: questions answered, of `questions`. seconds: spent on it, without pauses. rung: the fastest."""
+    """One lesson, or the bench. predicted: questions answered, of `questions`. seconds: spent on it, without pauses. rung: the fastest."""
 
     step: Step
     predicted: int
@@ -49,13 +49,13 @@ class LessonStanding:
 
     @property
     def climbed(self) -> bool:
-        """Its kernel stands on the ladder, or it has none."""
-        return self.rung is not None or self.step.entry is None
+        """Its kernel stands on the ladder, or it has none; on the bench, any of the reader's own."""
+        return self.rung is not None or (self.step.entry is None and not self.step.bench)
 
     @property
     def done(self) -> bool:
-        """A rung and at least one exercise."""
-        return self.climbed and bool(self.solved)
+        """A rung and at least one exercise, where there are any."""
+        return self.climbed and (bool(self.solved) or not self.exercises)
 
     @property
     def complete(self) -> bool:
@@ -64,6 +64,8 @@ class LessonStanding:
     @property
     def next(self) -> str:
         """What is to be done here, as a sentence."""
+        if self.step.bench and not self.climbed:
+            return "put a kernel of your own on the ladder: mine.climb()."
         if not self.climbed:
             return f"put its kernel on the ladder: {self.step.slug}.climb()."
         left = [item for item in self.exercises if item.slug not in self.solved]
@@ -169,7 +171,7 @@ def standing(store: Store | None = None) -> Standing:
     lessons = []
     for step in STEPS:
         mine = tuple(item for item in exercises().values() if item.lesson == step.number)
-        climbs = [climb for climb in kept.climbs if climb.step == step.number]
+        climbs = [climb for climb in kept.climbs if climb.step == step.number or (step.bench and climb.step is None)]
         lessons.append(LessonStanding(
             step, kept.committed.get(step.slug, 0), len(_questions(step)), tuple(item.slug for item in mine if item.slug in kept.solved),
             mine, max(climbs, key=lambda climb: climb.tflops or 0, default=None), spent.get(step.number, 0.0),
@@ -209,7 +211,7 @@ def _times(store: Store) -> dict[int, float]:
 def _rung(lesson: LessonStanding) -> str:
     climb = lesson.rung
     if climb is None:
-        return "" if lesson.step.entry else "–"
+        return "" if lesson.step.entry or lesson.step.bench else "–"
     return f"{climb.tflops:.1f} TFLOPS, {climb.kind}" if climb.tflops else climb.kind
 
 

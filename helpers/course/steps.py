@@ -21,7 +21,8 @@ class Step:
     dtype, out_dtype: element types of A and B, and of C ("": the usual one for dtype, see `element_types.py`). arch: the
     oldest GPU architecture the kernel compiles for, with the suffix it needs ("sm_90a"). entry: the kernel's
     function, or None for a step without a kernel. expect: what the counters of a run must be, on sizes that are
-    multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides.
+    multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides. bench: a lesson
+    without exercises, for kernels that the reader brings.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Step:
     out_dtype: str = ""
     arch: str = "sm_75"
     expect: tuple[Expectation, ...] = ()
+    bench: bool = False
 
     @property
     def name(self) -> str:
@@ -252,6 +254,14 @@ STEPS: tuple[Step, ...] = (
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
         ),
+    ),
+    Step(
+        20,
+        "your_kernel",
+        "Your kernel",
+        "an open bench for a kernel of your own, at any shape and in any type",
+        entry=None,
+        bench=True,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The `course` command: lab, progress, test, check, record, sync, slides and cheatsheet. Parses arguments and calls one function each."""
+"""The `course` command: a subcommand for each thing to do. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -68,6 +68,60 @@ def _reset(own, which: str, confirmed: bool) -> bool:
         f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
     )
     return True
+
+
+def ladder(args: argparse.Namespace) -> int:
+    """Export the reader's rungs, or merge those of a class. Returns 1 if nothing is left to be shown."""
+    from helpers.course import class_ladder
+
+    if args.action == "export":
+        print(f"{class_ladder.export(args.file, args.name)} rungs are saved in {args.file}, with the sources of their kernels.")
+        return 0
+    merged = class_ladder.class_ladder(*args.file, again=args.again)
+    if not merged.climbs:
+        print(*merged.said, "The class ladder is empty.", sep="\n")
+        return 1
+    print(merged)
+    if args.picture:
+        from helpers.files import write_whole
+        from helpers.views.canvas import to_svg
+
+        try:
+            write_whole(args.picture, to_svg(merged.draw()).encode())
+        except OSError as error:
+            raise CourseError(f"{args.picture} cannot be written ({error.strerror or error}).") from None
+        print(f"The picture is {args.picture}.")
+    return 0
+
+
+def grading(args: argparse.Namespace) -> int:
+    """Make a folder for nbgrader, or mark notebooks by its secret. Returns 1 for a notebook that cannot be read."""
+    from helpers.course.grading import course_directory
+
+    if args.action == "make":
+        print("\n".join(course_directory.make(args.folder, _steps(args.step))))
+        return 0
+    grader, unread = course_directory.grader(args.folder), 0
+    for path in args.notebook:
+        try:
+            marks = course_directory.mark_notebook(path, grader)
+        except CourseError as error:
+            print(f"{path}: {error.message}")
+            unread += 1
+            continue
+        print(f"{path}: {sum(mark.points for mark in marks):g} of {sum(mark.most for mark in marks)} points.")
+        print(*marks, sep="\n")
+    return 1 if unread else 0
+
+
+def _steps(wanted: Sequence[str]) -> list:
+    """The steps of these numbers or slugs; all if there are none."""
+    from helpers.course.steps import STEPS, get
+
+    try:
+        return [get(step) for step in wanted] or list(STEPS)
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}.") from error
 
 
 def test(args: argparse.Namespace) -> int:
@@ -146,6 +200,25 @@ def parser() -> argparse.ArgumentParser:
     seen.add_argument("--reset", metavar="STEP", help="begin a step anew (3 or shared_tile), or all; asks first")
     seen.add_argument("--yes", action="store_true", help="reset without asking")
     seen.add_argument("--restore", action="store_true", help="take the last reset back")
+    laddered = command(ladder, "A ladder of a whole class: export your rungs, or merge the files of all.")
+    actions = laddered.add_subparsers(dest="action", required=True, metavar="action")
+    exported = actions.add_parser("export", help="save your rungs to a file, with the sources of their kernels", allow_abbrev=False)
+    exported.add_argument("file", type=Path, help="where to")
+    exported.add_argument("--name", required=True, help="who you are on the class ladder")
+    merged = actions.add_parser("merge", help="show the rungs of several files as one ladder", allow_abbrev=False)
+    merged.add_argument("file", nargs="+", type=Path, help="files of `course ladder export`")
+    merged.add_argument("--picture", type=Path, metavar="FILE.svg", help="also draw the product that most have climbed")
+    merged.add_argument("--again", action="store_true", help="compile, check and predict anew what is predicted; a minute or so each")
+    graded = command(grading, "For who grades a class: exercises for nbgrader, judged by the text of the answers alone.")
+    actions = graded.add_subparsers(dest="action", required=True, metavar="action")
+    made = actions.add_parser(
+        "make", help="write a course folder for nbgrader: an assignment per lesson, a notebook per exercise", allow_abbrev=False
+    )
+    made.add_argument("folder", type=Path, help="the course folder; files that are there stay as they are")
+    made.add_argument("step", nargs="*", help="numbers or slugs of lessons, such as 3 or shared_tile (default: all)")
+    marked = actions.add_parser("mark", help="mark notebooks without nbgrader, lessons among them", allow_abbrev=False)
+    marked.add_argument("folder", type=Path, help="the course folder, whose secret the shapes are drawn from")
+    marked.add_argument("notebook", nargs="+", type=Path, help="notebooks that were handed in")
     command(test, "Run the test suite, with the GPU tests if there is a GPU.")
     checked = command(check, "Check the reference kernel of one step, or of all.")
     checked.add_argument("step", nargs="?", help="number or slug, such as 3 or shared_tile")

@@ -416,17 +416,19 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
 
 
 def ladder(
-    size: int = 4096, dtype: str = "float32", out_dtype: str = "", *, device: str | None = None, state: str = "ladder",
-    until: int | None = None,
+    size: int | tuple[int, int, int] = 4096, dtype: str = "float32", out_dtype: str = "", *,
+    device: str | None = None, state: str = "ladder", until: int | None = None,
 ) -> Panel:  # fmt: skip
-    """The ladder at size³ for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.
+    """The ladder at one size for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.
 
+    size: M = N = K, or (M, N, K).
     dtype, out_dtype: as in `Problem`. device: the one to show first.
     until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
     """
     from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
-    rows = [row for row in rungs(size, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
+    m, n, k = size if isinstance(size, tuple) else (size, size, size)
+    rows = [row for row in rungs(m, n, k, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
     return panel("ladder", rows, state, **initial)

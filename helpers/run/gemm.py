@@ -626,13 +626,14 @@ def check(
     seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
     seed: int | None = None,
+    patience: float = PATIENCE,
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
     problems: by default those of `adversarial` and of `drawn`. seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
-    need ends the check: the others would not end either.
+    need ends the check: the others would not end either. patience: seconds that a small shape may always take.
     """
     if not isinstance(kernel, Kernel):
         getattr(kernel, "compiled", None)  # a cell that did not compile answers with what its compiler said
@@ -653,7 +654,6 @@ def check(
     cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
-    patience = PATIENCE
     for done, index in enumerate(order):
         problem = problems[index]
         tell = functools.partial(_tell, progress, done, len(problems))

@@ -53,7 +53,7 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     Results are cached on disk by everything that matters. Raises CompileError (with the cell's line) if the
     compiler refuses, CourseError if there is no compiler.
     """
-    source = _readable(source)
+    source = readable(source)
     if entry is not None and (not isinstance(entry, str) or not entry.strip()):
         raise CompileError(f"entry={entry!r} is no kernel's name: write entry='gemm', or leave it out where the cell has one kernel.")
     options = _checked_options(options)
@@ -80,7 +80,7 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
     return (made.errors, {}) if made.answer.refused else ([], signatures.constants(made.answer.ptx))
 
 
-def _readable(source: str) -> str:
+def readable(source: str) -> str:
     """`source` with plain line ends and blanks. Raises CompileError for what no compiler can read, at its line."""
     if not isinstance(source, str) or not source.strip():
         raise CompileError("There is no CUDA source to compile: the cell is empty.")

@@ -43,6 +43,9 @@ _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n(]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<message>.*)$"
 )
 
+_AT_END = re.compile(r"^At end of source: (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
+_TO_MATCH = re.compile(r"^[^\n(]*\((?P<line>\d+)\): note(?: #[\w-]+)?: to match this (?P<what>.*)$")
+
 
 def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType({})) -> list[Diagnostic]:
     """NVRTC's log as diagnostics, in order. `line_of_ptx` places the assembler's errors: PTX line -> cell line."""
@@ -56,6 +59,12 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 ptx_line = int(assembler[1] or 0) or None
                 line = line_of_ptx.get(ptx_line) if ptx_line else None
                 found.append(Diagnostic("error", line, assembler[2], header="ptxas, the assembler"))
+            if ended := _AT_END.match(text):
+                opened = _TO_MATCH.match(lines[number + 1]) if number + 1 < len(lines) else None
+                where = f"; the {opened['what']} of this line is never closed" if opened else ""
+                found.append(
+                    Diagnostic("error", int(opened["line"]) if opened else None, f"{ended['message']} at the end of the cell{where}")
+                )
             continue
         message, column, follow = [match["message"]], None, number + 1
         while follow < len(lines) and lines[follow].strip() and not _DIAGNOSTIC.match(lines[follow]):

@@ -113,7 +113,7 @@ _HOST = re.compile(
     r"|cutlass/util/.*|(\.\./)*((common|Common|include|inc)/)*(helper_(?!math)\w+\.h|exception\.h|timer\.h|nvrtc_helper\.h))$"
 )
 _LIBRARY = re.compile(r"(thrust|cub)/")
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M)
 
 
 # What the host's headers bring along: files use these without the header that declares them.
@@ -138,11 +138,11 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, _EMPTY)
-    for name in dict.fromkeys(_INCLUDE.findall(source)):
+    for name in dict.fromkeys(INCLUDE.findall(source)):
         library = _LIBRARY.match(name)
         if name in headers:
             continue
-        if library and f"{library[1]}::" not in _INCLUDE.sub("", device):
+        if library and f"{library[1]}::" not in INCLUDE.sub("", device):
             headers[name] = f"{_EMPTY}namespace {library[1]} {{}}\n"
         elif name == "cub/cub.cuh":
             headers[name] = _CUB_DEVICE

@@ -6,7 +6,7 @@ predicted, what the course recorded, what others published, cuBLAS and the hardw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ NAMES = {
 }  # fmt: skip
 
 
+_USUAL = 4.1  # inches that the Axes are high, where the rows are not many
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
 
 
@@ -44,7 +45,7 @@ class Row:
 
 
 def rows(rungs: Iterable[Any]) -> list[Row]:
-    """The rungs by step, the lowest first, then kernels outside the steps; cuBLAS and limits left out."""
+    """The rungs by step, the lowest first, then kernels outside the steps, the slowest first; cuBLAS and limits left out."""
     groups: dict[tuple, list] = {}
     for rung in rungs:
         if rung.kind == "limit" or rung.name == CUBLAS:
@@ -52,7 +53,8 @@ def rows(rungs: Iterable[Any]) -> list[Row]:
         key = (0, rung.step, "") if rung.step is not None else (1, 0, rung.name)
         groups.setdefault(key, []).append(rung)
     found = []
-    for (_, step, name), group in sorted(groups.items(), key=lambda item: item[0]):
+    speed = {key: max(rung.tflops or 0 for rung in group) for key, group in groups.items() if key[2]}
+    for (_, step, name), group in sorted(groups.items(), key=lambda item: (item[0][:2], speed.get(item[0], 0), item[0][2])):
         ours = [rung for rung in group if rung.kind == "recorded"] or [rung for rung in group if rung.mine] or group
         title = _short(max(ours, key=lambda rung: rung.tflops or 0).name.replace("_", " "))
         found.append(Row(None if name else step, _short(name) or f"{step:02} {title}", tuple(group)))
@@ -82,7 +84,15 @@ def controls(rungs, device=None, log=None):
     )
 
 
-@picture("Ladder", controls=controls, size=(10, 6.4), margins=(2.2, 1.25, 2.05, 1.05), order=90, of="rungs")
+def _size(rungs, device=None, log=False) -> tuple[float, float]:
+    """Inches: as high as many rows need, those of a class for example."""
+    known = devices(rungs)
+    chosen = device if device in known or device == "all" else next(iter(known), None)
+    most = len(rows([rung for rung in rungs if device == "all" or rung.device == chosen]))
+    return 10, max(6.4, 2.4 + 0.3 * most)
+
+
+@picture("Ladder", controls=controls, size=_size, margins=(2.2, 1.25, 2.05, 1.05), order=90, of="rungs")
 def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *, ax):
     """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
 
@@ -108,7 +118,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
     _verticals(ax, lines)
     ax.set_xlim(start, high * (1.35 if log else 1.04))
-    _finish(ax, [row.label for row in shown], [rung.kind for row in shown for rung in row.rungs])
+    _finish(ax, [row.label for row in shown], {rung.kind: _who(rung) for row in shown for rung in row.rungs})
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
     types = named(size.dtype, size.out_dtype)
@@ -145,8 +155,13 @@ def _figure(rung) -> str:
     return f"{rung.tflops or 0:.4g}"
 
 
+def _who(rung) -> str:
+    """Whose figure it is, and how it was had. What is measured and is not the reader's is another's, of a class."""
+    return NAMES.get(rung.kind, rung.kind) if rung.mine or rung.kind not in NAMES else NAMES[rung.kind].removeprefix("you, ")
+
+
 def _say(rung) -> str:
-    who = ("yours, " if rung.mine and rung.kind == "recorded" else "") + NAMES.get(rung.kind, rung.kind)
+    who = ("yours, " if rung.mine and rung.kind == "recorded" else "") + _who(rung)
     return f"{rung.tflops:.3g} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
 
 
@@ -203,7 +218,8 @@ def _verticals(ax, lines) -> None:
                     color=AS_TEXT[ORANGE if key == CUBLAS else VERMILLION], annotation_clip=False)  # fmt: skip
 
 
-def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
+def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str]) -> None:
+    """Labels of the rows, and what the marks of these kinds are called."""
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
     ax.tick_params(axis="y", length=0, labelsize=13, pad=9)
@@ -211,17 +227,18 @@ def _finish(ax, labels: Sequence[str], kinds: Iterable[str]) -> None:
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_locator(NullLocator())
     ax.grid(axis="x")
-    present = [kind for kind in NAMES if kind in set(kinds) and kind != "counted"]
+    present = [kind for kind in NAMES if kind in kinds and kind != "counted"]
     handles = []
     for kind in present:
         if kind == "recorded":
-            handles.append(Patch(facecolor=SKY, alpha=0.55, label=NAMES[kind]))
+            handles.append(Patch(facecolor=SKY, alpha=0.55, label=kinds[kind]))
         else:
             marker, face, edge, size = MARKS[kind]
             handles.append(Line2D([], [], linestyle="", marker=marker, markersize=size, markerfacecolor=face, markeredgecolor=edge,
-                                  markeredgewidth=2, label=NAMES[kind]))  # fmt: skip
+                                  markeredgewidth=2, label=kinds[kind]))  # fmt: skip
     if handles:
-        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.3, -0.15), ncols=len(handles), columnspacing=1.6, handletextpad=0.4)
+        below = -0.15 * _USUAL / (ax.get_position().height * ax.figure.get_figheight())  # as far below in a picture that is higher
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.3, below), ncols=len(handles), columnspacing=1.6, handletextpad=0.4)
 
 
 def _all(ax, rungs, known, log: bool) -> str:
@@ -254,7 +271,7 @@ def _all(ax, rungs, known, log: bool) -> str:
                 weight="bold", color=AS_TEXT[ORANGE], annotation_clip=False)  # fmt: skip
     ax.axvline(100, color=ORANGE, linewidth=3, zorder=0.8)
     ax.set_xlim(left=None if log else 0)
-    _finish(ax, list(place), [])
+    _finish(ax, list(place), {})
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.88, 0.02), fontsize=13, handlelength=3, labelcolor="linecolor")
     ax.set_xlabel(f"% of cuBLAS on the same GPU, {_scale(log)}")
     heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published", above=24)

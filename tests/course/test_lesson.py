@@ -108,3 +108,34 @@ def test_what_cannot_be_launched_says_so():
         lesson.reference("nonsense")
     with pytest.raises(CourseError, match="no kernel"):
         lesson.reference(0)
+
+
+def test_a_kernel_from_a_file_climbs_at_any_shape(tmp_path):
+    path = tmp_path / "my kernel.cu"
+    path.write_text("\ufeff" + reference("coalesced").source.replace("coalesced(", "mine(").replace("k < K", "k < K + 0"), encoding="utf-8")
+    mine = lesson.from_file(path)
+    assert (mine.lesson_name, mine.step) == ("my kernel", None)
+    climb = mine.climb((256, 128, 64))
+    (saved,) = store.climbs()
+    assert (saved.m, saved.n, saved.k, saved.step, saved.label) == (256, 128, 64, None, "my kernel")
+    assert climb.reached is None and climb.profile.problem.flops == 2 * 256 * 128 * 64
+    for size, said in (((1, 2), "three: "), ((1, -2, 3), "whole number"), ((600, 8, 8), "size=512 or less")):
+        with pytest.raises(CourseError, match=said):
+            mine.show(size)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "cannot be read"),
+        (b"\xff\xfe\x00", "is no text"),
+        (b"x" * (2 << 20), "too many"),
+        (b"int x;", "no kernel"),
+        (b"\0", "null byte"),
+    ],
+)
+def test_a_file_that_holds_no_kernel_is_a_sentence(data, said, tmp_path):
+    if data is not None:
+        (tmp_path / "kernel.cu").write_bytes(data)
+    with pytest.raises(CourseError, match=said):
+        lesson.from_file(tmp_path / "kernel.cu")

@@ -47,6 +47,16 @@ def test_what_is_done_counts_once_and_hints_cost(store):
     assert shown.next.startswith("02 · Coalesced: put its kernel on the ladder")
 
 
+def test_the_bench_is_done_with_a_kernel_of_one_s_own(store):
+    bench = standing(store).lessons[-1]
+    assert bench.step.bench and not bench.done and bench.next.startswith("put a kernel of your own")
+    climb(store)
+    assert not standing(store).lessons[-1].done
+    store.climb(kind="predicted", label="mine", device="H200 SXM", m=64, n=64, k=64, tflops=2.0)
+    bench = standing(store).lessons[-1]
+    assert bench.done and bench.complete and bench.rung.label == "mine"
+
+
 def test_predictions_are_drawn_by_their_truth(store):
     store.answer("naive.sectors_a", 32, 32, step=1)
     store.answer("coalesced.speedup", 3, 12, step=2)

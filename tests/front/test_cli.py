@@ -151,16 +151,21 @@ def test_jupyterlab_finds_the_extension_asks_no_questions_and_numbers_the_lines(
     code = (
         "import os, json; from helpers.front import lab; os.environ.update(lab.environment(dict(os.environ)))\n"
         "from jupyter_core.paths import jupyter_path\n"
-        "from jupyterlab_server.config import get_federated_extensions\n"
+        "from jupyter_server.extension.config import ExtensionConfigManager\n"
+        "from jupyterlab_server.config import get_federated_extensions, get_static_page_config\n"
         "from jupyterlab_server.settings_utils import _get_overrides\n"
         "found = get_federated_extensions(jupyter_path('labextensions'))['gemm-ladder']\n"
-        "print(json.dumps([found['ext_dir'], _get_overrides('')[0]]))\n"
+        "from jupyter_core.paths import jupyter_config_path\n"
+        "servers = ExtensionConfigManager(read_config_path=jupyter_config_path()).get_jpserver_extensions()\n"
+        "print(json.dumps([found['ext_dir'], _get_overrides('')[0], get_static_page_config(level='all')]))\n"
+        "print('serving', [name for name, on in servers.items() if on and name.startswith('nbgrader')])\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
     assert str(lab.FOLDER / "labextensions") in printed
     assert '"fetchNews": "false"' in printed
     assert '"checkForUpdates": false' in printed
     assert '"codeCellConfig": {"lineNumbers": true' in printed
+    assert '"@jupyter/nbgrader": true' in printed and "serving []" in printed, "lessons are no assignments"
 
 
 @pytest.fixture

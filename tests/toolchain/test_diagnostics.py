@@ -19,6 +19,7 @@ from helpers.toolchain.compile import compile_source
         ('__global__ void k(float* p) {\n  p[0] = 0;\n  asm("nonsense.u32;");\n}', 3, "nonsense"),
         ("__global__ void k(float* p) {\n __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads();\n p[0] = s[5]; }",
          None, "48 KB"),
+        ("__global__ void k(float* p) {\n  if (p) {\n    p[0] = 0;\n}", 1, "is never closed"),
         ("__device__ int f() { return 1; }", None, "There is no kernel"),
         ("// __global__ void k() {}\n__device__ int f() { return 1; }", None, "There is no kernel"),
         ("__global__ void f() {}\n__global__ void g() {}", None, "2 kernels (f, g)"),

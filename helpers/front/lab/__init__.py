@@ -2,7 +2,8 @@
 
 labextensions/ is the prebuilt extension that highlights `%%cuda` cells (source and build: extension/). config/ turns
 off JupyterLab's own news and its check for updates, which would greet a learner with a question and ask the network, and line
-numbers on, which findings and compiler messages name.
+numbers on, which findings and compiler messages name. It also leaves nbgrader's menus out, where that is installed: lessons are no
+assignments.
 Both are found through Jupyter's search path, set here, so that nothing has to be installed and a fresh build counts.
 """
 

@@ -1,0 +1,89 @@
+"""From the text of an answer to its points: what `nbgrader autograde` and `course grading mark` both do.
+
+The shapes and data of a check are drawn from a secret that only the course's folder holds, the same ones for a whole class. How long
+a shape may take is measured in what the course's own solution takes, here and now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from helpers.course.exercises import Exercise, exercise
+from helpers.errors import CourseError
+
+from . import marks
+from .answers import LARGEST_ANSWER, SubmittedCell, same
+from .apart import Limits, Stopped, judged
+from .marks import Judgement, Mark
+
+_TIMES = 20  # a single shape may take so many times what the solution takes for all of its check
+
+
+@dataclass
+class Grader:
+    """Marks answers. secret: what the shapes are drawn from. judge: as `apart.judged`."""
+
+    secret: bytes
+    limits: Limits = field(default_factory=Limits)
+    judge: Callable[..., list[Judgement]] = judged
+    _solutions: dict[str, Judgement] = field(default_factory=dict)
+    _starters: dict[str, float] = field(default_factory=dict)
+
+    def seed(self, slug: str) -> int:
+        """Of the shapes of an exercise."""
+        return int.from_bytes(hmac.digest(self.secret, slug.encode(), hashlib.sha256)[:6])
+
+    def mark(self, slug: str, cell: SubmittedCell) -> Mark:
+        """The grade of an answer. Raises CourseError where this machine cannot grade: its check does not pass the course's own solution."""
+        item = exercise(slug)
+        if cell.text is None:
+            return marks.none(item, "There is no answer.", cell.remarks)
+        if not cell.text.strip():
+            return marks.none(item, "The answer is empty.", cell.remarks)
+        if same(cell.text, starter_cell(item)):
+            return marks.none(item, "The cell is as it was given.", cell.remarks)
+        if len(cell.text) > LARGEST_ANSWER:
+            return marks.none(
+                item, f"The answer has {len(cell.text):,} characters; more than {LARGEST_ANSWER:,} are not read.", cell.remarks
+            )
+        limits = self._limits(item)
+        try:
+            found = self.judge(slug, [cell.text], self.seed(slug), limits)[0]
+        except Stopped as error:
+            return marks.none(item, error.message, cell.remarks, for_staff=f"{slug}: {error.message}")
+        return marks.mark(item, found, 0.0 if found.passed or not found.results else self._starter(item, limits), cell.remarks)
+
+    def _limits(self, item: Exercise) -> Limits:
+        """The limits, with patience by the solution's own time."""
+        if item.slug not in self._solutions:
+            found = self.judge(item.slug, [cell_text(item, item.solution)], self.seed(item.slug), self.limits)[0]
+            if not found.passed:
+                raise CourseError(
+                    f"{item.slug} cannot be graded on this machine: the course's own solution does not pass.\n{_said(found.said)}"
+                )
+            self._solutions[item.slug] = found
+        each = max(self.limits.patience, _TIMES * self._solutions[item.slug].seconds)
+        return replace(self.limits, patience=each, seconds=max(self.limits.seconds, each))
+
+    def _starter(self, item: Exercise, limits: Limits) -> float:
+        """What the starter has, in hundredths."""
+        if item.slug not in self._starters:
+            self._starters[item.slug] = self.judge(item.slug, [starter_cell(item)], self.seed(item.slug), limits)[0].hundredths
+        return self._starters[item.slug]
+
+
+def _said(lines: Sequence[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def cell_text(item: Exercise, code: str) -> str:
+    """A cell that holds this code, as the answer of an exercise."""
+    return f"%%cuda {item.slug}\n{code}" if item.language == "cu" else code
+
+
+def starter_cell(item: Exercise) -> str:
+    """The cell as it is handed out."""
+    return cell_text(item, item.starter)

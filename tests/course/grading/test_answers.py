@@ -1,0 +1,106 @@
+"""The answer is found by its id, or by its first line; what is no notebook is a sentence; and no answer reads files of the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+import helpers
+from helpers.course.exercises import FOLDER, exercise
+from helpers.course.grading.answers import find, kernel_text, read_submission
+from helpers.errors import CourseError
+from tests.course.grading.submissions import FILES, answered, cell, deleted, twice
+
+ITEM = exercise("early_exit")
+
+
+def test_an_answer_is_found_by_its_id():
+    notebook = answered(ITEM, "code")
+    cell(notebook, "early_exit").cell_type = "raw"
+    assert find(notebook.cells, "early_exit", ITEM).text == "%%cuda early_exit\ncode"
+
+
+def test_the_last_of_two_counts_and_it_is_said():
+    found = find(twice(ITEM, "one", "two").cells, "early_exit", ITEM)
+    assert found.text.endswith("two") and "2 cells" in found.remarks[0]
+
+
+def test_a_deleted_cell_is_found_by_its_first_line_if_it_was_typed_anew():
+    notebook = deleted(ITEM)
+    assert find(notebook.cells, "early_exit", ITEM).text is None
+    notebook.cells[0].source = "%%cuda early_exit2\nother"
+    assert find(notebook.cells, "early_exit", ITEM).text is None
+    notebook.cells[0].source = "%%cuda early_exit\nnew"
+    found = find(notebook.cells, "early_exit", ITEM)
+    assert found.text == "%%cuda early_exit\nnew" and "deleted" in found.remarks[0]
+
+
+def test_a_function_is_found_by_its_name():
+    item = exercise("intensity")
+    cells = [{"cell_type": "code", "source": f"import math\ndef intensity{end}(m, n, k):\n    return 1"} for end in ("", "_2")]
+    assert find(cells, "intensity", item).text == cells[0]["source"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_notebook_is_a_sentence(name, tmp_path):
+    path = tmp_path / "early_exit.ipynb"
+    path.write_text(FILES[name]())
+    with pytest.raises(CourseError, match="early_exit.ipynb (is no notebook|has 17 MB)"):
+        read_submission(path)
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "of_another.ipynb").write_text("{}")
+    (tmp_path / "mine.ipynb").symlink_to(tmp_path / "of_another.ipynb")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for path in (tmp_path / "mine.ipynb", tmp_path / "folder" / "of_another.ipynb"):
+        with pytest.raises(CourseError, match="is a link"):
+            read_submission(path)
+
+
+SOLUTION = FOLDER / "03_early_exit.cu"
+READS = [
+    '#include "{path}"',
+    "#include <{path}>",
+    '#define SOLUTION "{path}"\n#include SOLUTION',
+    '%:include "{path}"',
+    '#/* a comment\n*/include "{path}"',
+    '#inc\\\nlude "{path}"',
+    '#in\\\r\nclude "{path}"',
+    '#include_next "{path}"',
+    '#\x0binclude "{path}"',
+    '#\u00a0include "{path}"',
+    '/* */ #include "{path}"',
+    'const char* hidden = R"(/*)";\n#include "{path}"\n// */',
+    "#include <cuda/../../../../../../../../../../..{path}>",
+    '#include "cuda_fp16.h" /*\n*/\n#  include "{path}"',
+    '#import "{path}"',
+    '#embed "{path}"',
+    '#if __has_include("{path}")\n#endif',
+]
+
+
+@pytest.mark.parametrize("text", READS)
+def test_no_answer_reads_a_file(text):
+    """Among them the solution, which would pass: the compiler itself would open it."""
+    with pytest.raises(CourseError, match="is not allowed in an answer"):
+        kernel_text(f"%%cuda early_exit\n{text.replace('{path}', str(SOLUTION))}\n")
+
+
+def test_the_compiler_would_have_opened_it():
+    assert helpers.compile(f'#include "{SOLUTION}"\n').registers
+
+
+@pytest.mark.parametrize(
+    "text", ["#include <cuda_fp16.h>", '#include "mma.h"  // wmma', "  #  include <cstdint>", "#include <vector> /* host */"]
+)
+def test_headers_are_included_as_ever(text):
+    kernel = kernel_text(f"%%cuda early_exit\r\n{text}\r\nint x; // do include this, # include that\r")
+    assert kernel.source == f"\n{text}\nint x; // do include this, # include that\n"
+
+
+def test_the_line_of_the_magic():
+    kernel = kernel_text("%%cuda early_exit --entry 'gemm<64>' -o=-I/home -o -ftz=true\nint x;")
+    assert kernel.entry == "gemm<64>" and "-I/home" in kernel.remarks[0]
+    for text in ("int x;", "%%cuda early_exit 'x\nint x;"):
+        with pytest.raises(CourseError):
+            kernel_text(text)

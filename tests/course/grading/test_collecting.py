@@ -1,0 +1,141 @@
+"""nbgrader itself, from the assignment to the feedback, with all that a class hands in: each has a grade and a reason, and nothing runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderApp
+
+from helpers.course.exercises import exercise
+from helpers.course.grading import course_directory
+from helpers.course.grading.marks import points
+from helpers.course.steps import get
+from tests.course.grading.submissions import FILES, answered, cell, deleted, hostile, quick_grader, twice
+
+ITEM = exercise("two_columns")
+POINTS = points(ITEM)
+pytestmark = pytest.mark.slow
+
+
+def in_words(path: Path):
+    """What was handed out, with an answer in words."""
+    notebook = nbformat.read(path, 4)
+    cell(notebook, "words").source = "Because of the sectors."
+    return notebook
+
+
+def nbgrader(*arguments: str) -> None:
+    NbGraderApp.clear_instance()
+    try:
+        NbGraderApp.launch_instance([*arguments, "--log-level=ERROR"])
+    finally:
+        NbGraderApp.clear_instance()
+
+
+def _ask_more(path: Path) -> None:
+    """An instructor's own questions: one in words, and one with a test of its own."""
+    notebook = nbformat.read(path, 4)
+    flags = {"schema_version": 3, "task": False, "grade": True}
+    words, tests = v4.new_markdown_cell("In your words?"), v4.new_code_cell("assert True")
+    words.metadata["nbgrader"] = {**flags, "grade_id": "words", "solution": True, "locked": False, "points": 3}
+    tests.metadata["nbgrader"] = {**flags, "grade_id": "other_tests", "solution": False, "locked": True, "points": 4}
+    notebook.cells += [words, tests]
+    nbformat.write(notebook, path)
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """The folder of a course after one assignment, its scores by student, and what no cell may have made."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("graded")
+        patch.setenv("JUPYTER_CONFIG_DIR", str(folder / "none"))
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # nbgrader starts alembic by its name
+        course_directory.make(folder, [get(ITEM.lesson)])
+        for other in (folder / "source" / get(ITEM.lesson).name).iterdir():
+            if other.stem != ITEM.slug:
+                other.unlink()
+        _ask_more(folder / "source" / get(ITEM.lesson).name / f"{ITEM.slug}.ipynb")
+        patch.chdir(folder)
+        patch.setattr(course_directory, "grader", lambda _: quick_grader())
+        lesson, mark = get(ITEM.lesson).name, folder / "mark"
+        nbgrader("generate_assignment", lesson)
+        wrong = ITEM.solution.replace("for (int k = 0; k < K;", "for (int k = 1; k < K;")
+        notebooks = {
+            "right": answered(ITEM, ITEM.solution),
+            "in_words": in_words(folder / "release" / lesson / f"{ITEM.slug}.ipynb"),
+            "wrong": answered(ITEM, wrong),
+            "empty": nbformat.read(folder / "release" / lesson / f"{ITEM.slug}.ipynb", 4),
+            "hostile": hostile(ITEM, wrong, mark),
+            "hostile_and_right": hostile(ITEM, ITEM.solution, mark),
+            "deleted": deleted(ITEM),
+            "twice": twice(ITEM, wrong, ITEM.solution),
+        }
+        texts = {
+            **{name: nbformat.writes(notebook) for name, notebook in notebooks.items()},
+            **{name: made() for name, made in FILES.items()},
+        }
+        for name, text in texts.items():
+            (folder / "submitted" / name / lesson).mkdir(parents=True)
+            (folder / "submitted" / name / lesson / f"{ITEM.slug}.ipynb").write_text(text)
+        (folder / "submitted/right" / lesson / "notes.txt").symlink_to(folder / "grading.toml")
+        nbgrader("autograde", lesson)
+        nbgrader("generate_feedback", lesson)
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        scores = {one.student.id: one.score for one in book.assignment_submissions(lesson)}
+    yield folder, scores
+    shutil.rmtree(folder)
+
+
+def feedback(folder, name: str) -> str:
+    return (folder / "feedback" / name / get(ITEM.lesson).name / f"{ITEM.slug}.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "said"),
+    [
+        ("right", True, "12 of 12 shapes right"),
+        ("wrong", False, "of 12 shapes right"),
+        ("empty", False, "as it was given"),
+        ("hostile", False, "of 12 shapes right"),
+        ("hostile_and_right", True, "12 of 12 shapes right"),
+        ("deleted", False, "The cell of the answer was deleted"),
+        ("twice", True, "2 cells say that they are the answer"),
+        ("damaged", False, "is no notebook that can be read"),
+        ("deep", False, "nested too deeply"),
+        ("old", False, "not of format 4"),
+        ("giant", False, "has 17 MB"),
+    ],
+)
+def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
+    folder, scores = graded
+    assert scores[name] == (POINTS if right else 0)
+    assert said in feedback(folder, name)
+    assert f"{POINTS if right else 0} of {POINTS} points" in feedback(folder, name)
+
+
+def test_an_instructor_s_own_questions_are_left_to_the_instructor(graded):
+    folder, scores = graded
+    assert scores["in_words"] == 0 and "Because of the sectors" in feedback(folder, "in_words")
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        notebook = book.find_submission_notebook(ITEM.slug, get(ITEM.lesson).name, "in_words")
+        waiting = {grade.name: (grade.auto_score, grade.needs_manual_grade) for grade in notebook.grades}
+    assert waiting == {f"{ITEM.slug}_tests": (0, False), "words": (None, True), "other_tests": (0, False)}
+
+
+def test_nothing_of_a_submission_ran_or_was_believed(graded):
+    folder, _ = graded
+    assert not (folder / "mark").exists()
+    shown = feedback(folder, "hostile")
+    assert "all points" not in shown and "os.fork" not in shown and "<script>alert" not in shown
+
+
+def test_a_link_brings_nothing_of_the_machine_into_the_feedback(graded):
+    folder, _ = graded
+    assert not [path for place in ("autograded", "feedback") for path in (folder / place).glob("**/notes.txt")]

@@ -1,0 +1,77 @@
+"""The folder that nbgrader works in: every exercise in it, the secret in nothing that is handed out, and what was changed stays."""
+
+from __future__ import annotations
+
+import stat
+
+import nbformat
+import pytest
+
+from helpers.course.exercises import exercise, exercises
+from helpers.course.grading.course_directory import assignment, grader, make
+from helpers.course.steps import get
+from helpers.errors import CourseError
+from helpers.front import cli
+from tests.course.grading.submissions import answered
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("course") / "new"
+    make(folder)
+    return folder
+
+
+def test_every_exercise_is_handed_out(folder):
+    assert {path.stem for path in folder.glob("source/*/*.ipynb")} == exercises().keys()
+
+
+def test_the_secret_is_its_owners_and_in_no_notebook(folder):
+    settings = folder / "grading.toml"
+    secret = settings.read_text().split('"')[1]
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600 and len(secret) == 32
+    assert not any(secret in path.read_text() for path in folder.glob("**/*.ipynb"))
+    assert grader(folder).secret == bytes.fromhex(secret)
+
+
+def test_nothing_of_a_solution_is_handed_out():
+    for item in exercises().values():
+        text = nbformat.writes(assignment(item))
+        answer = [line.strip() for line in item.solution.split("\n") if line not in item.starter.split("\n") and len(line.strip()) > 30]
+        assert not [line for line in answer if line.replace('"', '\\"') in text]
+
+
+def test_what_was_changed_stays_and_is_named(folder):
+    changed, secret = folder / "source/03_shared_tile/early_exit.ipynb", (folder / "grading.toml").read_bytes()
+    before = changed.read_bytes()
+    changed.write_text("mine")
+    said = make(folder, [get(3)])
+    assert changed.read_text() == "mine" and "source/03_shared_tile/early_exit.ipynb" in said[1]
+    changed.unlink()
+    assert make(folder, [get(3)]) == [f"1 files are new in {folder}."]
+    assert changed.read_bytes() == before and (folder / "grading.toml").read_bytes() == secret
+
+
+@pytest.mark.parametrize("text", [None, "", "secret = 5", 'secret = "zz"', 'secret = "00"', "\0"])
+def test_settings_that_are_none_are_a_sentence(text, tmp_path):
+    if text is not None:
+        (tmp_path / "grading.toml").write_text(text)
+    with pytest.raises(CourseError, match=r"grading\.toml"):
+        grader(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CourseError, match="cannot be written"):
+        make(tmp_path / "file")
+
+
+def test_notebooks_are_marked_without_nbgrader(folder, tmp_path, capsys):
+    item = exercise("intensity")
+    good, bad = tmp_path / "good.ipynb", tmp_path / "bad.ipynb"
+    nbformat.write(answered(item, item.solution), good)
+    nbformat.write(nbformat.v4.new_notebook(), bad)
+    assert cli.main(["grading", "mark", str(folder), str(good), str(bad)]) == 1
+    said = capsys.readouterr().out
+    assert "good.ipynb: 50 of 50 points." in said and "bad.ipynb has no cell of an exercise" in said
+    assert cli.main(["grading", "make", str(tmp_path), "99"]) == 1

@@ -1,0 +1,69 @@
+"""Arithmetic is evaluated as Python would; what is more than arithmetic has no meaning, and nothing of it happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.course.exercises import exercises
+from helpers.course.grading.formulas import function
+from helpers.errors import CourseError
+
+
+@pytest.mark.parametrize("item", [item for item in exercises().values() if item.language == "py"], ids=lambda item: item.slug)
+def test_solutions_are_evaluated_as_python_would(item):
+    assert item.judge(function(item.solution, item.slug)).passed
+    assert not item.judge(function(item.starter, item.slug)).passed
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def f(x, y=2):\n    return x ** y if x > 2 else -x", 9),
+        ("from math import ceil as up\ndef g(x):\n    return up(x / 2)\ndef f(x):\n    return g(x) + g(x=4)", 4),
+        ("def f(x):\n    total = 0\n    for i in range(10):\n        if i == 5: break\n        if i % 2: continue\n        total += i\n    return total", 6),
+        ("def f(x):\n    while 1 < x <= 100:\n        x *= 2\n    return x", 192),
+        ("def f(x):\n    a, b = divmod(7, x)\n    return sum(i for i in range(x) if i) + max(a, b) * 10 + min([4, 5], default=1)", 27),
+        ("print('now')\nK = 5\ndef f(x):\n    '''text'''\n    print(x)\n    return K and not (x == 1 or x > 3)", True),
+    ],
+)  # fmt: skip
+def test_arithmetic(source, expected):
+    assert function(source, "f")(3) == expected
+
+
+HOSTILE = {
+    "a system call": "import os\ndef f(x):\n    os.system('touch {mark}')",
+    "a system call in the function": "def f(x):\n    import os\n    os.system('touch {mark}')",
+    "a file": "def f(x):\n    open('{mark}', 'w')",
+    "an import by name": "def f(x):\n    return __import__('os').system('touch {mark}')",
+    "an attribute": "def f(x):\n    return x.__class__.__base__.__subclasses__()",
+    "an attribute of math": "import math\ndef f(x):\n    return math.__loader__",
+    "exec": "def f(x):\n    exec('x')",
+    "a decorator": "@print\ndef f(x):\n    return x",
+    "a default": "def f(x, y=open('{mark}', 'w')):\n    return x",
+    "an endless loop": "def f(x):\n    while True:\n        x += 1",
+    "an endless recursion": "def f(x):\n    return f(x)",
+    "a large number": "def f(x):\n    return 9 ** 9 ** 9 ** 9",
+    "a large number, step by step": "def f(x):\n    for i in range(1000):\n        x *= x\n    return x",
+    "a large shift": "def f(x):\n    return 1 << 10 ** 12",
+    "a long range": "def f(x):\n    return sum(range(10 ** 12))",
+    "a long list": "def f(x):\n    return [0] * 10 ** 10",
+    "many values": "def f(x):\n    return sum([i for i in range(10 ** 5)] for j in range(10 ** 5))",
+    "deep nesting": "def f(x):\n    return " + "-" * 50000 + "1",
+    "deep brackets": "def f(x):\n    return " + "(" * 5000 + "1" + ")" * 5000,
+    "a class": "class f:\n    def __init__(self, x): open('{mark}', 'w')",
+    "a lambda": "f = lambda x: x",
+    "nothing": "",
+    "no Python": "def f(x:\n",
+    "a null byte": "def f(x):\0",
+    "much text": "def f(x):\n    return 1" + " " * 70000,
+    "text for a number": "def f(x):\n    return int('1' * 10 ** 9)",
+    "rounding a number of many digits": "def f(x):\n    return round(1e308, 10 ** 9) * 'a'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_more_is_refused_and_nothing_happens(name, tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises((CourseError, OverflowError)) as error:
+        function(HOSTILE[name].replace("{mark}", str(mark)), "f")(3)
+    assert str(error.value) and not mark.exists()
