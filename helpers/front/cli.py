@@ -1,4 +1,4 @@
-"""The `course` command: lab, progress, test, check, record, sync and slides. Parses arguments and calls one function each."""
+"""The `course` command: lab, progress, test, check, record, sync, slides and gpu. Parses arguments and calls one function each."""
 
 from __future__ import annotations
 
@@ -121,6 +121,32 @@ def slides(args: argparse.Namespace) -> int:
     return build(args.notebooks, args.output, execute=not args.no_execute)
 
 
+def gpu(args: argparse.Namespace) -> int:
+    """The GPU that a class shares: run the service, make a learner's token, or ask how it stands."""
+    from helpers.run.shared_gpu import credentials
+
+    if args.what == "token":
+        print(credentials.token(credentials.secret(args.folder), args.name))
+        return 0
+    if args.what == "status":
+        from helpers.run.shared_gpu import sending
+
+        found = sending.status()
+        print(
+            f"{found['device']}: {found['gpus']} shared by the class, {found['running']} at work, {found['queued']} kernels waiting, "
+            f"{found['yours']} of them yours ({found['learner']}). A kernel may run {found['seconds']:g} s."
+        )
+        return 0
+    if importlib.util.find_spec("distributed") is None:
+        raise CourseError("The service needs Dask: `uv run --extra class course gpu serve` installs it.")
+    from helpers.run.shared_gpu import service
+
+    gpus = ("",) * args.simulated or tuple(args.gpu or service.gpus())
+    return service.serve(service.Settings(
+        args.folder, gpus, bool(args.simulated), args.seconds, args.queued, args.host, args.port, args.socket,
+    ))  # fmt: skip
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="course", description="The GEMM Ladder.", allow_abbrev=False)
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
@@ -151,7 +177,27 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
     shown.add_argument("--output", default="build/slides", help="folder for the pages (default: %(default)s)")
     shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
+    _add_gpu(command(gpu, "One GPU for a class: run the service that shares it, make learners' tokens, see how it stands."))
     return top
+
+
+def _add_gpu(made: argparse.ArgumentParser) -> None:
+    from helpers.paths import data_folder
+
+    actions = made.add_subparsers(dest="what", required=True, metavar="action")
+    serve = actions.add_parser("serve", help="run the service on the machine with the GPU", allow_abbrev=False)
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 is all (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=8790, help="port to listen at, 0 for a free one (default: %(default)s)")
+    serve.add_argument("--socket", type=Path, metavar="PATH", help="listen at a socket of this machine instead")
+    serve.add_argument("--seconds", type=float, default=20.0, help="that a kernel may run (default: %(default)s)")
+    serve.add_argument("--queued", type=int, default=4, help="kernels that each learner may have waiting (default: %(default)s)")
+    serve.add_argument("--gpu", action="append", metavar="UUID", help="share this GPU, and others named so (default: all)")
+    serve.add_argument("--simulated", type=int, default=0, metavar="N", help="no GPU: N workers with the SIMT machine, to try the service")
+    token = actions.add_parser("token", help="print a learner's token", allow_abbrev=False)
+    token.add_argument("name", help="of the learner")
+    for one in (serve, token):
+        one.add_argument("--folder", type=Path, default=data_folder() / "shared-gpu", help="of the service's secret, certificate and log")
+    actions.add_parser("status", help="how the GPU that this user's notebooks share stands", allow_abbrev=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
