@@ -21,7 +21,7 @@ PASS_ON = {"lab": "jupyter lab", "test": "pytest", "record": "the recorder"}
 def lab(args: argparse.Namespace) -> int:
     from .lab import start
 
-    return start(args.rest, args.shipped)
+    return start(args.rest, args.shipped, args.hub)
 
 
 def progress(args: argparse.Namespace) -> int:
@@ -160,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
 
     opened = command(lab, "Open JupyterLab at the page of your progress, beside your lessons; an update leaves them as you changed them.")
     opened.add_argument("--shipped", action="store_true", help="open the repository's own notebooks, to change the course itself")
+    opened.add_argument("--hub", action="store_true", help="be the server that JupyterHub starts for one of its users (see deploy/)")
     seen = command(progress, "Show where you stand: lessons, exercises, rungs, time, predictions, and what is next.")
     seen.add_argument("--export", type=Path, metavar="FILE", help="save all that is kept of you to a file")
     seen.add_argument("--import", dest="load", type=Path, metavar="FILE", help="add what such a file holds to what you have")

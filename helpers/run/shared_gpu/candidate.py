@@ -34,7 +34,7 @@ _POINTERS = (4, 6, 9, 11)  # which parameters of a product are pointers
 _ENDLESS = 1e6  # seconds: the limit is kept by who started this process
 
 
-class Candidate:
+class KernelProcess:
     """One job: what is said and heard goes through two pipes, a line at a time."""
 
     def __init__(self, folder: Path, simulated: bool, say: Callable[[dict[str, Any]], None], hear: Callable[[], str]):
@@ -185,7 +185,7 @@ def main() -> None:
 
     failures.AFTERWARDS = "Others are not affected: on the shared GPU each launch has a process of its own."
     try:
-        Candidate(folder, simulated, say, sys.stdin.readline).serve()
+        KernelProcess(folder, simulated, say, sys.stdin.readline).serve()
     except CourseError as error:
         kind = type(error).__name__ if type(error).__name__ in protocol.ERRORS else "LaunchError"
         say({"state": "failed", "error": kind, "message": error.message})

@@ -47,7 +47,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Code:
+class SentCode:
     """A compiled kernel as it travels. shared_bytes: static shared memory, per block."""
 
     ptx: str
@@ -106,7 +106,7 @@ class Passed:
 class LaunchJob:
     """One launch. repeat: how often it is timed besides, None for not at all."""
 
-    code: Code
+    code: SentCode
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int
@@ -128,7 +128,7 @@ class LaunchJob:
 class ProductJob:
     """A matrix product whose data the service draws, whose result it checks and whose time it takes."""
 
-    code: Code
+    code: SentCode
     problem: Problem
     samples: int
     seconds: float
@@ -250,7 +250,7 @@ def _extent(fields: dict[str, Any], name: str, most: Sequence[int]) -> tuple[int
     return value[0], value[1], value[2]
 
 
-def _code(fields: dict[str, Any]) -> Code:
+def _code(fields: dict[str, Any]) -> SentCode:
     ptx, symbol, entry, arch = (_field(fields, name, str) for name in ("ptx", "symbol", "entry", "arch"))
     if len(ptx) > MOST_PTX:
         raise LaunchError(f"The kernel's PTX has {len(ptx) >> 20} MB; the shared GPU takes {MOST_PTX >> 20} MB at most.")
@@ -258,13 +258,13 @@ def _code(fields: dict[str, Any]) -> Code:
         raise _malformed("symbol", symbol)
     if "\0" in ptx or not re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", arch, re.ASCII):
         raise _malformed("arch", arch)
-    return Code(ptx, symbol, entry, arch, _whole(fields, "shared_bytes", 0, 48 << 10))
+    return SentCode(ptx, symbol, entry, arch, _whole(fields, "shared_bytes", 0, 48 << 10))
 
 
 _PROBLEM = {"m": 1 << 15, "n": 1 << 15, "k": 1 << 15, "batch": 1 << 12, "pad_a": 64, "pad_b": 64, "pad_c": 64}
 
 
-def _product(fields: dict[str, Any], code: Code) -> ProductJob:
+def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     given = _field(fields, "problem", dict)
     sizes = {name: _whole(given, name, 1 if name in "mnk" or name == "batch" else 0, most) for name, most in _PROBLEM.items()}
     factors = {name: float(_field(given, name, (int, float))) for name in ("alpha", "beta")}
@@ -281,7 +281,7 @@ def _product(fields: dict[str, Any], code: Code) -> ProductJob:
     return ProductJob(code, problem, _whole(fields, "samples", 1, MOST_SAMPLES), seconds)
 
 
-def _launch(fields: dict[str, Any], code: Code) -> LaunchJob:
+def _launch(fields: dict[str, Any], code: SentCode) -> LaunchJob:
     most = 2**31 - 1
     cluster = None if fields.get("cluster") is None else _extent(fields, "cluster", (16, 16, 16))
     repeat = None if fields.get("repeat") is None else _whole(fields, "repeat", 1, MOST_SAMPLES)

@@ -25,7 +25,7 @@ from helpers.run.gpu.transfers import overlapping, to_host
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from . import protocol, service_address
-from .protocol import Code, LaunchJob, Made, Passed, ProductJob
+from .protocol import LaunchJob, Made, Passed, ProductJob, SentCode
 from .service_address import ServiceAddress
 
 PATIENCE = 30.0  # seconds for which a service that does not answer is asked again
@@ -73,8 +73,8 @@ def timing(fields: Any) -> Timing:
         raise CourseError("The shared GPU's service gave no time. Its version of the course is probably another one.") from None
 
 
-def _code(compiled) -> Code:
-    return Code(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
+def _code(compiled) -> SentCode:
+    return SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
 
 
 class _Sent:

@@ -5,7 +5,7 @@ import pytest
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import judging, protocol
-from helpers.run.shared_gpu.protocol import Code, ProductJob
+from helpers.run.shared_gpu.protocol import ProductJob, SentCode
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
 
@@ -21,7 +21,7 @@ def test_a_time_is_held_to_the_clock_of_the_process_that_watches(milliseconds, w
 
 def judged(source: str, problem: Problem) -> dict:
     compiled = compile_source(source)
-    code = Code(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
+    code = SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
     return judging.judge(protocol.dumps(ProductJob(code, problem, 1, 1.0)), simulated=True, seconds=60)
 
 

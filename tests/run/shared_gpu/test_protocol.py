@@ -9,14 +9,14 @@ import pytest
 from helpers.errors import LaunchError
 from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import protocol
-from helpers.run.shared_gpu.protocol import Code, LaunchJob, Made, Passed, ProductJob
+from helpers.run.shared_gpu.protocol import LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.run.tensor_maps import tensor_map
 from helpers.toolchain.compile import compile_source
 
 COMPILED = compile_source(
     "__global__ void twice(float* x, const float* y, float a, int n) { if (threadIdx.x < n) x[threadIdx.x] = a * y[threadIdx.x]; }"
 )
-CODE = Code(COMPILED.ptx, COMPILED.symbol, COMPILED.entry, COMPILED.arch, 0)
+CODE = SentCode(COMPILED.ptx, COMPILED.symbol, COMPILED.entry, COMPILED.arch, 0)
 LAUNCH = LaunchJob(
     CODE, (1, 1, 1), (32, 1, 1), 0, None, None,
     (Made("float32", (4,), bytes(16)), Made("bfloat16", (2, 3), None, 7, False)),

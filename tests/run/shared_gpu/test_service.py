@@ -127,13 +127,13 @@ def test_who_floods_does_not_keep_others_waiting(learner):
     job = protocol.LaunchJob(sending._code(compiled), (1, 1, 1), (32, 1, 1), 0, None, None, tuple(sent.made), tuple(sent.passed))
     order, errors = [], []
     learner("flood")
-    threads = in_background(job, 5, "flood", learner, order, errors)
+    threads = in_background(job, 4, "flood", learner, order, errors)
     learner("bob")
     threads += in_background(job, 1, "bob", learner, order, errors)
     for thread in threads:
-        thread.join(30)
+        thread.join(150)
     assert order == ["flood", "flood", "bob", "flood"] or order == ["flood", "bob", "flood", "flood"]
-    assert len(errors) == 2 and all("You have 2 kernels waiting for the shared GPU" in error for error in errors)
+    assert len(errors) == 1 and all("You have 2 kernels waiting for the shared GPU" in error for error in errors)
 
 
 def test_a_job_whose_worker_dies_is_done_again(learner, service):
