@@ -1,7 +1,8 @@
 """What can always be made again, kept on disk: compiled kernels, machine code. Losing any of it costs time and nothing else.
 
 Several notebooks use one cache at once, disks fill up, machines lose their power: an entry is checked when it is read, and
-one that is not what was written is as good as none.
+one that is not what was written is as good as none. Users of one machine never share a folder that they write to: what is in it is
+run. They share one that is read only, and each has an own besides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 from .files import read_whole, write_whole
-from .paths import cache_folder
+from .paths import cache_folder, shared_cache_folder
 
 _SUM = hashlib.sha256().digest_size
 _ABANDONED = 3600.0  # seconds after which half a file belongs to a process that has died
@@ -26,20 +27,15 @@ class Cache:
         self.name, self.entries = name, entries
 
     def get(self, key: str) -> bytes | None:
-        """What was put under `key`; None if it is missing or damaged."""
+        """What was put under `key`, here or into the cache that all share; None if it is missing or damaged."""
         path = self._path(key)
-        if path is None:
-            return None
-        try:
-            raw = read_whole(path)
-        except OSError:
-            return None
-        data = raw[_SUM:]
-        if raw[:_SUM] != _sum(key, data):
-            return None
-        with contextlib.suppress(OSError):  # evicted meanwhile, or a read-only disk
-            os.utime(path)
-        return data
+        data = None if path is None else _checked(key, path)
+        if data is not None and path is not None:
+            with contextlib.suppress(OSError):  # evicted meanwhile, or a read-only disk
+                os.utime(path)
+            return data
+        shared = shared_cache_folder(self.name)
+        return None if shared is None else _checked(key, shared / _file_name(key))
 
     def put(self, key: str, data: bytes) -> None:
         """Keep `data` under `key`. A full or read-only disk only costs the cache."""
@@ -52,7 +48,7 @@ class Cache:
 
     def _path(self, key: str) -> Path | None:
         folder = cache_folder(self.name)
-        return folder / hashlib.sha256(key.encode()).hexdigest()[:40] if folder else None
+        return folder / _file_name(key) if folder else None
 
     def _trim(self, folder: Path) -> None:
         """Drop the entries that were not used for longest, and halves that nobody will finish. Others may be doing the same."""
@@ -67,6 +63,20 @@ class Cache:
         for path in old:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+def _file_name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:40]
+
+
+def _checked(key: str, path: Path) -> bytes | None:
+    """What the entry at `path` holds; None if it is missing or damaged."""
+    try:
+        raw = read_whole(path)
+    except OSError:
+        return None
+    data = raw[_SUM:]
+    return data if raw[:_SUM] == _sum(key, data) else None
 
 
 def _sum(key: str, data: bytes) -> bytes:

@@ -1,11 +1,13 @@
 """Where the course keeps what belongs to the user: progress (never thrown away) and caches (always replaceable).
 
-$GEMM_LADDER_HOME overrides both; otherwise each system's own places are used.
+$GEMM_LADDER_HOME overrides both; otherwise each system's own places are used. $GEMM_LADDER_SHARED_CACHE is a folder of caches that
+whoever runs a class has filled for all.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
@@ -28,3 +30,17 @@ def cache_folder(name: str) -> Path | None:
     except OSError:
         return None
     return root / name
+
+
+def shared_cache_folder(name: str) -> Path | None:
+    """Folder of one cache that is read by many users and written by none of them; None if there is none, or others than its owner may
+    write to it: what they put there would be run by all."""
+    root = os.environ.get("GEMM_LADDER_SHARED_CACHE")
+    if not root:
+        return None
+    folder = Path(root) / name
+    try:
+        mode = os.stat(folder).st_mode | os.stat(root).st_mode
+    except OSError:
+        return None
+    return None if mode & (stat.S_IWGRP | stat.S_IWOTH) else folder

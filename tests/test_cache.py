@@ -158,3 +158,27 @@ def test_damaged_kernels_are_compiled_disassembled_and_translated_again(home, da
     again = all_of_it()
     assert again == first
     assert compiled_module.load(again[0].key) == first[0]
+
+
+def test_a_shared_cache_is_read_and_never_written(home, tmp_path, monkeypatch):
+    shared = tmp_path / "shared"
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(shared))
+    Cache("x", 5).put("a", b"1")
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("GEMM_LADDER_SHARED_CACHE", str(shared / "cache"))
+    cache, before = Cache("x", 5), {path: path.stat().st_mtime_ns for path in files(shared)}
+    assert cache.get("a") == b"1"
+    cache.put("b", b"2")
+    cache.put("a", b"3")
+    assert (cache.get("a"), cache.get("b")) == (b"3", b"2"), "one's own comes first"
+    assert before == {path: path.stat().st_mtime_ns for path in files(shared)}
+
+
+@pytest.mark.parametrize("folder", ["", "x"])
+def test_a_shared_cache_that_others_can_write_to_is_not_read(home, tmp_path, monkeypatch, folder):
+    Cache("x", 5).put("a", b"1")
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("GEMM_LADDER_SHARED_CACHE", str(home / "cache"))
+    assert Cache("x", 5).get("a") == b"1"
+    (home / "cache" / folder).chmod(0o775)
+    assert Cache("x", 5).get("a") is None

@@ -18,7 +18,7 @@ from helpers.front import notebooks
 from tests import ROOT
 
 TOP_LEVEL = {
-    "notebooks", "kernels", "helpers", "tests", ".ci",
+    "notebooks", "kernels", "helpers", "tests", "deploy", ".ci",
     "environment.yml", "pyproject.toml", ".pre-commit-config.yaml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
 }  # fmt: skip
 HELPERS = ROOT / "helpers"

@@ -23,10 +23,10 @@ from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.progress import Progress
-from helpers.run import gemm, gpu
+from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
-from helpers.run.timing import GemmTiming, time_gemm
+from helpers.run.timing import GemmTiming, can_measure, time_gemm
 from helpers.sim import TraceFilter
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
@@ -147,7 +147,7 @@ class LessonKernel(Kernel):
             with Progress(f"counting {self.lesson_name} at {problem}") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
         run = self._counted[problem]
-        timed = time_gemm(self, problem) if gpu_name is None and gpu.available() else None
+        timed = time_gemm(self, problem) if gpu_name is None and can_measure() else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:

@@ -21,7 +21,7 @@ PASS_ON = {"lab": "jupyter lab", "test": "pytest", "record": "the recorder"}
 def lab(args: argparse.Namespace) -> int:
     from .lab import start
 
-    return start(args.rest, args.shipped)
+    return start(args.rest, args.shipped, args.hub)
 
 
 def progress(args: argparse.Namespace) -> int:
@@ -181,6 +181,32 @@ def cheatsheet(args: argparse.Namespace) -> int:
     return write(args.output)
 
 
+def gpu(args: argparse.Namespace) -> int:
+    """The GPU that a class shares: run the service, make a learner's token, or ask how it stands."""
+    from helpers.run.shared_gpu import credentials
+
+    if args.what == "token":
+        print(credentials.token(credentials.secret(args.folder), args.name))
+        return 0
+    if args.what == "status":
+        from helpers.run.shared_gpu import sending
+
+        found = sending.status()
+        print(
+            f"{found['device']}: {found['gpus']} shared by the class, {found['running']} at work, {found['queued']} kernels waiting, "
+            f"{found['yours']} of them yours ({found['learner']}). A kernel may run {found['seconds']:g} s."
+        )
+        return 0
+    if importlib.util.find_spec("distributed") is None:
+        raise CourseError("The service needs Dask: `uv run --extra class course gpu serve` installs it.")
+    from helpers.run.shared_gpu import service
+
+    gpus = ("",) * args.simulated or tuple(args.gpu or service.gpus())
+    return service.serve(service.Settings(
+        args.folder, gpus, bool(args.simulated), args.seconds, args.queued, args.host, args.port, args.socket,
+    ))  # fmt: skip
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="course", description="The GEMM Ladder.", allow_abbrev=False)
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
@@ -194,6 +220,7 @@ def parser() -> argparse.ArgumentParser:
 
     opened = command(lab, "Open JupyterLab at the page of your progress, beside your lessons; an update leaves them as you changed them.")
     opened.add_argument("--shipped", action="store_true", help="open the repository's own notebooks, to change the course itself")
+    opened.add_argument("--hub", action="store_true", help="be the server that JupyterHub starts for one of its users (see deploy/)")
     seen = command(progress, "Show where you stand: lessons, exercises, rungs, time, predictions, and what is next.")
     seen.add_argument("--export", type=Path, metavar="FILE", help="save all that is kept of you to a file")
     seen.add_argument("--import", dest="load", type=Path, metavar="FILE", help="add what such a file holds to what you have")
@@ -232,7 +259,27 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
     sheet = command(cheatsheet, "Write the course's rules, limits and steps on one page to print.")
     sheet.add_argument("--output", type=Path, default=Path("build/cheatsheet.html"), help="the page (default: %(default)s)")
+    _add_gpu(command(gpu, "One GPU for a class: run the service that shares it, make learners' tokens, see how it stands."))
     return top
+
+
+def _add_gpu(made: argparse.ArgumentParser) -> None:
+    from helpers.paths import data_folder
+
+    actions = made.add_subparsers(dest="what", required=True, metavar="action")
+    serve = actions.add_parser("serve", help="run the service on the machine with the GPU", allow_abbrev=False)
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 is all (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=8790, help="port to listen at, 0 for a free one (default: %(default)s)")
+    serve.add_argument("--socket", type=Path, metavar="PATH", help="listen at a socket of this machine instead")
+    serve.add_argument("--seconds", type=float, default=20.0, help="that a kernel may run (default: %(default)s)")
+    serve.add_argument("--queued", type=int, default=4, help="kernels that each learner may have waiting (default: %(default)s)")
+    serve.add_argument("--gpu", action="append", metavar="UUID", help="share this GPU, and others named so (default: all)")
+    serve.add_argument("--simulated", type=int, default=0, metavar="N", help="no GPU: N workers with the SIMT machine, to try the service")
+    token = actions.add_parser("token", help="print a learner's token", allow_abbrev=False)
+    token.add_argument("name", help="of the learner")
+    for one in (serve, token):
+        one.add_argument("--folder", type=Path, default=data_folder() / "shared-gpu", help="of the service's secret, certificate and log")
+    actions.add_parser("status", help="how the GPU that this user's notebooks share stands", allow_abbrev=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
 
 from . import gpu
+from .shared_gpu import service_address
 
 # C's pointee types and the array element types that match them.
 _ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
@@ -183,7 +184,8 @@ class Kernel:
 
         grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
         the kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
-        on: 'cpu', 'gpu', or None for the GPU if there is one. trace: True or a TraceFilter records accesses.
+        on: 'cpu', 'gpu' (this machine's, else the one that a class shares), or None for this machine's if there is one.
+        trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
         count as never written, whatever they hold: reading them before the kernel has written is a finding.
@@ -232,8 +234,9 @@ class Kernel:
             for value, copy in zip(arguments, host, strict=False):
                 gpu.copy_back(value, copy)
             return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
-        kernel = self.for_arch(gpu.arch())
-        timing = gpu.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims)
+        there = gpu if gpu.available() else _shared()
+        kernel = self.for_arch(there.arch())
+        timing = there.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims)
         # The copies keep a later look at counters from changing the reader's arrays a second time.
         later = functools.partial(lambda: simulated([gpu.to_host(value, copy=True) for value in arguments]))
         return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
@@ -332,9 +335,16 @@ class Kernel:
 def place(on: str | None) -> str:
     if on not in (None, "cpu", "gpu"):
         raise LaunchError(f"on={on!r} is neither 'cpu' nor 'gpu' (None takes the GPU if there is one).")
-    if on == "gpu" and not gpu.available():
+    if on == "gpu" and not gpu.available() and not service_address.configured():
         raise LaunchError(f"There is no GPU to run on: {gpu.why_not()} Use on='cpu', or leave `on` out.")
     return on or ("gpu" if gpu.available() else "cpu")
+
+
+def _shared() -> Any:
+    """The shared GPU: `arch` and `launch` are those of `gpu`."""
+    from .shared_gpu import sending  # here: it needs what this module is for
+
+    return sending
 
 
 def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:

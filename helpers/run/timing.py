@@ -18,8 +18,9 @@ from . import gemm, gpu
 from .gemm import Problem
 from .gpu import Timing
 from .kernel import Kernel
+from .shared_gpu import service_address
 
-_CUBLAS = "cuBLAS"
+CUBLAS = "cuBLAS"
 _CHECKED_ROWS = 16
 
 
@@ -66,31 +67,33 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
     A batch is one launch of a kernel that takes batches, and as many launches as products of any other; cuBLAS has a
     function for it.
     """
+    if measured_elsewhere():
+        return {name: _elsewhere(kernel, problem, samples, seconds) for name, kernel in kernels.items()}
     arch = gpu.arch()  # raises LaunchError if there is none
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
-    host = _operands(problem)
+    host = operands(problem)
     a, b = gpu.upload(host[0]), gpu.upload(host[1])
     why = gpu.cublas_why_not() or gpu.cublas_refuses(problem.dtype, problem.out_dtype)
     work, differences, results, reference = {}, {}, {}, None
     if not why:
         c = gpu.upload(host[2])
-        work[_CUBLAS] = gpu.cublas(
+        work[CUBLAS] = gpu.cublas(
             problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
             problem.ldc, problem.dtype, problem.out_dtype, problem.batch,
         )  # fmt: skip
-        gpu.run_once(work[_CUBLAS], _CUBLAS)
+        gpu.run_once(work[CUBLAS], CUBLAS)
         reference = gpu.download(c, host[2])
-        results[_CUBLAS] = c, reference
+        results[CUBLAS] = c, reference
     for name, kernel in kernels.items():
         native, c = kernel.for_arch(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
         own = replace(problem, fused=gemm.is_fused(native))
         bias = gpu.upload(own.bias()) if own.fused else None
-        work[name] = _launches(native, shape, own, (a, b, c), bias)
+        work[name] = launches(native, shape, own, (a, b, c), bias)
         gpu.run_once(work[name], name)
         got = gpu.download(c, host[2])
-        differences[name] = _checked(name, own, host, got, reference, np.random.default_rng())
+        differences[name] = checked(name, own, host, got, reference, np.random.default_rng())
         results[name] = c, got
     times = gpu.interleave(work, samples=samples, seconds=seconds)
     if not problem.beta:  # otherwise every launch adds to the one before
@@ -101,14 +104,40 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
             c[...] = gpu.upload(numbers)
             gpu.run_once(work[name], name)
             if any(got.tobytes() != first.tobytes() for got in (while_timed, gpu.download(c, first))):
-                raise RunError(
-                    f"{name} gave other bits at {problem} when it was timed, or launched once more, than when it was checked, so its "
-                    "time means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
-                )
-    return {name: GemmTiming(problem, times[name], times.get(_CUBLAS), why, differences[name]) for name in kernels}
+                raise RunError(other_bits(name, problem))
+    return {name: GemmTiming(problem, times[name], times.get(CUBLAS), why, differences[name]) for name in kernels}
 
 
-def _launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
+def measured_elsewhere() -> bool:
+    """Whether times come from a GPU that a class shares: there is none here, and a service is named."""
+    return not gpu.available() and service_address.configured()
+
+
+def can_measure() -> bool:
+    """Whether a product can be timed: here, or on a GPU that a class shares."""
+    return gpu.available() or measured_elsewhere()
+
+
+def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -> GemmTiming:
+    """One kernel and cuBLAS on the shared GPU, each kernel for itself: others may come between two of them."""
+    from .shared_gpu import sending  # here: it needs what this module is for
+
+    if not problem.m * problem.n:
+        raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
+    native = kernel.for_arch(sending.arch())
+    mine, cublas, why, difference = sending.product(native, replace(problem, fused=gemm.is_fused(native)), samples, seconds)
+    return GemmTiming(problem, mine, cublas, why, difference)
+
+
+def other_bits(name: str, problem: Problem) -> str:
+    """The sentence for a kernel whose launches on the same data differ."""
+    return (
+        f"{name} gave other bits at {problem} when it was timed, or launched once more, than when it was checked, so its "
+        "time means nothing: two launches on the same data must agree. Suspect a race; check() looks for it."
+    )
+
+
+def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
     """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch."""
     together = problem.batch if shape.depth is not None else 1
     grid = shape.grid(problem.m, problem.n, together)
@@ -134,7 +163,7 @@ def _scalar(parameter, value):
     return np.float32(value) if parameter.ptx_type.startswith("f") else np.int32(value)
 
 
-def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
     random = np.random.default_rng(problem.seed)
 
@@ -148,7 +177,7 @@ def _operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, np.full((rows, problem.ldc), np.nan, problem.result.storage)
 
 
-def _checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None, random=None) -> float | None:
+def checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.ndarray | None, random=None) -> float | None:
     """The relative difference from cuBLAS's C (`reference`), if any. random: draws the rows that are looked at, besides the first and
     the last; without it they lie evenly. Raises RunError if the result is wrong."""
     a, b, c = before

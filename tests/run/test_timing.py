@@ -22,46 +22,46 @@ def result(problem, operands, mistake=None):
 
 @pytest.mark.parametrize("problem", [Problem(40, 30, 20), Problem(33, 65, 17, alpha=0.5, beta=2.0, pad_a=3, pad_b=1, pad_c=4)])
 def test_a_right_result_passes(problem):
-    operands = timing._operands(problem)
+    operands = timing.operands(problem)
     right = result(problem, operands)
-    assert timing._checked("mine", problem, operands, right, right) == 0.0
-    assert timing._checked("mine", problem, operands, right, None) is None
+    assert timing.checked("mine", problem, operands, right, right) == 0.0
+    assert timing.checked("mine", problem, operands, right, None) is None
 
 
 @pytest.mark.parametrize("mistake", [(0, 0), (39, 29)])
 def test_a_mistake_in_a_checked_row_is_named(mistake):
     problem = Problem(40, 30, 20)
-    operands = timing._operands(problem)
+    operands = timing.operands(problem)
     wrong = result(problem, operands, mistake)
     with pytest.raises(RunError, match=rf"C\[{mistake[0]}, {mistake[1]}\] is 7, expected"):
-        timing._checked("mine", problem, operands, wrong, None)
+        timing.checked("mine", problem, operands, wrong, None)
 
 
 def test_an_element_that_is_not_written_is_noticed_by_cublas_in_any_row():
     problem = Problem(100, 30, 20)
-    operands = timing._operands(problem)
+    operands = timing.operands(problem)
     right = result(problem, operands)
     wrong = right.copy()
     wrong[3, 4] = np.nan
-    assert timing._checked("mine", problem, operands, wrong, None) is None, "row 3 is none of the rows looked at"
+    assert timing.checked("mine", problem, operands, wrong, None) is None, "row 3 is none of the rows looked at"
     with pytest.raises(RunError, match="differs from cuBLAS"):
-        timing._checked("mine", problem, operands, wrong, right)
+        timing.checked("mine", problem, operands, wrong, right)
 
 
 def test_operands_are_fresh_and_c_is_poisoned():
-    a, _b, c = timing._operands(Problem(4, 5, 6, seed=1))
-    assert np.isnan(c).all() and not np.isnan(a).any() and (a != timing._operands(Problem(4, 5, 6, seed=2))[0]).all()
-    assert timing._operands(Problem(4, 5, 6, dtype="bfloat16"))[0].dtype.name == "bfloat16"
-    assert not np.isnan(timing._operands(Problem(4, 5, 6, beta=1.0))[2]).any()
+    a, _b, c = timing.operands(Problem(4, 5, 6, seed=1))
+    assert np.isnan(c).all() and not np.isnan(a).any() and (a != timing.operands(Problem(4, 5, 6, seed=2))[0]).all()
+    assert timing.operands(Problem(4, 5, 6, dtype="bfloat16"))[0].dtype.name == "bfloat16"
+    assert not np.isnan(timing.operands(Problem(4, 5, 6, beta=1.0))[2]).any()
 
 
 def test_a_mistake_in_any_looked_at_product_of_a_batch_is_named():
     problem = Problem(6, 5, 4, batch=3)
-    operands = timing._operands(problem)
+    operands = timing.operands(problem)
     a, b, _ = (array.reshape(3, -1, array.shape[1]).astype(np.float64) for array in operands)
     right = (a @ b).reshape(18, 5).astype(np.float32)
-    assert timing._checked("mine", problem, operands, right, right) == 0.0
+    assert timing.checked("mine", problem, operands, right, right) == 0.0
     wrong = right.copy()
     wrong[13, 2] = 7
     with pytest.raises(RunError, match=r"C\[13, 2\] is 7, expected"):
-        timing._checked("mine", problem, operands, wrong, None)
+        timing.checked("mine", problem, operands, wrong, None)

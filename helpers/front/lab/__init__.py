@@ -59,10 +59,11 @@ def compiler_notice(platform: str) -> str | None:
     )
 
 
-def start(extra: list[str], shipped: bool = False) -> int:
+def start(extra: list[str], shipped: bool = False, hub: bool = False) -> int:
     """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code.
 
-    The first page is that of the reader's progress; of the repository's notebooks, the first lesson.
+    The first page is that of the reader's progress; of the repository's notebooks, the first lesson. hub: as the server that a
+    JupyterHub starts for one of its users; this process becomes it. Raises CourseError where JupyterHub is not installed.
     """
     root = course_root(Path.cwd())
     folder, said = (root / "notebooks", []) if shipped else lessons.opened(root)
@@ -71,9 +72,15 @@ def start(extra: list[str], shipped: bool = False) -> int:
     if notice := compiler_notice(sys.platform):
         print(notice, file=sys.stderr, flush=True)
     os.environ.update(environment(dict(os.environ)))
+    first = FIRST if folder == root / "notebooks" else _page(folder)
+    if hub:
+        server = Path(sys.executable).with_name("jupyterhub-singleuser")
+        if not server.is_file():
+            raise CourseError(f"There is no {server}: install jupyterhub into the environment that the course is in.")
+        os.execv(server, [str(server), f"--ServerApp.root_dir={folder}", f"--ServerApp.default_url=/lab/tree/{first}", *extra])
     from jupyterlab.labapp import LabApp  # after the environment: Jupyter reads its search paths on import
 
-    LabApp.launch_instance(arguments(folder, extra, FIRST if folder == root / "notebooks" else _page(folder)))
+    LabApp.launch_instance(arguments(folder, extra, first))
     return 0
 
 

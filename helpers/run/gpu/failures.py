@@ -8,6 +8,9 @@ from typing import Any
 from helpers.errors import CourseError, LaunchError, RunError
 
 LAUNCH_SECONDS = 60.0  # a launch that takes longer is called endless
+AFTERWARDS = (  # what a kernel that went wrong means for those after it
+    "The GPU stays unusable in this notebook until its kernel is restarted (Kernel > Restart); until then everything runs on the CPU."
+)
 
 _broken = ""  # why the GPU cannot be used any more in this process
 _pending: list[Any] = []  # the event of a launch that was given up on and may still be running
@@ -86,9 +89,7 @@ def explain(error: BaseException, name: str = "The kernel") -> CourseError:
     if status in _FATAL:
         what = _give_up(error)
         return RunError(
-            f"{name} {what} on the GPU, which does not say where. Launch it with on='cpu': the SIMT machine names "
-            "the line. The GPU stays unusable in this notebook until its kernel is restarted (Kernel > Restart); "
-            "until then everything runs on the CPU."
+            f"{name} {what} on the GPU, which does not say where. Launch it with on='cpu': the SIMT machine names the line. {AFTERWARDS}"
         )
     if status in _REFUSED:
         return LaunchError(f"{name} was not launched: {_REFUSED[status]}.")

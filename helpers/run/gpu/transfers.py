@@ -46,7 +46,7 @@ class OnDevice:
         held = [value.memory if isinstance(value, TensorMap) else value for value in args]
         arrays = {id(value): value for value in held if isinstance(value, np.ndarray)}
         views = {}
-        for group in _overlapping(arrays.values()):
+        for group in overlapping(arrays.values()):
             start = min(_span(array)[0] for array in group)
             size = max(_span(array)[1] for array in group) - start
             buffer = cupy.empty(max(size, 1), np.uint8)
@@ -99,7 +99,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8)
 
 
-def _overlapping(arrays) -> list[list[np.ndarray]]:
+def overlapping(arrays) -> list[list[np.ndarray]]:
     """The arrays grouped so that those which share memory are together."""
     groups: list[list[np.ndarray]] = []
     end = None

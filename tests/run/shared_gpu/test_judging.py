@@ -1,0 +1,44 @@
+"""The clock that a time is held to, and the process that a kernel is ended with."""
+
+import pytest
+
+from helpers.errors import RunError
+from helpers.run.gemm import Problem
+from helpers.run.shared_gpu import judging, protocol
+from helpers.run.shared_gpu.protocol import ProductJob, SentCode
+from helpers.toolchain.compile import compile_source
+from tests import ROOT
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "wall", "launches", "believed"),
+    [(2.0, 0.105, 50, True), (0.003, 0.16, 5000, True), (2.0, 0.5, 50, False), (0.02, 2.0, 5000, False)],
+    ids=["as it says", "a launch's own cost", "five times slower", "every launch but the timed ones"],
+)
+def test_a_time_is_held_to_the_clock_of_the_process_that_watches(milliseconds, wall, launches, believed):
+    assert (judging.contradiction(milliseconds, wall, launches) == "") == believed
+
+
+def judged(source: str, problem: Problem) -> dict:
+    compiled = compile_source(source)
+    code = SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
+    return judging.judge(protocol.dumps(ProductJob(code, problem, 1, 1.0)), simulated=True, seconds=60)
+
+
+COALESCED = (ROOT / "kernels/02_coalesced.cu").read_text(encoding="utf-8")
+
+
+def test_a_wrong_product_is_not_timed():
+    found = judged(COALESCED.replace("k < K", "k < K - 1"), Problem(33, 34, 35))
+    assert found["state"] == "failed" and "computes wrong results at 33 × 34 × 35" in found["message"]
+
+
+def test_a_right_product_of_16_bits_and_a_batch_of_one_is_timed():
+    found = judged(COALESCED, Problem(20, 30, 40, beta=0.5, pad_c=3))
+    assert found["state"] == "done" and found["timing"]["coalesced"]["milliseconds"] > 0, found
+
+
+def test_a_process_that_ends_or_says_nonsense_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging.sys, "executable", "/bin/true")
+    with judging._Process("mine", tmp_path, True, 5) as process, pytest.raises(RunError, match="mine ended the process it ran in"):
+        process.hear("ready", 5)
