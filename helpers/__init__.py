@@ -15,6 +15,7 @@ _PUBLIC = {
     "ask": "course.questions", "reveal": "course.questions", "exercise": "course.exercises", "reference": "course.lesson",
     "standing": "course.standing", "history": "course.history", "restore": "course.history",
     "changes": "course.comparing", "compare_counts": "course.comparing", "variants": "course.comparing",
+    "what_if": "course.what_if",
     "compile": "run.kernel", "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
     "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
