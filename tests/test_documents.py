@@ -2,6 +2,7 @@
 
 import re
 
+import nbformat
 import pytest
 
 from helpers.course.exercises import exercises
@@ -11,7 +12,10 @@ from tests import ROOT
 from tests.test_project import tracked
 
 GUIDES = ("helpers/guides/learner.md", "helpers/guides/instructor.md")
-PAGES = ("README.md", "CONTRIBUTING.md", "helpers/sim/README.md", "helpers/sim/native/README.md", "kernels/LOG.md", *GUIDES)
+PAGES = (
+    "README.md", "CONTRIBUTING.md", "helpers/guides/lectures.md", "deploy/README.md", "helpers/sim/README.md",
+    "helpers/sim/native/README.md", "kernels/LOG.md", *GUIDES,
+)  # fmt: skip
 FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]
 
 
@@ -49,3 +53,14 @@ def test_the_instructor_s_table_is_what_the_lessons_say():
         minutes = sum(int(found[1]) for found in stated)
         count = sum(one.lesson in part.lessons for one in exercises().values())
         assert f"| {part.title} | {part.lessons[0]:02} to {part.lessons[-1]:02} | {minutes} | {count} |" in text
+
+
+def test_lecture_plans_name_sections_and_exercises_that_are_there():
+    plans = (ROOT / "helpers/guides/lectures.md").read_text(encoding="utf-8").partition("## One hour")[2]
+    notebooks = [nbformat.read(path, 4).cells for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    text = "\n".join(cell.source for cells in notebooks for cell in cells if cell.cell_type == "markdown")
+    sections = set(re.findall(r"^#+ (.+)$", text, re.M)) | set(re.findall(r"\*\*([^*]+?)\.?\*\*", text))
+    named = set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", plans))
+    assert {name for name in named if name not in sections and name.rstrip(".") not in sections} == set()
+    tags = {tag.partition(":")[2] for cells in notebooks for cell in cells for tag in cell.metadata.get("tags", ())}
+    assert {name for name in re.findall(r"`([a-z]+_[a-z_]+|intensity|tail|rotate)`", plans) if name not in tags} == set()

@@ -2,7 +2,8 @@
 
 The repository's notebooks are never opened, so that an update finds them as it left them. The copies are brought up to
 date cell by cell: a cell that the reader did not touch becomes the new one, one that the reader changed or added stays.
-`.shipped/` beside them holds what they were made from. Before a copy is overwritten it is kept in `backups/`.
+`.shipped/` beside them holds what they were made from. Before a copy is overwritten it is kept in `backups/`. A lecturer's notes are
+not in them.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ def _update(root: Path, folder: Path) -> list[str]:
     for path in paths(root):
         own, base = folder / path.name, folder / SHIPPED / path.name
         try:
-            shipped, new = canonical(read(path)), read_whole(path)
+            whole, new = canonical(read(path)), read_whole(path)
         except CourseError as error:
             said.append(f"{error.message} Your copy stays as it is. `git checkout {path.name}` in {path.parent} brings the course's back.")
             continue
-        before = _content(base)
+        shipped, before = for_readers(whole), _content(base)
+        if len(shipped["cells"]) < len(whole["cells"]):
+            new = dumps(shipped).encode()
         if own.exists() and before == new:
             continue
         text = new
@@ -64,6 +67,12 @@ def _update(root: Path, folder: Path) -> list[str]:
     if renewed:
         said.append(f"{renewed} of your lessons are up to date with the course. What they were is kept in {backups()}.")
     return said
+
+
+def for_readers(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook without the notes for who lectures from it."""
+    cells = [cell for cell in notebook["cells"] if cell["metadata"].get("slideshow", {}).get("slide_type") != "notes"]
+    return notebook | {"cells": cells}
 
 
 def _renumbered(root: Path, folder: Path) -> list[str]:

@@ -12,16 +12,19 @@ SLIDE = {"slideshow": {"slide_type": "slide"}}
 
 @pytest.fixture
 def deck(chromium, complaints, tmp_path):
-    """A page with three slides, open in Chromium."""
+    """A page with four slides, open in Chromium without a network."""
     kernel = "%%cuda naive\n__global__ void naive(float* x) {\n" + "    x[threadIdx.x] += 1;\n" * 60 + "}"
+    picture = {"image/svg+xml": '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text y="15">a</text></svg>'}
+    drawn = nbformat.v4.new_code_cell("draw()", outputs=[nbformat.v4.new_output("display_data", picture)], metadata=SLIDE)
     cells = [
         nbformat.v4.new_markdown_cell("# First\n\n$$I = \\frac{2MNK}{4(MK+KN+MN)}$$", metadata=SLIDE),
         nbformat.v4.new_code_cell(kernel, metadata=SLIDE),
         nbformat.v4.new_markdown_cell("# Third", metadata=SLIDE),
+        drawn,
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "deck.ipynb")
     slides.build([str(tmp_path / "deck.ipynb")], str(tmp_path), execute=False)
-    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, offline=True)
     page = context.new_page()
     complaints.watch(page, "")
     page.goto((tmp_path / "deck.slides.html").as_uri())
@@ -31,7 +34,7 @@ def deck(chromium, complaints, tmp_path):
 
 def test_keys_turn_the_slides(deck):
     deck.wait_for_function("() => Reveal.isReady()")
-    assert deck.evaluate("() => Reveal.getTotalSlides()") == 3
+    assert deck.evaluate("() => Reveal.getTotalSlides()") == 4
     deck.keyboard.press("ArrowRight")
     assert deck.evaluate("() => Reveal.getIndices().h") == 1
 
@@ -46,3 +49,14 @@ def test_a_long_listing_scrolls_in_its_slide(deck):
     deck.keyboard.press("ArrowRight")
     slide = deck.locator("section section.present")
     assert slide.evaluate("element => element.scrollHeight > element.clientHeight && element.clientHeight <= 800")
+
+
+def test_a_picture_fills_the_screen_and_the_page_turns_dark(deck):
+    deck.wait_for_function("() => Reveal.isReady()")
+    deck.evaluate("() => Reveal.slide(3)")
+    deck.keyboard.press("z")
+    assert deck.locator(".whole > *").bounding_box()["height"] == 800
+    deck.keyboard.press("z")
+    assert deck.locator(".whole").count() == 0
+    deck.keyboard.press("t")
+    assert deck.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(17, 17, 17)"

@@ -258,3 +258,18 @@ def test_git_pull_finds_nothing_in_its_way(course, tmp_path):
     git("pull", folder=tmp_path / "clone")
     lessons.opened(tmp_path / "clone")
     assert texts(own()) == {"a": "mine", "b": "2"}
+
+
+def test_a_lecturer_s_notes_are_not_in_the_reader_s_copy(course):
+    root = course(title="# one", notes="**2 min.** Ask.", kernel="old")
+    path = root / "notebooks" / "00_start_here.ipynb"
+    made = json.loads(path.read_text(encoding="utf-8"))
+    made["cells"][1]["metadata"] = {"slideshow": {"slide_type": "notes"}}
+    path.write_text(dumps(made), encoding="utf-8")
+    assert lessons.update(root) == []
+    assert texts(own()) == {"title": "# one", "kernel": "old"}
+    before = (lessons.own_folder() / "00_start_here.ipynb").stat().st_mtime_ns
+    made["cells"][1]["source"] = "**3 min.** Ask."
+    path.write_text(dumps(made), encoding="utf-8")
+    assert lessons.update(root) == []
+    assert (lessons.own_folder() / "00_start_here.ipynb").stat().st_mtime_ns == before, "other notes are no other lesson"

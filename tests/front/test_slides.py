@@ -10,6 +10,7 @@ import pytest
 
 from helpers.errors import CourseError
 from helpers.front import slides
+from helpers.front.notebooks import paths
 
 WIDGET = """import ipywidgets
 @ipywidgets.interact(n=ipywidgets.IntSlider(3, 1, 9))
@@ -133,3 +134,33 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(lesson, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CourseError, match="cannot be written"):
         slides.build([str(lesson)], str(tmp_path / "file"), execute=False)
+
+
+SLIDE_TYPES = {"slide", "subslide", "fragment", "-", "skip", "notes"}
+
+
+@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
+def test_every_cell_of_a_lesson_has_its_place_in_the_lecture(path):
+    cells = nbformat.read(path, 4).cells
+    types = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in cells]
+    assert {cell.id: kind for cell, kind in zip(cells, types, strict=True) if kind not in SLIDE_TYPES} == {}
+    assert types[0] == "slide" and types.count("slide") >= 8
+    shown = [types[index] for index, _ in enumerate(types) if types[index] not in ("skip", "notes")]
+    assert len(shown) > len(types) / 2, "most of a lesson is shown"
+
+
+@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
+def test_a_lesson_tells_its_lecturer_what_to_ask_and_how_long_it_takes(path):
+    notes = [cell for cell in nbformat.read(path, 4).cells if cell.metadata.slideshow.slide_type == "notes"]
+    minutes = [int(found[1]) for cell in notes if (found := re.match(r"\*\*(\d+) min\.\*\* ", cell.source))]
+    assert len(minutes) == len(notes) >= 5
+    assert 15 <= sum(minutes) <= 35
+    assert [cell.id for cell in notes if cell.cell_type != "markdown" or len(cell.source.split()) > 60] == []
+
+
+def test_notes_are_for_the_lecturer_alone(html, lesson, tmp_path):
+    notebook = nbformat.read(lesson, 4)
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("Ask the room.", metadata={"slideshow": {"slide_type": "notes"}}))
+    page = slides.page(notebook, "One")
+    assert re.search(r'<aside class="notes">((?!</aside>).)*Ask the room', page, re.DOTALL)
+    assert page.count("Ask the room") == 1

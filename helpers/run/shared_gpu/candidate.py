@@ -63,7 +63,15 @@ class KernelProcess:
         if self.simulated:
             start = time.perf_counter()
             outcome = simulate(
-                compiled, job.grid, job.block, values, job.shared, Collect(counters=False), Budget(seconds=_ENDLESS), cluster=job.cluster
+                compiled,
+                job.grid,
+                job.block,
+                values,
+                job.shared,
+                Collect(counters=False),
+                Budget(seconds=_ENDLESS),
+                engine="numpy",
+                cluster=job.cluster,
             )
             timed = _simulated(time.perf_counter() - start)
             if outcome.findings and outcome.findings[0].kind == "out-of-bounds":

@@ -1,11 +1,12 @@
 """The clock that a time is held to, and the process that a kernel is ended with."""
 
+import psutil
 import pytest
 
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import judging, protocol
-from helpers.run.shared_gpu.protocol import ProductJob, SentCode
+from helpers.run.shared_gpu.protocol import LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
 
@@ -36,6 +37,15 @@ def test_a_wrong_product_is_not_timed():
 def test_a_right_product_of_16_bits_and_a_batch_of_one_is_timed():
     found = judged(COALESCED, Problem(20, 30, 40, beta=0.5, pad_c=3))
     assert found["state"] == "done" and found["timing"]["coalesced"]["milliseconds"] > 0, found
+
+
+def test_an_endless_kernel_is_ended_with_its_process():
+    compiled = compile_source("__global__ void forever(float* x) { x[0] = 1; while (true) x[1] += 1; }")
+    code = SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, 0)
+    job = LaunchJob(code, (1, 1, 1), (1, 1, 1), 0, None, None, (Made("float32", (2,)),), (Passed(array=0),))
+    found = judging.judge(protocol.dumps(job), simulated=True, seconds=1)
+    assert found["state"] == "failed" and "forever did not end within 1 s on the shared GPU and was stopped" in found["message"]
+    assert [one for one in psutil.Process().children(recursive=True) if "shared_gpu.candidate" in " ".join(one.cmdline())] == []
 
 
 def test_a_process_that_ends_or_says_nonsense_is_a_sentence(tmp_path, monkeypatch):
