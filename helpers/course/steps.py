@@ -253,6 +253,42 @@ STEPS: tuple[Step, ...] = (
             expect("bank conflicts of shared loads == 0"),
         ),
     ),
+    Step(
+        14,
+        "wmma",
+        "Tensor cores",
+        "a warp multiplies tiles of 16 x 16 in one operation, FP16 factors with sums in FP32",
+        entry="wmma",
+        dtype="float16",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 8"),
+            expect("global loads per result == 1/512 K"),
+            expect("HMMA instructions of each warp == 2 K"),
+            expect("barriers per warp == 1/16 K"),
+            expect("bank conflicts of shared loads == 0"),
+            expect("bank conflicts of shared stores == 0"),
+        ),
+    ),
+    Step(
+        15,
+        "mma_sync",
+        "Matrix instructions",
+        "feed the tensor cores by their own instructions from a swizzled ring of tiles, every element in a known register",
+        entry="mma_sync",
+        dtype="bfloat16",
+        arch="sm_80",
+        expect=(
+            expect("sectors per load of A == 16"),
+            expect("sectors per load of B == 16"),
+            expect("sectors per store of C == 8"),
+            expect("HMMA instructions of each warp == 2 K"),
+            expect("barriers per warp == 1/32 K + 1"),
+            expect("bank conflicts of shared loads == 0"),
+            expect("bank conflicts of shared stores == 0"),
+        ),
+    ),
 )
 
 
