@@ -20,7 +20,7 @@ from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.progress import Progress
-from helpers.run import gemm, gpu
+from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
 from helpers.run.timing import GemmTiming, time_gemm
@@ -86,7 +86,7 @@ class LessonKernel(Kernel):
         if self.step is not None and self.step.expect and report.passed:
             sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
-        self._checked[place(on)] = report
+        self._checked[place(on, self)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
 
@@ -130,7 +130,7 @@ class LessonKernel(Kernel):
             with Progress(f"counting {self.lesson_name} at {size}³") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
         run = self._counted[problem]
-        timed = time_gemm(self, problem) if gpu_name is None and gpu.available() else None
+        timed = time_gemm(self, problem) if gpu_name is None and place(None, self) == "gpu" else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     def climb(self, size: int = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
@@ -138,7 +138,7 @@ class LessonKernel(Kernel):
 
         A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared.
         """
-        report = self._checked.get(place(None)) or self.check()
+        report = self._checked.get(place(None, self)) or self.check()
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)
