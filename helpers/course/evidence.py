@@ -6,8 +6,9 @@ A lesson never states a time itself. It asks here, and shows with the answer whe
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from helpers.element_types import named
 from helpers.errors import CourseError
@@ -120,6 +121,36 @@ def on_record(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorde
         else:
             missing.append(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
     return Recorded(tuple(rows), tuple(missing))
+
+
+@dataclass(frozen=True, repr=False)
+class Sustained(Tabular):
+    """cuBLAS for seconds on end: what the card's limit of power leaves of its speed, on random numbers and on zeros."""
+
+    device: str
+    date: str
+    rows: tuple[Mapping[str, Any], ...]
+
+    def table(self) -> Table:
+        cells = [
+            [
+                f"{named(row['dtype'])}, {row['size']}³",
+                row["data"],
+                f"{row['tflops']} TFLOPS",
+                f"{row['clock_mhz']} MHz",
+                f"{row['watts']} W",
+            ]
+            for row in self.rows
+        ]
+        return Table(
+            ["product", "numbers", "speed", "clock", "power"], cells, f"recorded: cuBLAS on {self.device}, {self.date}", left=(0, 1)
+        )
+
+
+def sustained() -> Sustained:
+    """The recorded runs of cuBLAS that lasted seconds."""
+    found = rungs.cublas_file()
+    return Sustained(found["about"]["device"], found["about"]["date"], tuple(found["sustained"]))
 
 
 @dataclass(frozen=True, repr=False)

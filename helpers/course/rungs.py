@@ -132,9 +132,15 @@ def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
 
 
 @functools.cache
+def cublas_file() -> dict[str, Any]:
+    """What was recorded of cuBLAS by itself: "about", "rows" (one product each) and "sustained" (runs of seconds)."""
+    return json.loads((DATA / "cublas-nvidia-h200.json").read_text(encoding="utf-8"))
+
+
+@functools.cache
 def cublas_alone() -> tuple[Rung, ...]:
     """cuBLAS's times on products for which no kernel of the course was recorded yet: measured by themselves, not in turn with anything."""
-    found = json.loads((DATA / "cublas-nvidia-h200.json").read_text(encoding="utf-8"))
+    found = cublas_file()
     about = found["about"]
     return tuple(
         Rung(
