@@ -6,8 +6,9 @@ A lesson never states a time itself. It asks here, and shows with the answer whe
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from helpers.element_types import named
 from helpers.errors import CourseError
@@ -83,33 +84,73 @@ def _origin(rung: Rung) -> tuple:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Recorded times of one step's reference kernel, one row per size."""
+    """Recorded times of one step's reference kernel, one row per size. missing: sentences about sizes without one."""
 
     rows: tuple[Rung, ...]
+    missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(
+        return "\n".join([*(
             f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {rung.tflops:.3g} TFLOPS "
             f"(recorded, {rung.device}, {rung.date})"
             for rung in self.rows
-        )
+        ), *self.missing])  # fmt: skip
 
     __repr__ = __str__
 
 
 def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
     """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded."""
+    found = on_record(step, *sizes, device=device)
+    if found.missing:
+        raise CourseError(found.missing[0])
+    return found
+
+
+def on_record(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
+    """As `recorded`, for a step that may not have been: what is missing is said."""
     wanted = steps.get(step)
-    rows = []
+    rows, missing = [], []
     for size in sizes:
         found = [
             rung for rung in rungs.rungs(size, dtype=wanted.dtype, out_dtype=wanted.out_dtype, kinds=[rungs.RECORDED])
             if rung.step == wanted.number and rung.device == device and not rung.mine
         ]  # fmt: skip
-        if not found:
-            raise CourseError(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
-        rows.append(found[-1])
-    return Recorded(tuple(rows))
+        if found:
+            rows.append(found[-1])
+        else:
+            missing.append(f"{wanted.slug} was not recorded at {size}³ on the {device}.")
+    return Recorded(tuple(rows), tuple(missing))
+
+
+@dataclass(frozen=True, repr=False)
+class Sustained(Tabular):
+    """cuBLAS for seconds on end: what the card's limit of power leaves of its speed, on random numbers and on zeros."""
+
+    device: str
+    date: str
+    rows: tuple[Mapping[str, Any], ...]
+
+    def table(self) -> Table:
+        cells = [
+            [
+                f"{named(row['dtype'])}, {row['size']}³",
+                row["data"],
+                f"{row['tflops']} TFLOPS",
+                f"{row['clock_mhz']} MHz",
+                f"{row['watts']} W",
+            ]
+            for row in self.rows
+        ]
+        return Table(
+            ["product", "numbers", "speed", "clock", "power"], cells, f"recorded: cuBLAS on {self.device}, {self.date}", left=(0, 1)
+        )
+
+
+def sustained() -> Sustained:
+    """The recorded runs of cuBLAS that lasted seconds."""
+    found = rungs.cublas_file()
+    return Sustained(found["about"]["device"], found["about"]["date"], tuple(found["sustained"]))
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,7 +26,7 @@ from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
-from helpers.run.timing import GemmTiming, can_measure, time_gemm
+from helpers.run.timing import GemmTiming, measured_elsewhere, time_gemm
 from helpers.sim import TraceFilter
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
@@ -102,7 +102,7 @@ class LessonKernel(Kernel):
         if self.step is not None and self.step.expect and report.passed:
             sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
-        self._checked[place(on)] = report
+        self._checked[place(on, self)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
 
@@ -147,7 +147,8 @@ class LessonKernel(Kernel):
             with Progress(f"counting {self.lesson_name} at {problem}") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
         run = self._counted[problem]
-        timed = time_gemm(self, problem) if gpu_name is None and can_measure() else None
+        measured = gpu_name is None and (place(None, self) == "gpu" or measured_elsewhere())
+        timed = time_gemm(self, problem) if measured else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
@@ -156,7 +157,7 @@ class LessonKernel(Kernel):
         size: M = N = K, or (M, N, K).
         A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared.
         """
-        report = self._checked.get(place(None)) or self.check()
+        report = self._checked.get(place(None, self)) or self.check()
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")
         profile = self.profile(size, gpu_name)

@@ -134,6 +134,27 @@ def _published(row: Mapping[str, Any]) -> Iterable[Rung]:
         )  # fmt: skip
 
 
+@functools.cache
+def cublas_file() -> dict[str, Any]:
+    """What was recorded of cuBLAS by itself: "about", "rows" (one product each) and "sustained" (runs of seconds)."""
+    return json.loads((DATA / "cublas-nvidia-h200.json").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def cublas_alone() -> tuple[Rung, ...]:
+    """cuBLAS's times on products for which no kernel of the course was recorded yet: measured by themselves, not in turn with anything."""
+    found = cublas_file()
+    about = found["about"]
+    return tuple(
+        Rung(
+            kind=RECORDED, name="cuBLAS", device=_canonical(about["device"]), dtype=row["dtype"], m=row["m"], n=row["n"], k=row["k"],
+            out_dtype=result_type(row["dtype"]), milliseconds=2 * row["m"] * row["n"] * row["k"] / row["tflops"] / 1e9,
+            tflops=row["tflops"], cublas_ratio=1.0, date=about["date"], source=about["how"],
+        )
+        for row in found["rows"]
+    )  # fmt: skip
+
+
 def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str = "") -> Rung | None:
     """What `device` (a name of model/gpus.toml) could do at most in these types: the roofline at this size.
 
@@ -252,6 +273,9 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
             if best is None or time < best.milliseconds:
                 fastest_cublas[rung.device] = rung
     yield from fastest_cublas.values()
+    for rung in cublas_alone():
+        if rung.device not in fastest_cublas and all(getattr(rung, name) == value for name, value in product.items()):
+            yield rung
 
 
 def _band(device: str, dtype: str) -> float | None:

@@ -18,6 +18,7 @@ from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
+from helpers.run import gpu
 from helpers.toolchain.compile import compile_source
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -64,6 +65,8 @@ class CompileSummary:
         if shape:
             threads = " × ".join(str(extent) for extent in shape.block)
             found.append(f"{threads} threads compute {shape.tile[0]} × {shape.tile[1]} elements of C; {self.kernel.occupancy()}")
+        if gpu.available() and (refused := self.kernel.refused_by(gpu.arch())):
+            found.append(f"{refused} That is the GPU of this machine, so it runs in the SIMT machine.")
         return found + list(compiled.warnings)
 
     def _geometry(self):

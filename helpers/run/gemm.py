@@ -27,7 +27,7 @@ from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
 from helpers.toolchain.diagnostics import used_unset
 
-from .kernel import Kernel, Run
+from .kernel import Kernel, Run, place
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
@@ -666,9 +666,7 @@ def check(
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
         if not case.message and on != "cpu":
-            from . import gpu
-
-            if on == "gpu" or gpu.available():
+            if place(on, kernel) == "gpu":
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
         cases[index] = replace(case, drawn=long)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES
-from helpers.errors import CourseError, Finding, LaunchError, RunError, quoted
+from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
@@ -187,8 +187,8 @@ class Kernel:
 
         grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
         the kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
-        on: 'cpu', 'gpu' (this machine's, else the one that a class shares), or None for this machine's if there is one.
-        trace: True or a TraceFilter records accesses.
+        on: 'cpu', 'gpu' (this machine's, else the one that a class shares), or None for this machine's if there is one that can run
+        the kernel. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
         the counters. seconds: time budget of the SIMT machine. uninitialized: names of pointer parameters whose arrays
         count as never written, whatever they hold: reading them before the kernel has written is a finding.
@@ -202,7 +202,7 @@ class Kernel:
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
         grid, block = _extent("grid", grid), _extent("block", block)
-        on = place(on)
+        on = place(on, self)
         self._check_limits(grid, block, shared)
         dims = self._cluster(grid, cluster)
         arguments = self.checked(args)
@@ -274,6 +274,24 @@ class Kernel:
         entry = self.compiled.entry if "<" not in self.compiled.requested else self.compiled.requested
         return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
 
+    def refused_by(self, arch: str) -> str:
+        """Why a GPU of this architecture ("sm_75") cannot run the kernel, as a sentence; "" if it can."""
+        number = arch.removeprefix("sm_").rstrip("af")
+        try:
+            kernel = self.for_arch(arch)
+        except CompileError as error:
+            reason = next((line for line in error.message.splitlines() if "error:" in line), error.message)
+        else:
+            wanted = kernel.shared_bytes + kernel.compiled.constants.get("dynamic_shared", (0,))[0]
+            try:
+                limit = hardware.capability(arch).shared_per_block
+            except CourseError:  # a GPU that the table does not know will say so itself
+                return ""
+            if wanted <= limit:
+                return ""
+            reason = f"it asks for {wanted:,} bytes of shared memory per block, and there are {limit:,}"
+        return f"A GPU of compute capability {number[:-1]}.{number[-1]} cannot run {self.name}: {reason.strip().rstrip('.')}."
+
     # ------------------------------------------------------------------------------------ what a launch may be
 
     def _cluster(self, grid, wanted) -> tuple[int, int, int] | None:
@@ -335,12 +353,13 @@ class Kernel:
         return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args, strict=False)]
 
 
-def place(on: str | None) -> str:
+def place(on: str | None, kernel: Kernel | None = None) -> str:
+    """'cpu' or 'gpu': what was asked for; else the GPU, if there is one and it can run the kernel."""
     if on not in (None, "cpu", "gpu"):
         raise LaunchError(f"on={on!r} is neither 'cpu' nor 'gpu' (None takes the GPU if there is one).")
     if on == "gpu" and not gpu.available() and not service_address.configured():
         raise LaunchError(f"There is no GPU to run on: {gpu.why_not()} Use on='cpu', or leave `on` out.")
-    return on or ("gpu" if gpu.available() else "cpu")
+    return on or ("gpu" if gpu.available() and not (kernel and kernel.refused_by(gpu.arch())) else "cpu")
 
 
 def _shared() -> Any:

@@ -113,11 +113,6 @@ def measured_elsewhere() -> bool:
     return not gpu.available() and service_address.configured()
 
 
-def can_measure() -> bool:
-    """Whether a product can be timed: here, or on a GPU that a class shares."""
-    return gpu.available() or measured_elsewhere()
-
-
 def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -> GemmTiming:
     """One kernel and cuBLAS on the shared GPU, each kernel for itself: others may come between two of them."""
     from .shared_gpu import sending  # here: it needs what this module is for
@@ -164,11 +159,12 @@ def _scalar(parameter, value):
 
 
 def operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A, B, C of the problem: random in [-1, 1), C NaN where beta = 0. Quicker than `Problem.arrays` for large ones."""
+    """A, B, C of the problem: random and normal, with mean 0 and deviation 1, as what networks multiply; C NaN where beta = 0. (What is
+    multiplied decides how much power a tensor core takes, and with it the clock.)"""
     random = np.random.default_rng(problem.seed)
 
     def make(rows: int, columns: int, kind: ElementType) -> np.ndarray:
-        return kind.array(2 * random.random((rows, columns), dtype=np.float32) - 1)
+        return kind.array(random.standard_normal((rows, columns), dtype=np.float32))
 
     rows, inputs = problem.batch * problem.m, problem.inputs
     a, b = make(rows, problem.lda, inputs), make(problem.batch * problem.k, problem.ldb, inputs)

@@ -63,11 +63,13 @@ _MOST_CONSTANTS = 1 << 16  # elements of an array; a larger one is data
 
 def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
     written = _signature(source, plain_name(symbol))
+    aliases = _aliases(source)
     found = []
     for index, variable in enumerate(declarations(ptx).functions[symbol].parameters):
         text = written[index] if index < len(written) else ""
         name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
         pointer_to, const = _pointee(text)
+        pointer_to = _meant(pointer_to, aliases)
         size = variable.nbytes
         found.append(Parameter(
             name=name[1] if name else f"argument {index}",
@@ -91,6 +93,24 @@ def _pointee(declaration: str) -> tuple[str | None, bool]:
     head = re.split(r"[*]", text)[0] if "*" in text else re.sub(r"\w+\s*\[.*", "", text)
     const = bool(re.search(r"\bconst\b", head))
     return " ".join(re.sub(r"\bconst\b", " ", head).split()) or None, const
+
+
+_ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([\w:\s]+?)\s*;|\btypedef\s+([\w:\s]+?)\s+(\w+)\s*;")
+
+
+def _aliases(source: str) -> dict[str, str]:
+    """What the source's own names for types stand for: `using Element = __half;` and `typedef __half Element;`."""
+    found = (match.groups() for match in _ALIAS.finditer(strip_comments(source)))
+    return {name or other: meant or type_ for name, meant, type_, other in found}
+
+
+def _meant(name: str | None, aliases: dict[str, str]) -> str | None:
+    """The type behind a name, through aliases of aliases."""
+    seen: set[str] = set()
+    while name in aliases and name not in seen:
+        seen.add(name)
+        name = aliases[name]
+    return name
 
 
 def alignments_not_given(ptx: str, source: str) -> tuple[str, ...]:

@@ -92,3 +92,16 @@ def test_where_a_source_has_several_kernels_of_one_idea_the_fastest_stands():
     found = evidence.speedup("bank_conflicts", "thread_tile_2d", kinds=["published"], device="RTX A6000")
     same = [rung for rung in rungs.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.m == 4092]
     assert len(same) > 1 and found.fast.tflops == max(rung.tflops for rung in same)
+
+
+def test_what_is_not_on_record_is_said(monkeypatch):
+    monkeypatch.setattr(rungs, "recorded", list)
+    assert str(evidence.on_record("mma_sync", 4096)) == "mma_sync was not recorded at 4096³ on the H200 SXM."
+    with pytest.raises(CourseError, match="mma_sync was not recorded"):
+        evidence.recorded("mma_sync", 4096)
+
+
+def test_power_decides_what_is_sustained():
+    random, zeros = evidence.sustained().rows
+    assert random["tflops"] < zeros["tflops"] and random["watts"] > zeros["watts"]
+    assert "660 TFLOPS" in str(evidence.sustained()) and "recorded: cuBLAS on NVIDIA H200, 2026-11" in str(evidence.sustained())

@@ -22,7 +22,7 @@ KERNELS = [step for step in STEPS if step.kernel_path]
 def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
     kernel = helpers.compile(get(slug).kernel_path.read_text(encoding="utf-8"))
     size = gemm.counted_size(kernel)
-    problem = helpers.Problem(*(size if extent is None else extent for extent in (m, n, k)))
+    problem = gemm.problem_for(kernel, *(size if extent is None else extent for extent in (m, n, k)))
     return gemm.run(kernel, problem, on="cpu", trace=trace or None)
 
 

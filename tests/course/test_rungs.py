@@ -67,6 +67,22 @@ def test_element_types_do_not_mix(one_recorded_file):
     assert not any(rung.mine for rung in [*rungs.rungs(4096), *rungs.rungs(4096, dtype="float16")])
 
 
+def test_cublas_stands_alone_where_no_kernel_was_recorded(monkeypatch):
+    monkeypatch.setattr(rungs, "recorded", list)
+    alone = [rung for rung in rungs.rungs(4096, dtype="bfloat16") if rung.kind == "recorded"]
+    assert [(rung.name, rung.device, rung.tflops) for rung in alone] == [("cuBLAS", "H200 SXM", 683)]
+    assert "PyTorch" in alone[0].source and alone[0].date
+    assert not rungs.rungs(4096, dtype="bfloat16", out_dtype="float32", kinds=["recorded"]), "nor for other types of C"
+    row = {
+        "step": 15, "slug": "mma_sync", "dtype": "bfloat16", "out_dtype": "bfloat16", "m": 4096, "n": 4096, "k": 4096, "milliseconds": 0.3,
+        "tflops": 458.0, "cublas_ratio": 0.7, "cublas_milliseconds": 0.21, "clock_mhz": 1500.0, "spread": 0.001, "date": "2026-11-30",
+        "device": "NVIDIA H200",
+    }  # fmt: skip
+    monkeypatch.setattr(rungs, "recorded", lambda: [row])
+    both = [rung for rung in rungs.rungs(4096, dtype="bfloat16", kinds=["recorded"]) if rung.name == "cuBLAS"]
+    assert [rung.milliseconds for rung in both] == [0.21], "timed in turn with a kernel, that stands instead"
+
+
 def test_the_limit_is_the_roofline():
     assert rungs.limit("H200 SXM", 4096, 4096, 4096).tflops == pytest.approx(66.9, rel=0.001)
     thin = rungs.limit("H200 SXM", 1, 4096, 4096)

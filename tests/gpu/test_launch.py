@@ -17,6 +17,7 @@ from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
+ON_TENSOR_CORES = [step for step in steps.STEPS if step.entry and step.dtype != "float32"]
 
 # A register tile with transposed and vectorised shared-memory access: what ptxas merges, and FMA in a fixed order.
 TILE = """
@@ -85,6 +86,16 @@ def test_reference_kernels_agree_bit_for_bit(step):
             gemm.run(compiled, problem, on=on, arrays=arrays)
             outcomes.append(arrays)
         assert same_bits(*outcomes), f"{step.name} at {problem}"
+
+
+@pytest.mark.parametrize("step", ON_TENSOR_CORES, ids=lambda step: step.name)
+def test_reference_kernels_on_tensor_cores_are_right(step):
+    """Within the bound of their types: single bits of a tensor core's sums are nobody's."""
+    if int(gpu.arch().removeprefix("sm_")) < int(step.arch.removeprefix("sm_").rstrip("af")):
+        pytest.skip(f"{step.name} needs {step.arch}")
+    compiled = kernel.compile(step.kernel_path.read_text(), entry=step.entry, arch=step.target(gpu.arch()))
+    report = gemm.check(compiled, on="gpu")
+    assert report.on == "gpu" and report, report
 
 
 def test_a_register_tile_agrees_bit_for_bit():

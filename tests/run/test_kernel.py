@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from decimal import Decimal
@@ -13,6 +14,8 @@ import pytest
 
 import helpers
 from helpers.errors import CourseError, LaunchError, RunError
+from helpers.run import gpu
+from helpers.run.kernel import place
 from helpers.sim import launch
 
 SCALE = """
@@ -225,3 +228,31 @@ def test_a_slow_run_says_why_it_was_slow(monkeypatch):
     assert "which is slower" not in repr(run)
     monkeypatch.setattr(launch, "LONG", 0.0)
     assert "Ran on the NumPy machine, which is slower, for " in repr(run) and f" s: {run.engine_reason}." in repr(run)
+
+
+FROM_AMPERE = """
+__global__ void ampere(const float* x, float* y) {
+    __shared__ float part[32];
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&part[threadIdx.x])), "l"(&x[threadIdx.x]));
+    asm volatile("cp.async.wait_all;");
+    y[threadIdx.x] = part[threadIdx.x];
+}
+"""
+MUCH_SHARED = 'extern "C" __device__ constexpr int dynamic_shared[] = {96 << 10};\n__global__ void much(float* y) { y[0] = 1; }'
+
+
+@pytest.mark.parametrize(("source", "arch", "why"), [
+    (FROM_AMPERE, "sm_75", "compute capability 7.5 cannot run ampere: .*cp.async.*sm_80"),
+    (FROM_AMPERE, "sm_80", ""),
+    (MUCH_SHARED, "sm_75", "cannot run much: it asks for 98,304 bytes of shared memory per block, and there are 65,536"),
+    (MUCH_SHARED, "sm_86", ""),
+])  # fmt: skip
+def test_on_a_gpu_that_cannot_run_it_a_kernel_runs_in_the_machine(source, arch, why, monkeypatch):
+    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(gpu, "arch", lambda: arch)
+    kernel = helpers.compile(source)
+    refused = kernel.refused_by(arch)
+    assert re.search(why, refused) if why else not refused
+    assert place(None, kernel) == ("cpu" if why else "gpu")
+    if why:
+        assert kernel.launch(1, 32, [np.zeros(32, np.float32)] * len(kernel.compiled.parameters)).on == "cpu"

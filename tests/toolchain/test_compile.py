@@ -233,3 +233,12 @@ def test_a_full_disk_costs_counters_at_most(monkeypatch, tmp_path, memory):
     assert x.all() and not run.findings
     assert ("smsp__inst_executed.sum" in run.counters) is memory
     assert run.outcome.uncounted == "" if memory else "nvdisasm" in run.outcome.uncounted
+
+
+def test_a_source_s_own_name_for_a_type_is_looked_through():
+    source = """#include <cuda_bf16.h>
+using Element = __nv_bfloat16;
+typedef Element Input;
+extern "C" __global__ void own_names(const Input* A, Element* C) { C[0] = A[0]; }
+"""
+    assert [parameter.pointer_to for parameter in compile_source(source).parameters] == ["__nv_bfloat16", "__nv_bfloat16"]

@@ -94,7 +94,7 @@ def differences(run) -> list[str]:
 def of_one_tile(kernel, less: int = 0):
     """A launch of one block; `less`: rows and columns that the matrix lacks for a whole tile."""
     rows, columns = kernel.compiled.constants["tile_shape"]
-    return gemm.run(kernel, gemm.Problem(rows - less, columns - less, 24, beta=1.0), on="cpu", trace=EVERYTHING)
+    return gemm.run(kernel, gemm.problem_for(kernel, rows - less, columns - less, 24, beta=1.0), on="cpu", trace=EVERYTHING)
 
 
 @pytest.mark.parametrize("step", [step for step in STEPS if step.kernel_path is not None], ids=lambda step: step.slug)

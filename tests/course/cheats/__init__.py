@@ -122,6 +122,15 @@ EVASIONS = [
     ("spread_the_copies", "all copies at once", ("start(ahead / BK % STAGES, ahead, k);", "if (k == 0) for (int n = 0; n < 8; n++) start(ahead / BK % STAGES, ahead, n);")),
     ("lanes_share_k", "a run of k for each lane", ("for (int k = lane; k < K; k += 32)", "for (int k = lane * ((K + 31) / 32); k < min(K, (lane + 1) * ((K + 31) / 32)); k++)")),
     ("keep_one", "as it was given", ("if (z > 0) part[z - 1]", "part[z]"), ("[SLICES - 1]", "[SLICES]"), ("part[s - 1]", "part[s]")),
+    ("turned_tile", "turned over once more on its way", ("SKEW = 8;", "SKEW = 0;")),
+    ("half_sums", "on FP32 lanes", ("wmma::mma_sync(sums, a, b, sums);",
+     "for (int i = lane; k0 == 0 && i < BM * BN; i += 32) Cs[i / BN][i % BN] = 0;\n        __syncwarp();\n        for (int i = lane; i < BM * BN; i += 32)\n"
+     "            for (int k = 0; k < BK; k++) Cs[i / BN][i % BN] += float(As[i / BN][k]) * float(Bs[k][i % BN]);"),
+     ("wmma::store_matrix_sync(Cs[0], sums, BN, wmma::mem_row_major);", "if (K == 0) wmma::store_matrix_sync(Cs[0], sums, BN, wmma::mem_row_major);")),
+    ("once_each", "the other fragment anew", ("right[j], sums[i][j]);", "right[j], sums[i][j]), __syncwarp(), wmma::load_matrix_sync(left, As[16 * i], BK + SKEW);")),
+    ("tf32_tile", "rows without padding", ("As[BM][BK + 4]", "As[BM][BK]")),
+    ("four_matrices", "loaded twice", ("load_a(a, ", "load_a(a, As[0]); if (a[0] == 12345678) sums[0] = 1;\n        load_a(a, ")),
+    ("narrow_rows", "padding", ("(row * 2 + (piece ^ row / 4 % 2)) * 8", "row * 24 + piece * 8"), ("As[BM * BK]", "As[BM * (BK + 8)]")),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
 REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
@@ -144,6 +153,16 @@ OTHER_WAYS = [
     ("two_to_a_group", "a group for each tile", ("fetch(BK);", "commit();\n    fetch(BK);"), ("fetch(k0 + 3 * BK);", "commit();\n        fetch(k0 + 3 * BK);")),
     ("spread_the_copies", "four stages", ("STAGES = 3;", "STAGES = 4;")),
     ("lanes_share_k", "handed down", ("__shfl_xor_sync(0xffffffff, sum[j], distance);", "__shfl_down_sync(0xffffffff, sum[j], distance);"), ("lane != j", "lane != 0")),
+    ("turned_tile", "zero one by one", ("wmma::fill_fragment(total, 0.0f);", "for (int i = 0; i < total.num_elements; i++) total.x[i] = 0;")),
+    ("once_each", "A is kept, B passes", ("right[2];", "right;\n        wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> left[2];"),
+     ("for (int j = 0; j < 2; j++) wmma::load_matrix_sync(right[j], &Bs[0][16 * j], BN + SKEW);\n", "for (int i = 0; i < 2; i++) wmma::load_matrix_sync(left[i], As[16 * i], BK + SKEW);\n"),
+     ("for (int i = 0; i < 2; i++) {\n            wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> left;\n            wmma::load_matrix_sync(left, As[16 * i], BK + SKEW);\n"
+      "            for (int j = 0; j < 2; j++) wmma::mma_sync(sums[i][j], left, right[j], sums[i][j]);",
+      "for (int j = 0; j < 2; j++) {\n            wmma::load_matrix_sync(right, &Bs[0][16 * j], BN + SKEW);\n"
+      "            for (int i = 0; i < 2; i++) wmma::mma_sync(sums[i][j], left[i], right, sums[i][j]);")),
+    ("tf32_tile", "the whole fragment at once", ("float a[4], b[2];\n        for (int i = 0; i < 4; i++) a[i] = As[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4];",
+     "float b[2];\n        const float a[4] = {As[lane / 4][lane % 4], As[lane / 4 + 8][lane % 4], As[lane / 4][lane % 4 + 4], As[lane / 4 + 8][lane % 4 + 4]};")),
+    ("narrow_rows", "the other way round", ("piece ^ row / 4 % 2", "piece ^ 1 ^ row / 4 % 2")),
     ("last_word", "bias through a pointer", ("shift[j] = c < N ? bias[c] : 0;", "shift[j] = c < N ? *(bias + c) : 0;"), ("*out = v < 0 ? 0 : v;", "*out = v >= 0 || v != v ? v : 0;")),
 ]  # fmt: skip
 
