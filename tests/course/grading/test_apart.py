@@ -37,7 +37,7 @@ def test_answers_are_judged():
     assert wrong.refused and "does not compile" in wrong.said[0]
 
 
-@pytest.mark.parametrize(("limits", "said"), [(Limits(all_seconds=4), "4 seconds"), (Limits(memory=1 << 28), "broke off")])
+@pytest.mark.parametrize(("limits", "said"), [(Limits(all_seconds=4), "4 seconds"), (Limits(memory=1 << 26), "broke off")])
 def test_what_asks_for_too_much_is_stopped_and_nothing_is_left(limits, said):
     with pytest.raises(Stopped, match=said):
         judged("flat_block", [cell_text(ITEM, BOMB + ITEM.solution)], 5, limits)
