@@ -10,7 +10,8 @@ Most of a space needs no GPU to be refused, and every refusal has its reason. Ch
 4. after compiling: spills, and registers that leave no room for a block.
 
 What is left is tried: compiled, and with a GPU timed in turn with cuBLAS. Without one, a static score stands for the
-time, read from the machine code: the cycles that the compiler itself plans for the main loop, per multiply-add.
+time, read from the machine code: the cycles that the compiler itself plans for the main loop, per multiply-add. `by_model` puts the
+best of them in the order of their predicted times, which takes some seconds for each.
 
 Which to try next, where there are more than time for, is Optuna's business (its tree-structured Parzen estimator, after
 a start with the highest bounds), and so is keeping what was tried: its journal is written trial by trial, so that an
@@ -25,7 +26,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ from helpers.model.occupancy import occupancy
 from helpers.model.planned_cycles import loop_cycles
 from helpers.paths import data_folder
 from helpers.progress import Progress
-from helpers.run import gpu
+from helpers.run import gemm, gpu
 from helpers.run.gemm import Problem
 from helpers.run.kernel import Kernel
+from helpers.run.kernel import compile as compile_kernel
 from helpers.run.timing import time_gemms
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.installation import compiler_version
@@ -90,7 +92,8 @@ class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
     depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
-    this product. bound: fill, less what the loads of the inner product take at least. Both are parts of the FP32 limit, 0 to 1.
+    this product. bound: fill, less what the loads of the inner product take at least. model: what the model of cycles predicts, None
+    where it was not asked. All three are parts of the FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]
@@ -101,6 +104,7 @@ class Candidate:
     bound: float = 0.0
     code: CodeFacts | None = None
     measured: Measured | None = None
+    model: float | None = None
 
     @property
     def score(self) -> float | None:
@@ -113,19 +117,38 @@ class Candidate:
 
 @dataclass(frozen=True, repr=False)
 class Search(Tabular):
-    """What a search has found so far. stopped: why it is not complete, or "". origin: where it was recorded, or ""."""
+    """What a search has found so far. stopped: why it is not complete, or "". origin: where it was recorded, or "". source: of the
+    kernel, "" where it was not kept."""
 
     problem: Problem
     gpu_name: str
     candidates: tuple[Candidate, ...]
     stopped: str = ""
     origin: str = ""
+    source: str = field(default="", repr=False)
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:
-        """What was not refused, best first: measured times before scores."""
+        """What was not refused, best first: measured times before predicted ones, and these before scores."""
         alive = [item for item in self.candidates if item.score is not None]
-        return tuple(sorted(alive, key=lambda c: (c.measured.milliseconds if c.measured else math.inf, -c.score)))
+        return tuple(sorted(alive, key=lambda c: (c.measured.milliseconds if c.measured else math.inf, -(c.model or 0), -c.score)))
+
+    def by_model(self, first: int = 3) -> Search:
+        """The same, the `first` of the ranking in the order of their predicted times: a few seconds of the model of cycles for each.
+
+        Raises CourseError where the kernel's source was not kept, or the model does not know the GPU.
+        """
+        if not self.source:
+            raise CourseError("This search does not hold the kernel's source, so the model cannot run it: search again.")
+        device = hardware.gpu(self.gpu_name)
+        found = {id(item): item for item in self.ranked[: max(0, first)]}
+        with Progress("running the machine code cycle by cycle") as progress:
+            for done, (key, item) in enumerate(list(found.items())):
+                progress(done, len(found))
+                made = compile_kernel(variant(self.source, **item.constants), arch=device.arch)
+                predicted = gemm.count(made, self.problem).predict(device.name).milliseconds
+                found[key] = replace(item, model=self.problem.flops / predicted / 1e9 / device.peak_fp32_tflops)
+        return replace(self, candidates=tuple(found.get(id(item), item) for item in self.candidates))
 
     @property
     def best(self) -> Candidate:
@@ -154,10 +177,12 @@ class Search(Tabular):
     def loss(self, tries: int, order: str = "score") -> float:
         """How much slower the fastest of the first `tries` is than the fastest of all that was timed: 0.02 is 2 %.
 
-        order: which come first: "score" (of the compiled code) or "bound" (known before). Equals come in any order, and the
-        loss is the mean over all of these. Raises CourseError if nothing was timed.
+        order: which come first: "model" (predicted), "score" (of the compiled code) or "bound" (known before). Equals come in any
+        order, and the loss is the mean over all of these. Raises CourseError if nothing was timed, or its order is not known.
         """
         timed = [item for item in self.candidates if item.measured]
+        if any(getattr(item, order) is None for item in timed):
+            raise CourseError(f"Not everything that was timed has a {order}: the order of these is not known.")
         if not timed or tries < 1:
             raise CourseError("Nothing of this search was timed: on a GPU, search again." if not timed else "tries must be at least 1.")
         fastest, best, left = min(item.measured.milliseconds for item in timed), math.inf, tries
@@ -195,7 +220,8 @@ class Search(Tabular):
             "shared bytes",
             "fill",
         ]
-        header += ["cycles per FMA", "score", "TFLOPS", "of cuBLAS"]
+        modelled = any(item.model for item in self.ranked[:rows])
+        header += ["cycles per FMA", "score", *(["model"] if modelled else []), "TFLOPS", "of cuBLAS"]
         cells: list[list[str | Cell]] = []
         for item in self.ranked[:rows]:
             code, timed = item.code, item.measured
@@ -204,10 +230,19 @@ class Search(Tabular):
             values = _unbroken(" × ".join(str(item.constants[name]) for name in pair) for pair in self.pairs)
             cells.append([
                 values, f"{code.threads}", f"{code.registers}", f"{code.shared:,}", f"{item.fill:.0%}",
-                f"{code.cycles:.3f}", f"{item.score:.1%}", speed, ratio,
+                f"{code.cycles:.3f}", f"{item.score:.1%}", *_share(item, modelled), speed, ratio,
             ])  # fmt: skip
-        notes = ("Score: of the FP32 limit. TFLOPS: measured.", self.summary(), self.stopped, self.origin)
+        notes = (
+            f"Score{' and model' if modelled else ''}: of the FP32 limit. TFLOPS: measured.",
+            self.summary(),
+            self.stopped,
+            self.origin,
+        )
         return Table(header, cells, left=(0,), below=notes)
+
+
+def _share(item: Candidate, modelled: bool) -> list[str]:
+    return [f"{item.model:.1%}" if item.model else "–"] if modelled else []
 
 
 def _unbroken(parts: Iterable[str]) -> Cell:
@@ -257,7 +292,7 @@ def search(
             stopped = trying.go_on(trials, progress)
     except KeyboardInterrupt:
         stopped = "Interrupted. What was found is kept: search again, and it goes on from here."
-    return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, why_not))))
+    return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, why_not))), source=source)
 
 
 def _problem(size: int | Sequence[int] | Problem) -> Problem:

@@ -207,6 +207,14 @@ class Profile(Tabular):
         """The model's answer for `gpu_name`, or None if it cannot say."""
         return self._answer[0]
 
+    @property
+    def _model_says(self) -> str:
+        """The model's time beside a recorded one."""
+        if self.prediction is None or self.milliseconds is None:
+            return ""
+        predicted = self.prediction.milliseconds
+        return f"; the model would have said {predicted:.4g} ms, {predicted / self.milliseconds - 1:+.0%}"
+
     def as_predicted(self) -> Profile:
         """The same with the model's time in place of the recorded one, to stand beside variants of which none was recorded."""
         return replace(self, on_record=False)
@@ -268,7 +276,7 @@ class Profile(Tabular):
         elif self.recorded:
             found.append(
                 f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. "
-                "This is the course's own kernel, unchanged, so nothing is predicted."
+                f"This is the course's own kernel, unchanged, so that stands{self._model_says}."
             )
         elif self.prediction:
             found.append(

@@ -12,17 +12,20 @@ import math
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from helpers.errors import CompileError, CourseError
+from helpers.model import hardware
+from helpers.model.predict import validation
 from helpers.run import gpu
 from helpers.run.gemm import Problem
 from helpers.toolchain.compile import compile_source
 
 from . import rungs, steps
 from .autotune import Candidate, Search, search, with_facts
+from .recorded_variants import with_constants
 from .sweep import variant
 
 STEP = "autotune"
@@ -49,8 +52,19 @@ def recorded(device: str = "NVIDIA H200", folder: Path = rungs.DATA) -> Search:
     if about["kernel_hash"] != rungs.code_hash(steps.get(STEP).kernel_path.read_text(encoding="utf-8")):
         raise CourseError(f"{path.name} belongs to another version of step 12: course record --search makes it again.")
     names = list(about["space"])
+    step, model = steps.get(STEP), _predicted()
+    found = [_candidate(names, row) for row in kept["rows"]]
+    named = [replace(item, model=model.get(f"{with_constants(step, item.constants)} at {about['size'][0]}³")) for item in found]
     origin = f"Recorded on {device}, {about['date']}, driver {about['driver']}, {about['compiler']}, each timed in turn with cuBLAS."
-    return Search(Problem(*about["size"]), device, tuple(_candidate(names, row) for row in kept["rows"]), origin=origin)
+    return Search(Problem(*about["size"]), device, tuple(named), origin=origin)
+
+
+def _predicted() -> dict[str, float]:
+    """Run -> what the model predicted for it when it was last validated, as a part of the FP32 limit."""
+    table = validation()
+    device = hardware.gpu(table["device"])
+    size = 2 * SIZE**3 / 1e9 / device.peak_fp32_tflops
+    return {row["run"]: size / row["predicted"] for row in table["runs"] if row["run"].endswith(f" at {SIZE}³")}
 
 
 def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]] = SPACE, size: int = SIZE) -> Search:

@@ -53,7 +53,12 @@ class Variant:
 
     @property
     def name(self) -> str:
-        return f"{self.step.name} with {', '.join(f'{key} {value}' for key, value in self.constants.items())}"
+        return with_constants(self.step, self.constants)
+
+
+def with_constants(step: steps.Step, constants: Mapping[str, int]) -> str:
+    """What a step with other constants is called: "05_thread_tile_2d with BM 64, BN 64"."""
+    return f"{step.name} with {', '.join(f'{key} {value}' for key, value in constants.items())}"
 
 
 def file_name(device: str) -> str:

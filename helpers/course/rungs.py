@@ -19,6 +19,7 @@ from typing import Any
 from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.model.predict import validation
 from helpers.run.gemm import Problem
 
 from . import store
@@ -40,6 +41,8 @@ class Rung:
     the reader climbed with the very code that was recorded;
     "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
     None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
+    spread: of a time that was measured, the inter-quartile range of its samples over their median; of one that was predicted, twice
+    the model's largest error on runs that it had not seen. None where it is not known.
     """
 
     kind: str
@@ -251,6 +254,14 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
     yield from fastest_cublas.values()
 
 
+def _band(device: str, dtype: str) -> float | None:
+    """Twice the largest error of the model on recorded runs that it had not seen, where these are on this device and of this type."""
+    known = validation()
+    if device != known["device"] or dtype != "float32":
+        return None
+    return 2 * max(abs(row["error"]) for row in known["runs"] if not row["fitted"])
+
+
 def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
     best: dict[tuple, store.SavedClimb] = {}
     for row in store.own().climbs(**product):
@@ -263,5 +274,5 @@ def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
         yield Rung(
             **product, kind=row.kind, name=row.label, device=row.device, step=row.step,
             milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
-            date=row.created, mine=True,
+            date=row.created, mine=True, spread=_band(row.device, product["dtype"]) if row.kind == PREDICTED else None,
         )  # fmt: skip

@@ -3,15 +3,15 @@
     python -m helpers.course.validate
 
 Runs of the steps at the sizes in FITTED were used to choose the figures that `model/cycles/chip.toml` puts down to the steps. All
-others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`), which are other kernels.
-Writes data/validation.toml, and its figure.
+others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`, and what the search of step 12
+timed, `recorded_search`), which are other kernels. Writes data/validation.toml, and its figure.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +20,15 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.predict import VALIDATION, demand, kernel_class
 
-from . import recorded_variants, rungs, steps
+from . import recorded_search, recorded_states, recorded_variants, rungs, steps
+from .sweep import variant
 
 DEVICE = "H200 SXM"
 FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
+GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")
+_SMALL = 5e-5  # share of the warps' cycles that is not written
+_TEN_POINTS = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,18 @@ class TimedRun:
     fitted: bool
     device: str = DEVICE
     published: str = ""
+    group: str = "steps_at_other_sizes"
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A case with its prediction, and the model's class of it. from_counters: why it is not by cycles."""
+    """A case with its prediction, and the model's class of it. from_counters: why it is not by cycles. states: of its warps."""
 
     case: TimedRun
     predicted: float
     like: str
     from_counters: str
+    states: Mapping[str, float]
 
     @property
     def error(self) -> float:
@@ -64,13 +70,30 @@ def cases() -> list[TimedRun]:
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
         if square and LEAST <= row["m"] <= MOST and not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]:
             if hardware.gpu(row["device"]).name == DEVICE and not row.get("recorded_from"):
-                found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], row["m"] in FITTED)
+                fitted = row["m"] in FITTED
+                group = "fitted" if fitted else "steps_at_other_sizes"
+                found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group)
     varied = [
-        TimedRun(item.name, item.source, item.step.entry, item.size, item.milliseconds, False)
+        TimedRun(item.name, item.source, item.step.entry, item.size, item.milliseconds, False, group="other_constants")
         for item in recorded_variants.recorded()
         if hardware.gpu(item.device).name == DEVICE
     ]
-    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied
+    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched()
+
+
+def searched() -> list[TimedRun]:
+    """What the recorded search of step 12 timed. Raises CourseError where it is of another version of the kernel."""
+    step = steps.get(recorded_search.STEP)
+    source = step.kernel_path.read_text(encoding="utf-8")
+    whole = recorded_search.recorded()
+    return [
+        TimedRun(
+            recorded_variants.with_constants(step, item.constants), variant(source, **item.constants), step.entry, recorded_search.SIZE,
+            item.measured.milliseconds, False, group="search",
+        )
+        for item in whole.candidates
+        if item.measured and not item.measured.noisy
+    ]  # fmt: skip
 
 
 def elsewhere() -> list[TimedRun]:
@@ -92,7 +115,7 @@ def tried(case: TimedRun) -> Tried:
     made = kernel.compile(case.source, entry=case.entry)
     run = gemm.count(made, gemm.Problem(case.size, case.size, case.size))
     got = run.predict(case.device)
-    return Tried(case, got.milliseconds, kernel_class(demand(run)), got.from_counters)
+    return Tried(case, got.milliseconds, kernel_class(demand(run)), got.from_counters, got.states)
 
 
 def summary(errors: Sequence[float]) -> dict[str, float]:
@@ -103,24 +126,41 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
 
 def report(runs: Sequence[Tried], others: Sequence[Tried]) -> str:
     """The text of data/validation.toml."""
-    groups = {
-        "fitted": [item for item in runs if item.case.fitted],
-        "steps_at_other_sizes": [item for item in runs if not item.case.fitted and " with " not in item.case.name],
-        "other_constants": [item for item in runs if " with " in item.case.name],
-        "published": list(others),
-    }
+    groups = {name: [item for item in runs if item.case.group == name] for name in GROUPS} | {"published": list(others)}
+    sampled = {(steps.get(row["slug"]).name, row["size"]): row["states"] for row in recorded_states.recorded()}
     lines = ["# Written by python -m helpers.course.validate: predicted / measured - 1 of everything timed.", f'device = "{DEVICE}"', ""]
     for name, items in groups.items():
         figures = summary([item.error for item in items]) if items else {"runs": 0}
         lines += [f"[{name}]", *(f"{key} = {value:.4g}" for key, value in figures.items()), ""]
+    lines += ["[states]  # of warps, beside those that Nsight Compute sampled"]
+    lines += [f"{name} = {value}" for name, value in compared(runs, sampled).items()] + [""]
     for item in runs:
         lines += ["[[runs]]", *_lines(item), f"fitted = {json.dumps(item.case.fitted)}", f"class = {json.dumps(item.like)}"]
+        if item.states and item.case.size in FITTED and item.case.group != "search":
+            lines.append(f"states = {_shares(item.states)}")
+            if (item.case.name, item.case.size) in sampled:
+                lines.append(f"sampled = {_shares(sampled[item.case.name, item.case.size])}")
         lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
     lines.append("# Other people's kernels of the same idea on other GPUs: a sign, not a test.")
     for item in others:
         about = [f"device = {json.dumps(item.case.device)}", f"published = {json.dumps(item.case.published, ensure_ascii=False)}"]
         lines += ["[[elsewhere]]", *_lines(item), *about, ""]
     return "\n".join(lines)
+
+
+def compared(runs: Sequence[Tried], sampled: Mapping[tuple[str, int], Mapping[str, float]]) -> dict[str, int]:
+    """Of how many launches that were sampled the two largest states are the model's, and all shares within ten points."""
+    pairs = [(item.states, sampled[key]) for item in runs if (key := (item.case.name, item.case.size)) in sampled]
+    two, near = 0, 0
+    for states, seen in pairs:
+        largest = [set(sorted(table, key=lambda word: -table[word])[:2]) for table in (states, seen)]
+        two += largest[0] == largest[1]
+        near += all(abs(states.get(word, 0.0) - share) <= _TEN_POINTS for word, share in seen.items())
+    return {"launches": len(pairs), "two_largest": two, "within_ten_points": near}
+
+
+def _shares(states: Mapping[str, float]) -> str:
+    return f"{{ {', '.join(f'{json.dumps(word)} = {share:.4f}' for word, share in states.items() if share >= _SMALL)} }}"
 
 
 def _lines(item: Tried) -> list[str]:

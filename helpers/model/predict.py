@@ -326,17 +326,18 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     return f"{said}." if gpu.name == device else f"{said}; on {gpu.name} the error is unknown."
 
 
-def predict(run, gpu: str = "H200 SXM") -> Prediction:
-    """Predict the time of `run` on a GPU of gpus.toml.
+def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = None) -> Prediction:
+    """Predict the time of `run` on a GPU of gpus.toml. what_if: figures of model/cycles/chip.toml that were other than they are, as
+    {"latency.l2": 0}; they change times by cycles, and nothing where these are not known.
 
     The run's counters must be there (on a GPU run they are simulated first). Raises CourseError for an unknown GPU, a kernel that
-    does not compile for it, a block that does not fit on it, or if no constants have been fitted.
+    does not compile for it, a block that does not fit on it, a figure that the model has not, or if no constants have been fitted.
     """
     device = hardware.gpu(gpu)
     constants = fitted()
     need = demand(run)
     total, terms, waves, fraction = cycles(need, device, constants)
-    walked, why = estimate(run, device)
+    walked, why = estimate(run, device, what_if)
     problem = run.problem.get("problem")
     if walked is not None and problem is None:
         why = "the times by cycles were only tried on matrix products"

@@ -114,9 +114,12 @@ class Run:
         """Why native code did not run it, with the instruction and its line if it is because of one; '' if it did."""
         return self.outcome.engine_reason
 
-    def predict(self, gpu: str = "H200 SXM") -> Prediction:
-        """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`."""
-        return predict(self, gpu)
+    def predict(self, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = None) -> Prediction:
+        """Predicted time of this launch on `gpu` (a name from model/gpus.toml): `.milliseconds`, `.limiter`, `.error`.
+
+        what_if: figures of model/cycles/chip.toml that were other than they are: {"latency.l2": 0}.
+        """
+        return predict(self, gpu, what_if)
 
     def __repr__(self) -> str:
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""

@@ -1,22 +1,23 @@
-"""Calibration: how far the reader's predictions are from the truth, as factors."""
+"""Calibration: how far the reader's predictions are from the truth, as factors, and beside them those of the model of time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from .canvas import BLUE, GREEN, QUIET, VERMILLION, NothingToSee, heading, picture
+from .canvas import BLUE, GREEN, ORANGE, QUIET, VERMILLION, NothingToSee, heading, picture
 
 CLOSE = 1.25  # a factor within which a prediction counts as close
 _FURTHEST = 100.0  # a factor; what is further off stands at the edge
 
 
 @picture("Predictions", size=(10, 4.2), margins=(1.1, 0.9, 0.4, 0.9), order=300, of="predictions")
-def calibration(predictions: Sequence[tuple[str, float]], *, ax):
+def calibration(predictions: Sequence[tuple[str, float]], model: Mapping[str, float] | None = None, *, ax):
     """One point per prediction: what was said by what it is, on a logarithmic scale; 1 is the truth.
 
-    predictions: (question's id, prediction / truth), in the order of the answers.
+    predictions: (question's id, prediction / truth), in the order of the answers. model: slug of a step -> predicted / recorded time of
+    its kernel, by the model.
     """
     if not predictions:
         raise NothingToSee("No prediction with a number has met its truth yet.")
@@ -39,8 +40,15 @@ def calibration(predictions: Sequence[tuple[str, float]], *, ax):
     ax.set_xlim(0.3, len(predictions) + 0.7)
     steps = [name.partition(".")[0] for name, _ in predictions]
     first = [place for place, step in enumerate(steps, 1) if place == 1 or steps[place - 2] != step]
+    modelled = {place: model[steps[place - 1]] for place in first if steps[place - 1] in (model or {})}
+    if modelled:
+        ax.plot(list(modelled), list(modelled.values()), "s", markerfacecolor="none", markeredgecolor=ORANGE, markeredgewidth=2,
+                markersize=12, label="the model: the step's time at 4096³", zorder=0.9)  # fmt: skip
+        ax.legend(loc="upper right", fontsize=11, frameon=False)
     ax.set_xticks(first, [steps[place - 1].replace("_", " ") for place in first], rotation=20, ha="right")
     ax.set_ylabel("said / true")
     heading(ax, "Your predictions", detail=f"{len(predictions)} of them; the band is a factor of {CLOSE:g} either way")
     each = ", ".join(f"{name} {factor:.3g}" for name, factor in predictions)
-    return f"Predictions by their truth, 1 being right, in the order of the answers: {each}."
+    beside = ", ".join(f"{steps[place - 1]} {factor:.3g}" for place, factor in modelled.items())
+    by_model = f" The model of time, by step: {beside}." if beside else ""
+    return f"Predictions by their truth, 1 being right, in the order of the answers: {each}.{by_model}"

@@ -163,9 +163,10 @@ def _row(ax, y: int, row: Row, start: float) -> None:
             marker, face, edge, size = MARKS[rung.kind]
             ax.plot(rung.tflops, y, marker, markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=2,
                     zorder=3 if rung.mine else 2)  # fmt: skip
-        if rung.spread and rung.kind in ("measured", "recorded"):
-            half = rung.tflops * rung.spread / 2  # the inter-quartile range of its samples
-            ax.errorbar(rung.tflops, y, xerr=half, color=INK, elinewidth=1.2, capsize=4, zorder=2.5)
+        if rung.spread and rung.kind in ("measured", "recorded", "predicted"):
+            half = rung.tflops * rung.spread / 2  # of the samples' inter-quartile range, or what the model was off by at worst
+            colour = GREEN if rung.kind == "predicted" else INK
+            ax.errorbar(rung.tflops, y, xerr=half, color=colour, elinewidth=1.2, capsize=4, zorder=2.5)
     if not timed:
         ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
         return

@@ -28,6 +28,7 @@ def test_the_recorded_map_is_the_whole_space_of_this_kernel():
 def test_ten_tries_find_what_a_full_search_finds():
     found = recorded_search.recorded()
     assert found.loss(10, "score") < 0.02 and found.loss(10, "bound") < 0.02
+    assert found.loss(3, "model") < 0.002, "the model's first three have one of the four fastest"
     assert found.loss(len(found.candidates)) == 0 and found.loss(1, "bound") > 0
     with pytest.raises(CourseError, match="at least 1"):
         found.loss(0)
@@ -47,7 +48,7 @@ def test_a_recording_gives_back_what_was_found(tmp_path, monkeypatch):
     """On a GPU that is only pretended, with times that are made up."""
     kernel = tmp_path / "kernel.cu"
     kernel.write_text(SOURCE)
-    step = types.SimpleNamespace(slug="autotune", kernel_path=kernel)
+    step = types.SimpleNamespace(slug="autotune", name="12_autotune", kernel_path=kernel)
     device = types.SimpleNamespace(name="NVIDIA Pretended", arch="sm_90", sms=132, driver="1", cuda="13.0")
     monkeypatch.setattr(recorded_search.steps, "get", lambda slug: step)
     monkeypatch.setattr(gpu, "available", lambda: True)

@@ -14,5 +14,12 @@ def test_each_prediction_stands_at_its_factor_and_the_far_ones_at_the_edge():
     assert "naive.sectors_b 4" in ax.alt
 
 
+def test_the_model_stands_beside_the_first_prediction_of_its_step():
+    ax = calibration([("naive.sectors_a", 1.0), ("naive.sectors_b", 4.0), ("coalesced.speedup", 2.0)], {"coalesced": 0.95, "schedule": 1.1})
+    squares = [line for line in ax.lines if line.get_marker() == "s"]
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in squares] == [([3], [0.95])]
+    assert "The model of time, by step: coalesced 0.95." in ax.alt
+
+
 def test_without_predictions_it_says_so():
     assert "No prediction" in calibration([]).alt

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from helpers.errors import CourseError
 from helpers.model.hardware import GPU, SUB_PARTITIONS
 from helpers.sim.counting.machine_code import SECTOR
 
@@ -28,6 +31,7 @@ class Chip:
 
     two_fma_pipes: FFMA has two halves of 16 lanes to choose from, of which integer multiplication takes the heavy one.
     request: what the load/store unit takes at least for any instruction. l2_sector: for each sector that all multiprocessors fetch.
+    changed: figures of chip.toml that are other than there, by 'section.name'.
     """
 
     gpu: GPU
@@ -35,18 +39,40 @@ class Chip:
     busy: Mapping[str, float]
     request: float
     l2_sector: float
+    changed: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, path: str) -> float:
         """'latency.shared' of chip.toml."""
+        if path in self.changed:
+            return self.changed[path]
         section, _, name = path.partition(".")
         return figures()[section][name]
 
 
+def chip(gpu: GPU, changed: Mapping[str, float] | None = None) -> Chip:
+    """What `gpu` has. Its FP32, FP64 and load/store rates are those of gpus.toml, its L2's where it was measured there.
+
+    changed: figures to take instead of chip.toml's: {"latency.l2": 0}. Raises CourseError where there is no such figure, or it is no
+    number of at least 0.
+    """
+    return _chip(gpu, tuple(sorted((changed or {}).items())))
+
+
 @functools.cache
-def chip(gpu: GPU) -> Chip:
-    """What `gpu` has. Its FP32, FP64 and load/store rates are those of gpus.toml, its L2's where it was measured there."""
+def _chip(gpu: GPU, changed: tuple[tuple[str, float], ...]) -> Chip:
+    known = [f"{section}.{name}" for section, entries in figures().items() for name in entries]
+    for name, value in changed:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            raise CourseError(
+                f"The model has no figure {name!r}" + (f"; do you mean {near[0]!r}?" if near else f". It has: {', '.join(known)}.")
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise CourseError(f"{name} is to be {value!r}: give a number of at least 0.")
     capability = gpu.capability
     each = SUB_PARTITIONS * _WARP_OF_A_SUB_PARTITION
-    l2 = SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9) if gpu.l2_gbs else figures()["load_store"]["l2_sector"]
+    l2 = dict(changed).get("load_store.l2_sector", figures()["load_store"]["l2_sector"])
+    if gpu.l2_gbs and "load_store.l2_sector" not in dict(changed):
+        l2 = SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9)
     busy = {"fma": 2.0, "fmaheavy": 2.0, "alu": 2.0, "xu": 8.0, "fp64": each / capability.fp64_lanes, "half": 2.0}
-    return Chip(gpu, capability.fp32_lanes == each, busy, capability.lsu_cycles, l2)
+    return Chip(gpu, capability.fp32_lanes == each, busy, capability.lsu_cycles, l2, dict(changed))

@@ -7,7 +7,6 @@ most blocks ends last.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import OrderedDict, defaultdict
@@ -24,7 +23,7 @@ from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
 
 from .chip import Chip, chip
-from .multiprocessor import Multiprocessor, Simulated, WarpState
+from .multiprocessor import Multiprocessor, Simulated, Spell, WarpState
 from .scheduled import Scheduled, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
@@ -35,6 +34,7 @@ _K = 2  # where a product's arguments have K
 _LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
+_TOO_LONG = "one block takes too many instructions"
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,20 @@ class Estimate:
     by_line: Mapping[int, Mapping[WarpState, float]]
     trips: float
     per_trip: float
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the warps of one multiprocessor do while `resident` blocks of `warps` warps run their main loop.
+
+    per_trip: cycles of one trip. lines: SASS index -> line of the cell, None where it has none.
+    """
+
+    spells: Sequence[Spell]
+    per_trip: float
+    resident: int
+    warps: int
+    lines: Mapping[int, int | None]
 
 
 @dataclass(frozen=True)
@@ -89,16 +103,17 @@ def main_loop(visits: Sequence[Visit]) -> _Loop | None:
 _estimates: OrderedDict[tuple, Estimate | str] = OrderedDict()
 
 
-def estimate(run, gpu: GPU) -> tuple[Estimate | None, str]:
-    """(the estimate, '') or (None, why there is none). run: a Run; its counters must be known.
+def estimate(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> tuple[Estimate | None, str]:
+    """(the estimate, '') or (None, why there is none). run: a Run; its counters must be known. changed: see `chip`.
 
     Raises CourseError where the kernel does not compile for `gpu` or a block does not fit on it.
     """
     compiled = run.kernel.for_arch(gpu.arch).compiled
     scalars = tuple(value if getattr(value, "ndim", 0) == 0 else value.shape for value in run.arguments)
-    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name)
+    parts = chip(gpu, changed)
+    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name, repr(parts.changed))
     if key not in _estimates:
-        found, why = _estimate(run, compiled, gpu)
+        found, why = _estimate(run, compiled, parts)
         _estimates[key] = why if found is None else found
         while len(_estimates) > _REMEMBERED:
             _estimates.popitem(last=False)
@@ -106,38 +121,64 @@ def estimate(run, gpu: GPU) -> tuple[Estimate | None, str]:
     return (None, known) if isinstance(known, str) else (known, "")
 
 
-def _estimate(run, compiled, gpu: GPU) -> tuple[Estimate | None, str]:
-    total = run.counters.get(names.INSTRUCTIONS, 0)
+def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
+    launch, why = _launch(run, compiled, parts)
+    if launch is None:
+        return None, why
+    turns, left = divmod(launch.most, launch.resident)
+    try:
+        whole = launch.simulated(launch.resident, turns == 1)
+        rest = launch.simulated(left, False) if left else None
+    except _TooLongError:
+        return None, _TOO_LONG
+    start = parts["launch.block"]
+    cycles = turns * (whole.cycles + start) + (rest.cycles + start if rest else 0)
+    if turns > 1:  # the first of them finds no code
+        lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
+        cycles += parts["code.first_latency"] + parts["code.first_line"] * len(lines)
+    return whole.estimate(cycles, compiled, launch.path.function, turns), ""
+
+
+def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watched:
+    """What every warp of a multiprocessor does in some trips of the main loop.
+
+    Raises CourseError where that is not known, the kernel does not compile for `gpu`, or a block does not fit on it.
+    """
+    compiled = run.kernel.for_arch(gpu.arch).compiled
+    launch, why = _launch(run, compiled, chip(gpu, changed))
+    try:
+        turn = launch.simulated(launch.resident, launch.most == launch.resident, True) if launch else None
+    except _TooLongError:
+        turn, why = None, _TOO_LONG
+    if launch is None or turn is None:
+        raise CourseError(f"What its warps do is not known, since {why}.")
+    if not turn.trips:
+        raise CourseError("This launch has no loop with three trips or more to show.")
+    of_line = cell_lines(compiled)
+    lines = {number: of_line.get(i.ptx_line or 0) for number, i in enumerate(launch.path.function.instructions)}
+    return Watched(tuple(turn.simulated.spells), turn.per_trip, launch.resident, launch.path.warps, lines)
+
+
+def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
+    """What all turns of its blocks have in common, or why that is not known."""
+    gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
     if not total:
         return None, "how many instructions run is not known"
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
     blocks = math.prod(run.grid)
-    most = math.ceil(blocks / gpu.sms)  # on one multiprocessor
+    most = math.ceil(blocks / gpu.sms)
     resident = min(fit.blocks_per_sm, most)
     path, why = _path(run, compiled, gpu, resident)
     if path is None:
         return None, why
-    parts = chip(gpu)
     code = scheduled(path.function, compiled.cubin, parts)
     if any(code[k].pipe == "tensor" for visit in path.visits for k in range(visit.start, visit.end)):
         return None, "tensor cores are not in it"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
-    turns, left = divmod(most, resident)
-    simulate = functools.partial(_Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run).simulated)
-    try:
-        whole = simulate(resident, turns == 1)
-        rest = simulate(left, False) if left else None
-    except _TooLongError:
-        return None, "one block takes too many instructions"
-    start = parts["launch.block"]
-    cycles = turns * (whole.cycles + start) + (rest.cycles + start if rest else 0)
-    if turns > 1:  # the first of them finds no code
-        lines = {code[k].line for visit in path.visits for k in range(visit.start, visit.end)}
-        cycles += parts["code.first_latency"] + parts["code.first_line"] * len(lines)
-    return whole.estimate(cycles, compiled, path.function, turns), ""
+    return _Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run, resident, most), ""
 
 
 def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str]:
@@ -193,7 +234,8 @@ def _plain(table) -> dict[int, dict[WarpState, float]]:
 
 @dataclass(frozen=True)
 class _Launch:
-    """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted."""
+    """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
+    that share a multiprocessor. most: blocks that the busiest one has, one after the other."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -201,14 +243,16 @@ class _Launch:
     active: float
     each: float | None
     run: Any
+    resident: int
+    most: int
 
-    def simulated(self, resident: int, cold: bool) -> _Turn:
-        """One turn of `resident` blocks. cold: they are the first to run this code."""
+    def simulated(self, resident: int, cold: bool, watched: bool = False) -> _Turn:
+        """One turn of `resident` blocks. cold: they are the first to run this code. watched: keep what every warp does."""
         visits = self.path.visits
         loop = main_loop(visits)
         if loop is None:
             executed = sum(visit.instructions for visit in visits)
-            result = self._simulate(visits, resident, None, cold)
+            result = self._simulate(visits, resident, None, cold, watched)
             stretch = self.each / executed if self.each else 1.0
             return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
@@ -217,7 +261,7 @@ class _Launch:
         before = sum(visit.instructions for visit in visits[: loop.first])
         settled = max(1, kept // 3)
         marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
-        result = self._simulate(short, resident, marks, cold)
+        result = self._simulate(short, resident, marks, cold, watched)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
         executed = before + kept * loop.size + sum(visit.instructions for visit in behind)
@@ -237,7 +281,7 @@ class _Launch:
         per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
         return executed + (product.k - short) / per_trip * loop.size
 
-    def _simulate(self, visits: Sequence[Visit], resident: int, marks, cold: bool) -> Simulated:
+    def _simulate(self, visits: Sequence[Visit], resident: int, marks, cold: bool, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:
             raise _TooLongError
-        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, cold).run()
+        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, cold, watched).run()

@@ -1,9 +1,10 @@
 """One multiprocessor: warps issue, queue, wait, meet, until the last one has ended.
 
 Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays), else of
-the youngest that can. What an instruction needs: its stall count and scoreboards, its pipe, its registers' banks, a place in its
-queue, its line of code. One load/store unit serves the queues of all, a wavefront or a line a cycle; what L1 lacks comes from L2 at the
-rate of its port, and whoever else wants it meanwhile waits for it, too.
+the youngest that can; of those that want the load/store unit, of the one that has not issued for longest. What an instruction needs:
+its stall count and scoreboards, its pipe, its registers' banks, a place in its queue, its line of code. One load/store unit serves the
+queues of all, a wavefront or a line a cycle; what L1 lacks comes from L2 at the rate of its port, and whoever else wants it meanwhile
+waits for it, too.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -53,11 +54,24 @@ WORDS = {state: state.name.lower().replace("_", " ") for state in WarpState}  # 
 ) = map(int, WarpState)  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Spell:
+    """What a warp did from `begin` until it issued its next instruction, at SASS index `index`: (state, cycles), one after the other."""
+
+    block: int
+    warp: int
+    sub_partition: int
+    index: int
+    begin: float
+    spans: tuple[tuple[WarpState, float], ...]
+
+
 @dataclass
 class Simulated:
     """cycles: until the last warp has ended. reached: the cycles at which so many instructions had been issued as were asked for.
 
-    states: instruction -> cycles of warps in each WarpState; one table for between the first two of `reached`, one for the rest.
+    steady, rest: instruction -> cycles of warps in each WarpState, between the first two of `reached`, and otherwise. spells: of
+    the steady part, if they were asked for.
     """
 
     cycles: float = 0.0
@@ -65,16 +79,19 @@ class Simulated:
     reached: list[float] = field(default_factory=list)
     steady: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
     rest: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
+    spells: list[Spell] = field(default_factory=list)
 
 
 class _Warp:
     """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while
     something is not. free: when each scoreboard is; holding: how many hold it that have not been served. groups: of copies
-    [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of its sub-partition before."""
+    [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of its sub-partition before.
+    throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions of its sub-partition
+    had `passed` there before."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "groups", "held", "holding", "home", "last", "line", "number", "position",
-        "ready", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "fetched", "free", "groups", "held", "holding", "home", "last", "line", "number", "passed",
+        "position", "ready", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -89,6 +106,19 @@ class _Warp:
         self.why = _WAIT
         self.throttled: int | None = None
         self.throttled_until = 0.0
+        self.passed = 0
+
+
+def _throttle(step: Scheduled) -> int:
+    """What warps that want the same as this instruction are throttled by."""
+    if step.kind == SHARED:
+        return _MIO_THROTTLE
+    return _LG_THROTTLE if step.kind in (LOAD, STORE, COPY) else _MATH_PIPE_THROTTLE
+
+
+def _queues(warp: _Warp) -> bool:
+    """Whether its next instruction is for the load/store unit."""
+    return warp.steps[warp.position][0].kind in (SHARED, LOAD, STORE, COPY)
 
 
 class _Code:
@@ -133,19 +163,20 @@ class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
 
     marks: two numbers of issued instructions, between which the states are those of the steady loop. cold: nobody has fetched the
-    code yet.
+    code yet. watched: keep what every warp does between the marks.
     """
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
-        marks: tuple[int, int] | None = None, cold: bool = True,
+        marks: tuple[int, int] | None = None, cold: bool = True, watched: bool = False,
     ):  # fmt: skip
         # figures that are asked for all the time
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
         self.queue_shared = chip["queue.shared"]
         self.queue_global = chip["queue.global"]
         self.enter = chip["load_store.enter"]
-        self.lag = chip["registers.lag"]
+        self.lag, self.register = chip["registers.lag"], chip["registers.each"]
+        self.wavefront = chip["load_store.wavefront"]
         self.arrival = chip["barrier.arrival"]
         self.release = chip["barrier.release"]
         self.between_loads = chip["load_store.between_loads"]
@@ -167,7 +198,7 @@ class Multiprocessor:
                 self.warps[place % SUB_PARTITIONS].append(_Warp(steps[number], block, number, place % SUB_PARTITIONS))
         self.living = [sum(map(bool, steps))] * resident
         self.arrived: dict[int, list[tuple[_Warp, float]]] = defaultdict(list)
-        self.marks = marks or (-1, -1)
+        self.marks, self.watched = marks or (-1, -1), watched
         self.done = Simulated()
         self.code = _Code(chip, set() if cold else {step.line for step in code})
         # when each unit is free again
@@ -176,6 +207,7 @@ class Multiprocessor:
         self.ports = [0.0] * SUB_PARTITIONS
         self.unit = self.l2 = self.writes = self.barriers = 0.0
         self.held = [0.0] * SUB_PARTITIONS
+        self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
         self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
@@ -259,13 +291,15 @@ class Multiprocessor:
             if free > now:
                 soon = min(soon, free)
                 if warp.throttled is None:
-                    warp.throttled, warp.throttled_until = why, now
+                    warp.throttled, warp.throttled_until, warp.passed = why, now, self.passed[place][why]
                 if why == _MATH_PIPE_THROTTLE:
                     warp.throttled_until = max(warp.throttled_until, free)
                 continue
-            chosen = warp  # the youngest so far
             if warp is latest:
+                chosen = warp
                 break
+            if chosen is None or warp.last < chosen.last or not (_queues(warp) and _queues(chosen)):
+                chosen = warp
         if chosen is None:
             if soon != _NEVER:
                 self._wake(soon, place)
@@ -274,6 +308,7 @@ class Multiprocessor:
         at = self._fetch_registers(step, now, place, chosen is latest)
         self.latest[place] = chosen
         self._account(chosen, step, now, at, place)
+        self.passed[place][_throttle(step)] += 1
         self._take_pipe(step, at, place)
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
@@ -289,9 +324,10 @@ class Multiprocessor:
 
     def _fetch_registers(self, step: Scheduled, now: float, place: int, goes_on: bool) -> float:
         """When the instruction issues: each bank delivers one register a cycle, and an instruction may wait for its own only so long."""
-        even, odd = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
-        if not even and not odd:
+        counts = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
+        if not any(counts):
             return now
+        even, odd = counts[0] * self.register, counts[1] * self.register
         banks = self.banks[place]
         there = max(max(now, banks[0]) + even if even else 0.0, max(now, banks[1]) + odd if odd else 0.0)
         at = max(now, there - max(self.lag, even, odd))
@@ -350,20 +386,30 @@ class Multiprocessor:
         done.issued += 1
         if done.issued in self.marks:
             done.reached.append(at)
-        row = (done.steady if len(done.reached) == 1 else done.rest)[step.index]
+        steady = len(done.reached) == 1
+        row = (done.steady if steady else done.rest)[step.index]
         row[_SELECTED] += 1
-        row[_WAIT] += max(0.0, min(warp.base, warp.ready) - warp.last - 1)
-        row[warp.why] += max(0.0, warp.ready - warp.base)
-        waited = now - warp.ready
+        row[_WAIT] += (stalled := max(0.0, min(warp.base, warp.ready) - warp.last - 1))
+        row[warp.why] += (held_up := max(0.0, warp.ready - warp.base))
+        waited, throttle, throttled = now - warp.ready, _WAIT, 0.0
         if warp.throttled is not None:
             until = min(warp.throttled_until, now) if warp.throttled == _MATH_PIPE_THROTTLE else now
-            throttled = min(waited, max(0.0, until - warp.ready))
-            row[warp.throttled] += throttled
+            throttle, throttled = warp.throttled, min(waited, max(0.0, until - warp.ready))
+            throttled -= min(throttled, self.passed[place][throttle] - warp.passed)  # there was room, and another warp took it
+            row[throttle] += throttled
             waited -= throttled
             warp.throttled, warp.throttled_until = None, 0.0
         dispatch = min(waited, self.held[place] - (at - now) - warp.held)
         row[_DISPATCH_STALL] += dispatch + at - now
         row[_NOT_SELECTED] += waited - dispatch
+        if steady and self.watched:
+            spans = (
+                (_WAIT, stalled), (warp.why, held_up), (throttle, throttled), (_NOT_SELECTED, waited - dispatch),
+                (_DISPATCH_STALL, dispatch + at - now), (_SELECTED, 1.0),
+            )  # fmt: skip
+            kept = tuple((WarpState(state), cycles) for state, cycles in spans if cycles > 0)
+            begin = at + 1 - sum(cycles for _, cycles in kept)
+            done.spells.append(Spell(warp.block, warp.number, warp.home, step.index, begin, kept))
 
     # -- barriers and ends
 
@@ -422,7 +468,7 @@ class Multiprocessor:
         begun = now - self.enter
         port = self.between_loads
         if step.kind == SHARED:
-            taken = max(self.request, cost.wavefronts if cost is not None else 1.0)
+            taken = max(self.request, cost.wavefronts * self.wavefront if cost is not None else 1.0)
             there = begun + step.latency + taken - 1
             if cost is not None and step.result < 0:
                 port = self.between_stores + self.store_word * step.words
@@ -453,7 +499,7 @@ class Multiprocessor:
     def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:
         """(cycles of the unit, when the data are there)."""
         taken = max(self.request, cost.lookups)
-        taken = taken + cost.wavefronts if step.kind == COPY else max(taken, cost.sectors / 4)
+        taken = taken + cost.wavefronts * self.wavefront if step.kind == COPY else max(taken, cost.sectors / 4)
         there = begun + step.latency + taken - 1
         bringer = cost.bringers[warp.number] if cost.bringers else -1
         if bringer >= 0:
