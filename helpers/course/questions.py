@@ -187,6 +187,16 @@ def _number(value: float) -> str:
 # ------------------------------------------------------------------------------------------------------------ widgets
 
 
+# A choice that is longer than the page is wide goes on in another line; by itself it would push its button out of sight. The button comes
+# after its text in the page, and stands before it.
+_STYLE = """<style>
+.ladder-choices .widget-radio-box{min-width:0}
+.ladder-choices .widget-radio-box label{display:flex;flex-direction:row-reverse;justify-content:flex-end;align-items:start;height:auto;
+white-space:normal}
+.ladder-choices .widget-radio-box input{flex:none}
+</style>"""
+
+
 def question_card(question: Question, store: Store):
     """The question as a widget: an input, a button that commits, and what was committed."""
     with delayed():
@@ -194,11 +204,12 @@ def question_card(question: Question, store: Store):
 
         from helpers.still import Kept
 
-    prompt = widgets.HTML(f"<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
+    prompt = widgets.HTML(f"{_STYLE}<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
     before = committed(question.id, store)
     if question.choices:
-        wide = widgets.Layout(width="auto", max_width="60em")
+        wide = widgets.Layout(width="auto", max_width="min(60em, 100%)")
         field = widgets.RadioButtons(options=question.choices, value=before if before in question.choices else None, layout=wide)
+        field.add_class("ladder-choices")
     else:
         shown = "" if before is None else f"{before:.10g}"
         field = widgets.Text(value=shown, placeholder="a number", layout=widgets.Layout(width="9em"))
@@ -207,8 +218,8 @@ def question_card(question: Question, store: Store):
 
     def settle(answer) -> None:
         field.disabled, shown = True, told(question.id, store)
-        button.description, button.button_style, button.disabled = "Change", "", shown
-        said.value = question.comment(answer, shown)
+        button.description, button.button_style, button.disabled = "Committed" if shown else "Change", "", shown
+        said.value = f"<div style='line-height:1.4'>{question.comment(answer, shown)}</div>"
 
     def pressed(_) -> None:
         if field.disabled:

@@ -259,7 +259,7 @@ def _last_per_cent() -> Part:
             "the compiler gives out the registers of a kernel all together",
             "With other values alive before it, what the loop uses comes to lie in other registers, in other banks, at other places.",
             {
-                "the compiler mixes code from before the loop into it": "It hardly could: that code runs once.",
+                "the compiler mixes code from before the loop into it": "It may, but it need not: where a value lies matters already.",
                 "the machine code depends on the launch": "It is made before there is one.",
                 "it cannot be: the same source gives the same code": "The same kernel does. A loop is a part of one.",
             },

@@ -69,7 +69,10 @@ class LessonStanding:
         if not self.climbed:
             return f"put its kernel on the ladder: {self.step.slug}.climb()."
         left = [item for item in self.exercises if item.slug not in self.solved]
-        return f"exercise “{left[0].title}” ({left[0].what})." if left else "all is done."
+        if not left:
+            return "all is done."
+        begun = self.predicted or self.solved or self.step.entry
+        return f"{'' if begun else 'read it, then do its '}exercise “{left[0].title}” ({left[0].what})."
 
 
 @dataclass(frozen=True, repr=False)

@@ -271,7 +271,7 @@ def overtaking(
     _tracks(ax, now)
     _grid(ax, now, 112.0, height)
     title = _title(now)
-    where = f"{now.array} of {block_label(run.trace, now.block)}, interval {now.interval + 1} of {now.intervals}"
+    where = f"{now.array} of {block_label(run.trace, now.block)}, interval {now.interval} of 0 to {now.intervals - 1}"
     where += f"; the order of the warps is chosen, what they do is executed{cut(run.trace)}"
     current = now.current
     line = source_line(run, current.line).split("//")[0].strip() if current else ""

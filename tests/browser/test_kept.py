@@ -10,7 +10,7 @@ NAME = "kept.ipynb"
 CELLS = {
     "set-up": "%load_ext helpers\nfrom helpers import ask, exercise, reference, widgets\nfrom helpers.progress import Progress\nimport time",
     "question": "ask('naive.sectors_a', 'How many sectors?', unit='sectors')",
-    "choice": "ask('naive.which', 'Which of them?', choices=('fewer', 'more'))",
+    "choice": "ask('naive.which', 'Which of them?', choices=('fewer', 'more', 'more, ' + 80 * 'and more '))",
     "picture": "widgets.tiles(reference('shared_tile').gemm(64, on='cpu', trace=True))",
     "again": "widgets.ladder()",
     "task": "exercise('two_columns')",
@@ -43,6 +43,8 @@ def test_what_was_seen_is_shown_without_its_kernel(open_notebook, lab, complaint
     notebook.wait_for(question, "You said: 17 sectors")
     choice = notebook.show(INDEX["choice"])
     choice.get_by_text("more", exact=True).click()
+    places = choice.locator("input").evaluate_all("found => found.map(button => [button.offsetLeft, button.offsetWidth])")
+    assert len({left for left, _ in places}) == 1 and min(wide for _, wide in places) > 5, "a long choice hides its button"
     picture = notebook.show(INDEX["picture"])
     picture.get_by_title("step along K: one forward").click()
     notebook.wait_for(picture, "Step 2 of 2")

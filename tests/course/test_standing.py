@@ -25,7 +25,7 @@ def climb(store, slug="naive", kind="predicted", tflops=1.0, **more):
 def test_at_the_start_everything_is_still_to_come(store):
     shown = standing(store)
     assert (shown.points, shown.level, shown.achieved) == (0, (1, "Lane"), ())
-    assert shown.next == "00 · Start here: exercise “Arithmetic intensity” (write it yourself)."
+    assert shown.next == "00 · Start here: read it, then do its exercise “Arithmetic intensity” (write it yourself)."
     assert len(shown.table().rows) == len(STEPS) and "No prediction" in str(shown)
     assert "href='01_naive.ipynb'" in shown._repr_html_() and "<img" not in shown._repr_html_()
     assert not store.path.exists(), "looking makes no file"

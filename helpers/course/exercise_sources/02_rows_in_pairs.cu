@@ -5,7 +5,7 @@
 //! hint: threadIdx.x should run along the columns, threadIdx.y along the upper 8 rows of the tile.
 //! hint: One loop, two sums: for each k one value of B and two of A.
 //! hint: The upper element may lie in C and the lower one below its edge. A row of A that does not exist must not be read either.
-//! expect: sectors per load of A <= 1
+//! expect: sectors per load of A <= 4
 //! expect: sectors per load of B <= 4
 //! expect: sectors per store of C <= 4
 //! expect: global loads per result <= 3/2 K
