@@ -47,3 +47,8 @@ def ring_bytes(bm: int, bn: int, bk: int, stages: int) -> int:
 def blocks(m: int, n: int, bm: int, bn: int) -> int:
     """Blocks of a product, one for each tile of C."""
     return -(-m // bm) * -(-n // bn)
+
+
+def wavefronts_of(size: int) -> int:
+    """Wavefronts of shared memory that so many bytes take at least, each of them wanted once."""
+    return -(-size // (rules.BANKS * rules.WORD_BYTES))

@@ -88,7 +88,7 @@ def _number(text: str, unit: str, works_out: Callable[[], float], because: str) 
 @functools.cache
 def parts() -> tuple[Part, ...]:
     """The parts, in order."""
-    return (_memory(), _registers(), _waiting(), _last_per_cent())
+    return (_memory(), _registers(), _waiting(), _last_per_cent(), _tensor_cores())
 
 
 def part(name: str) -> Part:
@@ -295,6 +295,52 @@ def _last_per_cent() -> Part:
             "element of C?",
             "bytes per element",
             lambda: 2 * figures.FLOAT, "It reads C and writes it again. The fused epilogue has each element in a register.",
+        ),
+    )  # fmt: skip
+
+
+def _tensor_cores() -> Part:
+    return _part(
+        "tensor_cores", "Tensor cores", "wmma", "mma_sync",
+        operations=_number(
+            "One mma.m16n8k16 of a warp: how many floating-point operations is that, a multiply-add being two?", "operations",
+            lambda: float(2 * 16 * 8 * 16), "An FFMA of a warp is 64 of them.",
+        ),
+        loads=_number(
+            "An ldmatrix.x4 brings four matrices of 8 × 8 elements of 16 bits. How many wavefronts of shared memory does it take at least?",
+            "wavefronts", lambda: float(figures.wavefronts_of(4 * 8 * 8 * 2)),
+            "Swizzle and padding are there so that it takes no more than that.",
+        ),
+        coarse=_choice(
+            "FP16 and BF16 have 16 bits each. What does a product pay for taking BF16?",
+            "digits: its factors are rounded eight times as coarsely",
+            "Three bits of the fraction went to the exponent, and with them the range of FP32 came.",
+            {
+                "speed: the tensor cores take it at half the rate": "Both types have the same rate, on every GPU that knows both.",
+                "range: numbers beyond 65504 become infinite": "That is FP16's weakness. BF16 reaches as far as FP32.",
+                "its sums: they are kept in BF16 as well": "The sums of both are FP32. The last rounding is that of C.",
+            },
+        ),
+        pieces=_choice(
+            "Both keep eight rows of a matrix out of each other's banks: longer rows, and pieces that trade places. "
+            "What speaks for the second?",
+            "it takes no room: tiles are as long as their data",
+            "Which is another stage of the ring, or a larger tile.",
+            {
+                "it costs no instruction": "Places have to be computed, by who stores and by who reads; if all goes well, before the loop.",
+                "it is free of conflicts whatever is read": "It is made for the reads of ldmatrix. Others meet as before.",
+                "its rows begin at multiples of 16 bytes, and padded rows do not": "They do as well: eight elements more are 16 bytes.",
+            },
+        ),
+        zeros=_choice(
+            "The same kernel, the same sizes, and more TFLOPS on matrices of zeros than on random numbers. Why?",
+            "nothing toggles: it takes less power, so the clock stays high",
+            "So tensor cores are timed on random numbers, and in turn with cuBLAS.",
+            {
+                "tensor cores leave out products with 0": "Only where a kernel asks for structured sparsity, and says which are left out.",
+                "zeros are compressed on their way from memory": "As many sectors are moved, and as many wavefronts.",
+                "the first launches were timed, before the card was warm": "That would help random numbers as much.",
+            },
         ),
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from helpers.course import evidence, figures
 from helpers.course.measures import DEFAULT_GPU
 from helpers.course.quizzes import parts
 from helpers.course.steps import STEPS
+from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.files import write_whole
 from helpers.model import hardware
@@ -46,7 +47,7 @@ small { color: #444 }
 def page() -> str:
     """The sheet as an HTML page."""
     gpu = hardware.gpu(DEFAULT_GPU)
-    day = max(rung.date for step in STEPS if step.entry for rung in evidence.recorded(step.slug, SIZE).rows)
+    day = max(rung.date for step in STEPS if step.entry and step.dtype == "float32" for rung in evidence.recorded(step.slug, SIZE).rows)
     body = [
         "<h1>The GEMM Ladder: cheat sheet</h1>",
         _section(f"What each step changed, and what it brought ({gpu.name}, {SIZE}³, float32, recorded by {day})", _steps()),
@@ -82,6 +83,10 @@ def _steps() -> str:
     rows, before = [], None
     for step in STEPS:
         if not step.entry:
+            continue
+        if step.dtype != "float32":  # another ladder, with limits of its own
+            label = element_type(step.dtype).label
+            rows.append((f"{step.number:02} {step.title} ({label})", step.idea, "–", "", "–"))
             continue
         (rung,) = evidence.recorded(step.slug, SIZE).rows
         assert rung.tflops and rung.cublas_ratio

@@ -34,7 +34,9 @@ def with_tooltips(notebook: dict[str, Any], slug: str) -> dict[str, Any]:
     cells = []
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            cell = cell | {"source": _marked(unmarked(source(cell)), left)}
+            text = unmarked(source(cell))
+            spoken = cell.get("metadata", {}).get("slideshow", {}).get("slide_type") == "notes"  # learners' copies leave these out
+            cell = cell | {"source": text if spoken else _marked(text, left)}
         cells.append(cell)
     return notebook | {"cells": cells}
 

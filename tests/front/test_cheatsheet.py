@@ -13,8 +13,8 @@ def test_every_step_with_what_was_recorded_and_nothing_from_elsewhere(tmp_path, 
     assert str(tmp_path) in capsys.readouterr().out
     assert not re.findall(r"(?:src|href)=", page)
     for step in STEPS:
-        if step.entry:
-            assert f"{step.number:02} {step.title}" in page
+        assert not step.entry or f"{step.number:02} {step.title}" in page
+        if step.entry and step.dtype == "float32":
             assert f"<td>{evidence.recorded(step.slug, cheatsheet.SIZE).rows[0].tflops:.1f}</td>" in page
     assert "<tr><td>2</td><td>8</td><td>2</td><td>2</td><td>–</td></tr>" in page  # a stride of two floats
     assert "<tr><td class=left>8 × 8</td><td>64</td><td>16</td><td>0.25</td></tr>" in page

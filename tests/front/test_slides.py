@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import nbformat
 import pytest
 
+from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import slides
-from helpers.front.notebooks import paths
 
 WIDGET = """import ipywidgets
 @ipywidgets.interact(n=ipywidgets.IntSlider(3, 1, 9))
@@ -139,7 +139,10 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(lesson, tmp_path):
 SLIDE_TYPES = {"slide", "subslide", "fragment", "-", "skip", "notes"}
 
 
-@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
+LESSONS = [step.notebook_path for step in STEPS if not step.bench]
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_every_cell_of_a_lesson_has_its_place_in_the_lecture(path):
     cells = nbformat.read(path, 4).cells
     types = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in cells]
@@ -149,7 +152,7 @@ def test_every_cell_of_a_lesson_has_its_place_in_the_lecture(path):
     assert len(shown) > len(types) / 2, "most of a lesson is shown"
 
 
-@pytest.mark.parametrize("path", paths(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_tells_its_lecturer_what_to_ask_and_how_long_it_takes(path):
     notes = [cell for cell in nbformat.read(path, 4).cells if cell.metadata.slideshow.slide_type == "notes"]
     minutes = [int(found[1]) for cell in notes if (found := re.match(r"\*\*(\d+) min\.\*\* ", cell.source))]

@@ -22,6 +22,15 @@ def lesson(*texts: str, slug: str = "bank_conflicts") -> list[str]:
     return [cell["source"] for cell in once["cells"]]
 
 
+def test_the_lecturer_s_notes_are_left_alone():
+    cells = [
+        {"cell_type": "markdown", "id": name, "metadata": {"slideshow": {"slide_type": kind}}, "source": "A bank conflict."}
+        for name, kind in (("said", "notes"), ("read", "slide"))
+    ]
+    spoken, read = tooltips.with_tooltips({"cells": cells}, "bank_conflicts")["cells"]
+    assert spoken["source"] == "A bank conflict." and "glossary.ipynb#bank-conflict" in read["source"]
+
+
 def test_the_first_use_is_marked_and_no_other():
     first, second = lesson("Two **bank\nconflicts**.", "A bank conflict, and a bank.")
     assert first == f'Two **[bank\nconflicts](glossary.ipynb#bank-conflict "{TERM.means}")**.'
