@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
 from helpers.errors import RunError
-from helpers.run.gemm import Problem
+from helpers.run.gemm import arguments, is_fused, problem_for
+from helpers.run.kernel import Kernel
 from helpers.sim import Budget, Collect, TraceFilter, launch, simulate
 from helpers.sim import native as module
 from helpers.sim.isa import EXAMPLES
@@ -121,27 +122,13 @@ def test_course_kernels(path):
     compiled = compile_source(path.read_text())
     block, (rows, columns) = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.constants.get("dynamic_shared", (0,))[0]
+    made = Kernel(compiled)
     for problem in (
-        Problem(rows, columns, 32),
-        Problem(rows + 1, columns - 1, 33, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7),
+        problem_for(made, rows, columns, 32, fused=is_fused(made)),
+        problem_for(made, rows + 1, columns - 1, 33, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, fused=is_fused(made)),
     ):
-        a, b, c = problem.arrays()
         grid = (-(-problem.n // columns), -(-problem.m // rows), 1)
-        args = [
-            problem.m,
-            problem.n,
-            problem.k,
-            problem.alpha,
-            a,
-            problem.lda,
-            b,
-            problem.ldb,
-            problem.beta,
-            c,
-            problem.ldc,
-        ]
-        if "bias" in path.read_text():
-            args.append(np.linspace(-1, 1, problem.n, dtype=np.float32))
+        args = arguments(problem, *problem.arrays())
         both(compiled, grid, block, args, shared)
 
 
