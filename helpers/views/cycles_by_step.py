@@ -13,7 +13,7 @@ from helpers.model.cycles.multiprocessor import WORDS
 from helpers.model.predict import validation
 
 from .canvas import INK, Choice, NothingToSee, heading, picture
-from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, parts
+from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, parts, product_of
 
 MODEL, SAMPLED = "states", "sampled"
 _SOURCES = (("the model", MODEL), ("Nsight Compute, H200", SAMPLED))
@@ -29,22 +29,21 @@ def steps(size: int, source: str = MODEL) -> dict[str, Mapping[str, float]]:
 
 def controls(run, source=None, size=None):
     """Predicted or sampled, and the size of the steps' products. Not offered for what is no product."""
-    if getattr(run, "problem", {}).get("problem") is None:
-        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
+    product_of(run)
     return Choice("source", "steps by", _SOURCES, MODEL), Choice("size", "steps at", tuple((f"{n}³", n) for n in _SIZES), _SIZES[0])
 
 
 @picture("Cycles by step", controls=controls, size=(12, 7), margins=(2.6, 1.3, 0.4, 1.1), order=99)
 def cycles_by_step(run, *, ax, source=MODEL, size=_SIZES[0]):
     """What warps do with their cycles, in each step and in this kernel. source: where the steps' bars come from."""
-    known = steps(size, source)
+    product, known = product_of(run), steps(size, source)
     try:
         own = run.predict(DEFAULT_GPU)
     except CourseError as error:
         raise NothingToSee(error.message) from error
     rows = [(name.replace("_", " "), states) for name, states in known.items()]
     if own.states:
-        rows.append((f"this kernel, {run.problem['problem']}", own.states))
+        rows.append((f"this kernel, {product}", own.states))
     if not rows:
         raise NothingToSee(f"Nothing is known of the steps at {size}³.")
     seen = bars(ax, rows)

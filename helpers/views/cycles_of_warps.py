@@ -7,6 +7,7 @@ than one mixes their colours. The order of what waits is the model's: only sums 
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -19,32 +20,26 @@ from helpers.model.cycles.multiprocessor import WORDS, Spell, WarpState
 from helpers.model.hardware import SUB_PARTITIONS
 
 from .canvas import FAINT, INK, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .warp_states import COLOURS, DEFAULT_GPU, explain
+from .warp_states import COLOURS, DEFAULT_GPU, explain, product_of
 
 _COLUMNS = 1200  # of the image, at most
 WINDOWS = (100, 200, 500, 2000)  # cycles shown at once
 _ROWS = 16
 _WIDEST_LABEL = 0.025  # share of the width that the number of a line needs
-_kept: dict[int, tuple] = {}  # the last run, watched: sliders ask for it time and again
-
-
-def _product(run):
-    """The Problem of a run. Raises NothingToSee where it is no product."""
-    found = getattr(run, "problem", {}).get("problem")
-    if found is None:
-        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
-    return found
+_last: list[tuple[weakref.ref, str, Watched]] = []  # the run that was watched last: sliders ask for it time and again
 
 
 def _watched(run, gpu: str) -> Watched:
     """Raises NothingToSee where the model does not know."""
-    known = _kept.get(0)
-    if known is None or known[0] is not run or known[1] != gpu:
-        try:
-            known = _kept[0] = (run, gpu, watched(run, hardware.gpu(gpu)))
-        except CourseError as error:
-            raise NothingToSee(error.message) from error
-    return known[2]
+    for of, on, seen in _last:
+        if of() is run and on == gpu:
+            return seen
+    try:
+        seen = watched(run, hardware.gpu(gpu))
+    except CourseError as error:
+        raise NothingToSee(error.message) from error
+    _last[:] = [(weakref.ref(run), gpu, seen)]
+    return seen
 
 
 def _extent(spells: Sequence[Spell]) -> tuple[float, float]:
@@ -55,7 +50,7 @@ def _extent(spells: Sequence[Spell]) -> tuple[float, float]:
 
 def controls(run, gpu=None, window=None, sub_partition=None, start=None):
     """The GPU, which scheduler, how many cycles at once and from where. Not offered for what is no product."""
-    _product(run)
+    product_of(run)
     return (
         Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),
         Choice("sub_partition", "scheduler", tuple((str(number), number) for number in range(SUB_PARTITIONS)), 0),
@@ -84,7 +79,7 @@ def shares(spells: Sequence[Spell], begin: float, end: float, columns: int) -> n
 def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window=WINDOWS[1], sub_partition=0, start=0):
     """What the warps of one scheduler do, cycle by cycle. Predicted from the machine code. window: cycles shown; start: from where,
     0 to 100 % of those that were watched."""
-    product, seen = _product(run), _watched(run, gpu)
+    product, seen = product_of(run), _watched(run, gpu)
     first, last = _extent(seen.spells)
     begin = first + start / 100 * max(0.0, last - first - window)
     end = min(begin + window, last)

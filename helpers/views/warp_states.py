@@ -56,6 +56,14 @@ def parts(states: Mapping[str, float]) -> dict[str, float]:
     return found | ({OTHERS: rest} if rest > 1e-9 else {})
 
 
+def product_of(run):
+    """The Problem of a run. Raises NothingToSee where it is none: the model was tried on nothing else."""
+    found = getattr(run, "problem", {}).get("problem")
+    if found is None:
+        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
+    return found
+
+
 def colour_of(word: str) -> str:
     """The colour of a state, or of OTHERS."""
     return _BY_WORD.get(word, FAINT)
@@ -98,8 +106,7 @@ def busiest(by_line: Mapping[int, Mapping[str, float]]) -> list[tuple[int, float
 
 def controls(run, gpu=None):
     """The GPU. Not offered for what is no product: the model was tried on nothing else."""
-    if getattr(run, "problem", {}).get("problem") is None:
-        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
+    product_of(run)
     return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
 
 
