@@ -24,7 +24,7 @@ import math
 import numbers
 import random
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -33,7 +33,8 @@ from helpers.errors import CourseError
 from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
-from helpers.run.kernel import Kernel, compile
+from helpers.run.kernel import Kernel, compile, place
+from helpers.run.timing import measured_elsewhere, time_gemms
 
 from . import history, proof
 from .measures import Expectation, expect
@@ -43,15 +44,18 @@ from .store import Store, own
 FOLDER = Path(__file__).parent / "exercise_sources"
 KINDS = {"write": "write it yourself", "change": "change it", "diagnose": "diagnose it"}
 STAGES = 3  # of hints, before the solution
+_TIMED_SIZE = 2048  # M = N = K of what is timed on a GPU
 _LEADERS = {".cu": "//", ".py": "#"}
 
 
 @dataclass(frozen=True)
 class ExerciseReport(CheckReport):
-    """A `CheckReport` under the exercise's title. For functions, `rows` holds one (good, sentence) per case."""
+    """A `CheckReport` under the exercise's title. For functions, `rows` holds one (good, sentence) per case. speed: of a right kernel,
+    beside the solution's, where there is a GPU."""
 
     title: str = ""
     after: str = ""
+    speed: str = ""
     rows: tuple[tuple[bool, str], ...] = ()
 
     @property
@@ -69,11 +73,15 @@ class ExerciseReport(CheckReport):
         return f"{self.title}: {'solved' if self.passed else 'not yet'}"
 
     def __str__(self) -> str:
-        return super().__str__() + (f"\n{self.after}" if self.passed and self.after else "")
+        return "\n".join([super().__str__(), *self._said])
 
     def _repr_html_(self) -> str:
-        after = f"<p>{html.escape(self.after)}</p>" if self.passed and self.after else ""
-        return super()._repr_html_() + after
+        return super()._repr_html_() + "".join(f"<p>{html.escape(text)}</p>" for text in self._said)
+
+    @property
+    def _said(self) -> list[str]:
+        """What is said of an answer that passes."""
+        return [text for text in (self.after, self.speed) if text and self.passed]
 
 
 @dataclass(frozen=True)
@@ -94,11 +102,14 @@ class Exercise:
     starter: str = field(repr=False)
 
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
-        """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised.
+        """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised. Where there is a GPU, a
+        right kernel is timed in turn with the solution; its speed is told and not judged.
 
         A solved exercise is kept in `store` (the reader's own by default). seed: see `gemm.check`.
         """
         report = self.judge(answer, seed)
+        if report.passed:
+            report = replace(report, speed=self._speed(answer))
         store = store or own()
         if self.language == "py":
             history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
@@ -114,6 +125,20 @@ class Exercise:
     def judge(self, answer: Any, seed: int | None = None, **options: Any) -> ExerciseReport:
         """As `check`, and nothing is kept of it. Options of a kernel's: `seconds` and `patience` of `gemm.check`, `on`."""
         return self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed, **options)
+
+    def _speed(self, answer: Any) -> str:
+        """How fast a right kernel is beside the solution, as a sentence; "" for a function, and where nothing can be timed."""
+        if self.language == "py" or not (place(None, answer) == "gpu" or measured_elsewhere()):
+            return ""
+        problem = gemm.problem_for(answer, _TIMED_SIZE, _TIMED_SIZE, _TIMED_SIZE)
+        try:
+            times = time_gemms({"yours": answer, "solution": compile(self.solution)}, problem, seconds=1.0)
+        except CourseError as error:
+            return f"It was not timed: {error.message}"
+        yours, solution = times["yours"].kernel, times["solution"].kernel
+        noisy = f" ({yours.noisy or solution.noisy}: do not trust the last digits)" if yours.noisy or solution.noisy else ""
+        ratio = f"{solution.milliseconds / yours.milliseconds:.2f} times the speed of the solution"
+        return f"On {yours.device}, {problem}, timed in turn: {yours.milliseconds:.4g} ms, {ratio}{noisy}."
 
     @property
     def what(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -171,6 +172,33 @@ def test_a_solved_exercise_is_remembered(tmp_path):
         item.check(function(item, item.solution), Store(tmp_path))
     assert item.solved(Store(tmp_path))
     assert len(Store(tmp_path).answers(step=0)) == 1
+
+
+def test_on_a_gpu_a_right_answer_is_timed_in_turn_with_the_solution(tmp_path, monkeypatch):
+    """With a GPU that is only pretended, and times that are made up: what is told, and that it decides nothing."""
+    item = exercise("flat_block")
+    right, asked = helpers.compile(item.solution), []
+
+    def timed(kernels, problem, **options):
+        asked.append((list(kernels), problem.m))
+        if problem.n != 2048:
+            raise CourseError("The GPU is busy.")
+        kernel = {"device": "NVIDIA Pretended", "noisy": ""}
+        return {
+            name: types.SimpleNamespace(kernel=types.SimpleNamespace(milliseconds=ms, **kernel))
+            for name, ms in zip(kernels, (4.0, 3.0), strict=True)
+        }
+
+    assert not item.check(right, Store(tmp_path / "a")).speed, "nothing is timed without a GPU"
+    judge = module.Exercise.judge
+    monkeypatch.setattr(module.Exercise, "judge", lambda self, answer, seed=None: judge(self, answer, seed, on="cpu"))
+    monkeypatch.setattr(module, "place", lambda on, kernel: "gpu")
+    monkeypatch.setattr(module, "time_gemms", timed)
+    report = item.check(right, Store(tmp_path / "b"))
+    assert report.passed and asked == [(["yours", "solution"], 2048)]
+    assert "On NVIDIA Pretended" in str(report) and "0.75 times the speed of the solution." in report._repr_html_()
+    monkeypatch.setattr(module, "_TIMED_SIZE", 64)
+    assert "It was not timed: The GPU is busy." in str(item.check(right, Store(tmp_path / "c")))
 
 
 def test_a_cell_that_did_not_compile_says_so():
