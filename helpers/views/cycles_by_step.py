@@ -43,7 +43,7 @@ def cycles_by_step(run, *, ax, source=MODEL, size=_SIZES[0]):
         raise NothingToSee(error.message) from error
     rows = [(name.replace("_", " "), states) for name, states in known.items()]
     if own.states:
-        rows.append((f"this kernel, {product}", own.states))
+        rows.append(("this kernel", own.states))
     if not rows:
         raise NothingToSee(f"Nothing is known of the steps at {size}³.")
     seen = bars(ax, rows)
@@ -51,6 +51,8 @@ def cycles_by_step(run, *, ax, source=MODEL, size=_SIZES[0]):
         ax.axhline(len(rows) - 1.5, color=INK, linewidth=1)
     explain(ax, [word for word in (*(WORDS[state] for state in COLOURS), OTHERS) if word in seen], (-0.25, -0.1))
     words = {value: label for label, value in _SOURCES}[source]
-    heading(ax, "What warps do with their cycles", detail=f"steps at {size}³ by {words}; this kernel by the model for {own.gpu}")
+    heading(
+        ax, "What warps do with their cycles", detail=f"steps at {size}³ by {words}; this kernel at {product} by the model for {own.gpu}"
+    )
     said = [f"{name}: " + ", ".join(f"{word} {share:.0%}" for word, share in parts(states).items()) for name, states in rows]
-    return f"What warps do with their cycles, by step at {size}³, by {words}. " + ". ".join(said) + "."
+    return f"What warps do with their cycles, by step at {size}³, by {words}; this kernel at {product}. " + ". ".join(said) + "."
