@@ -45,7 +45,7 @@ extern "C" __device__ constexpr int dynamic_shared[] = {STAGES * sizeof(Stage)};
 static_assert(WARPS * 16 * (WN + STRIP) * sizeof(float) <= STAGES * sizeof(Stage), "the strips must fit in the stages");
 
 // Where a 16-byte piece lies in a tile with so many PIECES to a row, in elements. 128 bytes are one turn of the banks:
-// in each such line the pieces trade places by the line's number.
+// pieces of a row trade places by the row's number, or, where several rows share such a line, by the line's.
 template <int PIECES> __device__ int place(int row, int piece) {
     constexpr int ROWS = PIECES < 8 ? 8 / PIECES : 1;  // of one line
     return (row * PIECES + (SWIZZLE ? piece ^ row / ROWS % (PIECES < 8 ? PIECES : 8) : piece)) * 8;

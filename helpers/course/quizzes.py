@@ -316,7 +316,8 @@ def _tensor_cores() -> Part:
             "digits: its factors are rounded eight times as coarsely",
             "Three bits of the fraction went to the exponent, and with them the range of FP32 came.",
             {
-                "speed: the tensor cores take it at half the rate": "Both types have the same rate, on every GPU that knows both.",
+                "speed: the tensor cores take it at half the rate":
+                    "With sums in FP32 both have the same rate, on every GPU that knows both.",
                 "range: numbers beyond 65504 become infinite": "That is FP16's weakness. BF16 reaches as far as FP32.",
                 "its sums: they are kept in BF16 as well": "The sums of both are FP32. The last rounding is that of C.",
             },
