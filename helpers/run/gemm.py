@@ -233,6 +233,7 @@ def geometry(kernel: Kernel) -> Geometry:
     constants = kernel.compiled.constants
     block, tile = constants.get("block_shape"), constants.get("tile_shape")
     if block is None or tile is None:
+        is_fused(kernel)  # of another signature there is more to say than what is missing
         missing = "block_shape" if block is None else "tile_shape"
         raise LaunchError(
             f"{kernel.name} does not say its {missing}, so the course cannot launch it by itself. Add at file level:\n"

@@ -83,7 +83,7 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
 def readable(source: str) -> str:
     """`source` with plain line ends and blanks. Raises CompileError for what no compiler can read, at its line."""
     if not isinstance(source, str) or not source.strip():
-        raise CompileError("There is no CUDA source to compile: the cell is empty.")
+        raise CompileError("There is no CUDA source to compile: it is empty.")
     source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
     code = strip_comments(source)
     for text, pattern, explain in ((code, _MARKDOWN, _markdown), (code, _TYPOGRAPHY, _typography), (source, _NO_TEXT, _no_text)):

@@ -97,11 +97,11 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
     templates = "".join(f"\n  {item}" for item in declared if item.parameters) if len(declared) > 1 else ""
     if not names:
         raise CompileError(
-            "There is no kernel in the cell: write __global__ in front of the function that the GPU starts, "
+            "There is no kernel in this source: write __global__ in front of the function that the GPU starts, "
             "as in `__global__ void gemm(…)`."
         )
     if entry and not called and not matches:
-        raise CompileError(f"There is no kernel called {entry!r} in the cell. Its kernels: {names}.{templates}")
+        raise CompileError(f"There is no kernel called {entry!r} in this source. Its kernels: {names}.{templates}")
     if len(called) == 1 and not matches:
         item = called[0]
         required = [parameter for parameter in item.parameters if "=" not in parameter and "..." not in parameter]

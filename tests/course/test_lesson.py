@@ -96,7 +96,7 @@ def test_a_kernel_that_is_right_by_other_means_climbs():
 def test_what_cannot_be_launched_says_so():
     stranger = LessonKernel(compile_source("__global__ void other(float* p) { p[0] = 1; }"))
     shapeless = LessonKernel(compile_source(reference("naive").source.replace("block_shape", "shape_of_blocks"), "naive"))
-    for kernel, said in ((stranger, "has not the signature|block_shape"), (shapeless, "block_shape")):
+    for kernel, said in ((stranger, "has not the signature"), (shapeless, "block_shape")):
         for verb in (kernel.check, kernel.profile, kernel.climb, kernel.show):
             with pytest.raises(LaunchError, match=said):
                 verb()
