@@ -110,7 +110,8 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window=WINDOWS[1], sub_partitio
     explain(ax, [WORDS[state] for state in present], (-0.1, -0.16))
     issued = total[WarpState.SELECTED] / columns
     title = f"Scheduler {sub_partition} issues in {issued:.0%} of these cycles"
-    heading(ax, title, detail=f"predicted for {gpu}, {product}, {seen.resident} blocks of {seen.warps} warps on a multiprocessor")
+    blocks = f"{seen.resident} block{'s' if seen.resident > 1 else ''}"
+    heading(ax, title, detail=f"predicted for {gpu}, {product}, {blocks} of {seen.warps} warps on a multiprocessor")
     every = total.sum()
     most = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
     return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in most) + "."
@@ -130,6 +131,6 @@ def _lines(ax, spells: Sequence[Spell], seen: Watched, begin: float, end: float,
         left, right = max(left, begin) - begin, min(right, end) - begin
         if left >= right:
             continue
-        ax.axvspan(left, right, ymin=0, ymax=0.7 / (y + 0.8), color="#e3e3e3" if number % 2 else FAINT, linewidth=0)
+        ax.axvspan(left, right, ymin=0, ymax=0.7 / (y + 0.8), color="#cccccc" if number % 2 else FAINT, linewidth=0)
         if line is not None and right - left > _WIDEST_LABEL * (end - begin):
             ax.text((left + right) / 2, y + 0.45, str(line), ha="center", va="center", fontsize=11, color=INK if number % 2 else QUIET)

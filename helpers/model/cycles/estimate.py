@@ -175,7 +175,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, why
     code = scheduled(path.function, compiled.cubin, parts)
     if any(code[k].pipe == "tensor" for visit in path.visits for k in range(visit.start, visit.end)):
-        return None, "tensor cores are not in it"
+        return None, "the model of cycles does not know tensor cores"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
     return _Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run, resident, most), ""
