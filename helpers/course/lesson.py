@@ -26,7 +26,7 @@ from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
-from helpers.run.timing import GemmTiming, measured_elsewhere, time_gemm
+from helpers.run.timing import GemmTiming, can_measure, time_gemm
 from helpers.sim import TraceFilter
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
@@ -147,8 +147,7 @@ class LessonKernel(Kernel):
             with Progress(f"counting {self.lesson_name} at {problem}") as progress:
                 self._counted[problem] = gemm.count(self, problem, progress=progress)
         run = self._counted[problem]
-        measured = gpu_name is None and (place(None, self) == "gpu" or measured_elsewhere())
-        timed = time_gemm(self, problem) if measured else None
+        timed = time_gemm(self, problem) if gpu_name is None and can_measure(self) else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:

@@ -18,7 +18,7 @@ from typing import Any
 
 from helpers.errors import CompileError, CourseError
 from helpers.model import hardware
-from helpers.model.predict import validation
+from helpers.model.predict import validated, validation
 from helpers.run import gpu
 from helpers.run.gemm import Problem
 from helpers.toolchain.compile import compile_source
@@ -54,17 +54,15 @@ def recorded(device: str = "NVIDIA H200", folder: Path = rungs.DATA) -> Search:
     names = list(about["space"])
     step, model = steps.get(STEP), _predicted()
     found = [_candidate(names, row) for row in kept["rows"]]
-    named = [replace(item, model=model.get(f"{with_constants(step, item.constants)} at {about['size'][0]}³")) for item in found]
+    named = [replace(item, model=model.get(with_constants(step, item.constants))) for item in found]
     origin = f"Recorded on {device}, {about['date']}, driver {about['driver']}, {about['compiler']}, each timed in turn with cuBLAS."
     return Search(Problem(*about["size"]), device, tuple(named), origin=origin)
 
 
 def _predicted() -> dict[str, float]:
-    """Run -> what the model predicted for it when it was last validated, as a part of the FP32 limit."""
-    table = validation()
-    device = hardware.gpu(table["device"])
-    size = 2 * SIZE**3 / 1e9 / device.peak_fp32_tflops
-    return {row["run"]: size / row["predicted"] for row in table["runs"] if row["run"].endswith(f" at {SIZE}³")}
+    """Kernel -> what the model predicted for it at SIZE³ when it was last validated, as a part of the FP32 limit."""
+    least = 2 * SIZE**3 / 1e9 / hardware.gpu(validation()["device"]).peak_fp32_tflops  # milliseconds at the limit
+    return {name: least / row["predicted"] for name, row in validated(SIZE).items()}
 
 
 def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]] = SPACE, size: int = SIZE) -> Search:

@@ -160,12 +160,12 @@ class Standing(Tabular):
         """The calibration plot as an image with its description; "" while there is nothing to draw."""
         if all(prediction.factor is None for prediction in self.predictions):
             return ""
-        from helpers.model.predict import validation  # here, as what imports matplotlib: a terminal need not wait for it
+        from helpers.model.predict import validated  # here, as what imports matplotlib: a terminal need not wait for it
         from helpers.views.calibration import calibration
         from helpers.views.canvas import to_html
 
-        errors = {row["run"]: row["error"] for row in validation()["runs"]}
-        model = {step.slug: 1 + errors[run] for step in STEPS if (run := f"{step.name} at 4096³") in errors}
+        known = validated(4096)
+        model = {step.slug: 1 + known[step.name]["error"] for step in STEPS if step.name in known}
         return to_html(calibration([(item.question, item.factor) for item in self.predictions if item.factor is not None], model))
 
 

@@ -387,6 +387,12 @@ def validation() -> dict:
         raise CourseError("The model has not been validated yet: python -m helpers.course.validate.") from None
 
 
+def validated(size: int) -> dict[str, dict]:
+    """Kernel -> its row of the validation at M = N = K = `size`: "05_thread_tile_2d", or "05_thread_tile_2d with BM 64, BN 64"."""
+    end = f" at {size}³"
+    return {row["run"].removesuffix(end): row for row in validation()["runs"] if row["run"].endswith(end)}
+
+
 @functools.cache
 def _fitted_file() -> dict:
     try:

@@ -17,7 +17,7 @@ from helpers.errors import LaunchError, RunError
 from . import gemm, gpu
 from .gemm import Problem
 from .gpu import Timing
-from .kernel import Kernel
+from .kernel import Kernel, place
 from .shared_gpu import service_address
 
 CUBLAS = "cuBLAS"
@@ -111,6 +111,11 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
 def measured_elsewhere() -> bool:
     """Whether times come from a GPU that a class shares: there is none here, and a service is named."""
     return not gpu.available() and service_address.configured()
+
+
+def can_measure(kernel: Kernel) -> bool:
+    """Whether a kernel can be timed: on a GPU here that can run it, or on one that a class shares."""
+    return place(None, kernel) == "gpu" or measured_elsewhere()
 
 
 def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -> GemmTiming:

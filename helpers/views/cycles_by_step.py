@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from helpers.errors import CourseError
 from helpers.model.cycles.multiprocessor import WORDS
-from helpers.model.predict import validation
+from helpers.model.predict import validated
 
 from .canvas import INK, Choice, NothingToSee, heading, picture
 from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, parts, product_of
@@ -22,9 +22,7 @@ _SIZES = (4096, 1024)
 
 def steps(size: int, source: str = MODEL) -> dict[str, Mapping[str, float]]:
     """Step -> share of its warps' cycles by state, at size³. Empty where none is known."""
-    end = f" at {size}³"
-    rows = [row for row in validation()["runs"] if row["run"].endswith(end) and " with " not in row["run"] and source in row]
-    return {row["run"].removesuffix(end): row[source] for row in rows}
+    return {name: row[source] for name, row in validated(size).items() if " with " not in name and source in row}
 
 
 def controls(run, source=None, size=None):
