@@ -17,7 +17,7 @@ _PUBLIC = {
     "standing": "course.standing", "glossary": "course.glossary", "quiz": "course.quizzes",
     "history": "course.history", "restore": "course.history",
     "changes": "course.comparing", "compare_counts": "course.comparing", "variants": "course.comparing",
-    "what_if": "course.what_if",
+    "what_if": "course.what_if", "accuracy": "course.accuracy",
     "compile": "run.kernel", "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
     "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",

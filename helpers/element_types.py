@@ -41,6 +41,11 @@ class ElementType:
         return self.storage.itemsize
 
     @property
+    def copied_as(self) -> str:
+        """How a tensor map names it, whose copies change no bit: 8-bit floats are bytes there."""
+        return "uint8" if self.bytes == 1 else self.storage.name
+
+    @property
     def roundoff(self) -> float:
         """The largest relative error of rounding to this type."""
         return 2.0**-self.precision

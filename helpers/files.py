@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sqlite3
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +32,8 @@ def one_at_a_time(path: Path, seconds: float) -> Iterator[None]:
 
     Raises OSError after `seconds` of waiting.
     """
+    import sqlite3  # here: the machine is also imported where Python comes without it
+
     turn = sqlite3.connect(":memory:")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,21 +10,28 @@ import os
 import stat
 from pathlib import Path
 
-import platformdirs
-
 _APP = "gemm-ladder"
 
 
 def data_folder() -> Path:
     """Folder of the reader's progress. It may not exist or be read-only: whoever writes says so."""
     home = os.environ.get("GEMM_LADDER_HOME")
-    return Path(home) if home else Path(platformdirs.user_data_dir(_APP, appauthor=False))
+    if home:
+        return Path(home)
+    import platformdirs  # here: the machine runs where there is nothing but NumPy
+
+    return Path(platformdirs.user_data_dir(_APP, appauthor=False))
 
 
 def cache_folder(name: str) -> Path | None:
     """Folder of one cache, made if need be; None if it cannot be made (then nothing is cached)."""
     home = os.environ.get("GEMM_LADDER_HOME")
-    root = Path(home) / "cache" if home else Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+    if home:
+        root = Path(home) / "cache"
+    else:
+        import platformdirs
+
+        root = Path(platformdirs.user_cache_dir(_APP, appauthor=False))
     try:
         (root / name).mkdir(parents=True, exist_ok=True)
     except OSError:

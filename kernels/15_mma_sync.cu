@@ -3,8 +3,10 @@
 // What changed since 14: ldmatrix and mma.sync in place of nvcuda::wmma. Their layouts are documented, so tiles need no
 //   padding: the 16-byte pieces of a row change places by an exclusive or with the row's number (SWIZZLE), and eight
 //   rows of a fragment still lie in different banks. ldmatrix.trans turns B over on its way, for B lies by rows and
-//   mma wants its columns. Copies go past the registers, STAGES - 1 pairs of tiles ahead, as in 10, and the registers
-//   that this frees hold the fragments of the next 16 k. BF16: the exponents of FP32, with 8 bits of significand.
+//   mma wants its columns. Copies go past the registers, as in 10, and the registers that this frees hold the fragments
+//   of the next 16 k. The last multiplications of a tile read the first fragments of the next, as in 11: nobody waits
+//   for fragments, and the stage that was just read is free, and is filled again at once. A block inside the matrices
+//   has a main loop of its own, without a test for each copy. BF16: the exponents of FP32, 8 bits of significand.
 // What it saves: the skew, the registers and stores of tiles on their way, one barrier of two.
 // What it costs: STAGES pairs of tiles in shared memory, and 128 x 256 results keep one block on a multiprocessor.
 // Rows of A or B that do not begin at multiples of 16 bytes cannot be copied so: they pass through registers, slower.
@@ -27,9 +29,9 @@ constexpr int A_ROWS = THREADS / (BK / 8), B_ROWS = THREADS / (BN / 8);  // rows
 static_assert(BM % WM == 0 && BN % WN == 0, "WM must divide BM and WN must divide BN: warps tile the block's tile");
 static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 16 == 0, "WM, WN and BK must be multiples of 16, as fragments are");
 static_assert(128 % WN == 0, "WN must divide 128: a warp stores whole rows, four elements to a thread");
-static_assert(BK == 16 || BK == 32 || BK % 64 == 0, "BK must be 16, 32 or a multiple of 64 for the swizzle");
+static_assert(BK == 32 || BK % 64 == 0, "BK must be 32 or a multiple of 64: fragments alternate, and for the swizzle");
 static_assert(BN % 64 == 0, "BN must be a multiple of 64 for the swizzle");
-static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
+static_assert(STAGES >= 2, "one stage is written while another is read: STAGES must be at least 2");
 static_assert(THREADS <= 1024, "a block has at most 1024 threads: raise WM or WN");
 static_assert(A_ROWS % 8 == 0 && BM % A_ROWS == 0, "the block must copy its tile of A in whole sweeps of 8 rows");
 static_assert(B_ROWS % 8 == 0 && BK % B_ROWS == 0, "the block must copy its tile of B in whole sweeps of 8 rows");
@@ -52,11 +54,14 @@ template <int PIECES> __device__ int place(int row, int piece) {
 }
 __device__ unsigned address(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
-// Start to copy the first `bytes` of 16 from global to shared memory; write zeros behind them.
+// Start to copy 16 bytes from global to shared memory; or the first `bytes` of them, with zeros behind.
+__device__ void copy16(Element* to, const Element* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(address(to)), "l"(from));
+}
 __device__ void copy16(Element* to, const Element* from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(address(to)), "l"(from), "r"(bytes));
 }
-// The same by loads and a store, from any alignment.
+// The latter by loads and a store, from any alignment.
 __device__ void store16(Element* to, const Element* from, int bytes) {
     uint4 eight = {};
     Element* one = reinterpret_cast<Element*>(&eight);
@@ -122,7 +127,17 @@ mma_sync(int M, int N, int K, float alpha, const Element* A, int lda, const Elem
     const Element* b_from = B + (size_t)b_row * ldb + block_col + b_piece * 8;
     const int a_to = place<BK / 8>(a_row, a_piece), b_to = place<BN / 8>(b_row, b_piece);
     const int b_bytes = min(16, max(0, 2 * (N - block_col - b_piece * 8)));  // of its piece of B inside the matrix
-    auto fetch = [&](Stage& stage, int k0) {
+    auto fetch = [&](const bool inside, Stage& stage, int k0) {  // inside: all of these tiles lie in the matrices
+        if (inside) {
+            if (k0 >= K) return;
+            #pragma unroll
+            for (int i = 0; i < BM; i += A_ROWS) copy16(&stage.A[a_to + i * BK], a_from + i * (size_t)lda);
+            #pragma unroll
+            for (int i = 0; i < BK; i += B_ROWS) copy16(&stage.B[b_to + i * BN], b_from + i * (size_t)ldb);
+            a_from += BK;
+            b_from += BK * (size_t)ldb;
+            return;
+        }
         const int a_bytes = min(16, max(0, 2 * (K - k0 - a_piece * 8)));
         const int a_left = M - block_row - a_row, b_left = K - k0 - b_row;  // rows from here to the matrices' edges
         if (a_whole) {
@@ -161,31 +176,43 @@ mma_sync(int M, int N, int K, float alpha, const Element* A, int lda, const Elem
         for (int j = 0; j < WN; j += 16) ldmatrix_trans(b[k / 16 % 2][j / 16], &stage.B[b_at[j / 16] + k * BN]);
     };
 
-    #pragma unroll
-    for (int s = 0; s < STAGES - 1; s++) {
-        fetch(stages[s], s * BK);
-        commit();
-    }
     float sum[WM / 16][WN / 8][4] = {};
-    int stage = 0, free_stage = STAGES - 1;
-    for (int k0 = 0; k0 < K; k0 += BK) {
-        wait<STAGES - 2>();  // this step's tiles have arrived, for this thread
-        __syncthreads();     // for all threads; and all have left the stage of the step before
-        read(stages[stage], 0);
-        fetch(stages[free_stage], k0 + (STAGES - 1) * BK);
-        commit();            // past the end of K too, where the copies are zeros: the count of groups stays right
+    auto multiply = [&](const bool inside) {
         #pragma unroll
-        for (int k = 0; k < BK; k += 16) {
-            if (k + 16 < BK) read(stages[stage], k + 16);
-            #pragma unroll
-            for (int i = 0; i < WM / 16; i++)
-                #pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    mma(sum[i][j], a[k / 16 % 2][i], &b[k / 16 % 2][j / 2][j % 2 * 2]);
+        for (int s = 0; s < STAGES; s++) {
+            fetch(inside, stages[s], s * BK);
+            commit();
         }
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-        free_stage = free_stage + 1 == STAGES ? 0 : free_stage + 1;
-    }
+        wait<STAGES - 1>();
+        __syncthreads();
+        read(stages[0], 0);
+        int now = 0;
+        for (int k0 = 0; k0 < K; k0 += BK) {
+            #pragma unroll
+            for (int k = 0; k < BK; k += 16) {
+                if (k + 16 < BK) {
+                    read(stages[now], k + 16);
+                } else {
+                    const int next = now + 1 == STAGES ? 0 : now + 1;
+                    wait<STAGES - 2>();  // the next tiles have arrived, for this thread
+                    __syncthreads();     // for all threads; and all have read the last of these
+                    read(stages[next], 0);
+                    fetch(inside, stages[now], k0 + STAGES * BK);
+                    commit();            // past the end of K too: the count of groups stays right
+                    now = next;
+                }
+                #pragma unroll
+                for (int i = 0; i < WM / 16; i++)
+                    #pragma unroll
+                    for (int j = 0; j < WN / 8; j++)
+                        mma(sum[i][j], a[k / 16 % 2][i], &b[k / 16 % 2][j / 2][j % 2 * 2]);
+            }
+        }
+    };
+    // Two main loops, of which a block runs one. Most blocks lie inside, and K is long enough to fill every stage.
+    const bool inside = block_row + BM <= M && block_col + BN <= N && K % BK == 0 && K >= STAGES * BK;
+    if (a_whole && b_whole && inside) multiply(true);
+    else multiply(false);
     wait<0>();
     __syncthreads();  // the stages are free: strips of results take their place
 

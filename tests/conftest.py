@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -46,12 +47,19 @@ def _interrupts():
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Under xdist, the browser tests of a file go to one worker, because they share a page (and those of a worker, one JupyterLab); all
-    others to the next free one. The files come first, the one with most tests before the others: the lessons."""
+    """Under xdist, the tests of a file that share what is made once for the file (a page in the browser, a graded class) go to one
+    worker; all others to the next free one. The files come first, the one with most tests before the others."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class FilesInTheBrowser(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if "tests/browser/" in nodeid else nodeid
+            file = nodeid.partition("::")[0]
+            return file if _shares(config.rootpath / file) else nodeid
 
-    return FilesInTheBrowser(config, log)
+    return Together(config, log)
+
+
+@functools.cache
+def _shares(path: Path) -> bool:
+    """Do the tests of this file share a fixture of theirs, or one of the browser's?"""
+    return path.parent.name == "browser" or 'scope="module"' in path.read_text(encoding="utf-8")

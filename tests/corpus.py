@@ -271,6 +271,8 @@ def product(kernel, *extents: int, **options):
     """The Run of a kernel with the course's signature on a `helpers.Problem`, with its own geometry."""
     block, (rows, columns) = constant(kernel, "block_shape"), constant(kernel, "tile_shape")
     problem = helpers.Problem(*extents, **options)
+    if "CUtensorMap" in kernel.source:  # which only the course makes
+        return helpers.gemm.run(kernel, problem, on="cpu")
     a, b, c = problem.arrays()
     args = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
     if len(re.search(rf"\b{kernel.name}\(([^)]*)\)", kernel.source)[1].split(",")) > len(args):

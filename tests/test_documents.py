@@ -13,7 +13,7 @@ from tests.test_project import tracked
 
 GUIDES = ("helpers/guides/learner.md", "helpers/guides/instructor.md")
 PAGES = (
-    "README.md", "CONTRIBUTING.md", "helpers/guides/lectures.md", "deploy/README.md", "helpers/sim/README.md",
+    "README.md", "CONTRIBUTING.md", "helpers/guides/lectures.md", "helpers/guides/library.md", "deploy/README.md", "helpers/sim/README.md",
     "helpers/sim/native/README.md", "kernels/LOG.md", *GUIDES,
 )  # fmt: skip
 FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]

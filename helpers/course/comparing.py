@@ -141,11 +141,13 @@ def _replaced(source: str, old: str, new: str, name: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Counts(Tabular):
-    """Runs side by side. names: of the runs. rows: (what is counted, its value in each run, None where it cannot be had)."""
+    """Runs side by side. names: of the runs. rows: (what is counted, its value in each run, None where it cannot be had). estimate: what
+    to say where the counts are none of machine code."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
     caption: str = ""
+    estimate: str = ""
 
     def __getitem__(self, what: str) -> dict[str, float | None]:
         """One row: the values by the runs' names."""
@@ -156,11 +158,11 @@ class Counts(Tabular):
             header = ["", *(what for what, _ in self.rows)]
             columns = [[_number(value) for value in values] for _, values in self.rows]
             rows = [[name, *cells] for name, *cells in zip(self.names, *columns, strict=True)]
-            return Table(header, rows, self.caption, left=(0,))
+            return Table(header, rows, self.caption, left=(0,), below=[self.estimate])
         ratio = len(self.names) == 2
         header = ["", *self.names, *(["ratio"] if ratio else [])]
         return Table(header, [[what, *map(_number, values), *([_ratio(*values)] if ratio else [])] for what, values in self.rows],
-                     self.caption, left=(0,))  # fmt: skip
+                     self.caption, left=(0,), below=[self.estimate])  # fmt: skip
 
 
 def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str, Callable[[Any], float] | str]) -> Counts:
@@ -178,7 +180,9 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
     functions = {title: what if callable(what) else measures.measure(what) for title, what in asked.items()}
     rows = tuple((title, tuple(_or_none(function, run) for run in runs.values())) for title, function in functions.items())
     shapes = {_shape(run) for run in runs.values() if hasattr(run, "arguments")}
-    return Counts(tuple(runs), rows, shapes.pop() if len(shapes) == 1 else "")
+    kernels = [getattr(run, "kernel", run) for run in runs.values()]
+    estimate = next((each.compiled.estimate for each in kernels if isinstance(each, Kernel) and each.compiled.estimate), "")
+    return Counts(tuple(runs), rows, shapes.pop() if len(shapes) == 1 else "", estimate)
 
 
 def _shape(run: Run) -> str:

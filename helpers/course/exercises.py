@@ -4,7 +4,8 @@ counters and findings, so that performance can be graded without a GPU.
 One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
 with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), case
-(arguments of a function), after (said when solved); five spaces continue a text. The regions, here for C++:
+(arguments of a function), scales and accuracy (data of its own, see `demanding`), after (said when solved); five
+spaces continue a text. The regions, here for C++:
 
     //[solution
     if (row >= M || col >= N) return;
@@ -36,7 +37,7 @@ from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
 from helpers.run.timing import can_measure, time_gemms
 
-from . import history, proof
+from . import demanding, history, proof
 from .measures import Expectation, expect
 from .steps import Step
 from .store import Store, own
@@ -86,7 +87,9 @@ class ExerciseReport(CheckReport):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source."""
+    """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
+    scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a long sum, and the
+    errors allowed in it (see `demanding.judge_accuracy`)."""
 
     lesson: int
     slug: str
@@ -100,6 +103,8 @@ class Exercise:
     after: str
     solution: str = field(repr=False)
     starter: str = field(repr=False)
+    scales: int = 0
+    accuracy: tuple[int, float] | None = None
 
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
         """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised. Where there is a GPU, a
@@ -156,6 +161,10 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress, seed=seed, **options)
+            if self.scales and report.correct:
+                report = _joined(
+                    report, gemm.check(answer, demanding.scaled(answer, self.scales, report.seed), progress=progress, **options)
+                )
         expectations = self._as_given(answer)
         if self.expect and not report.endless:
             try:
@@ -164,6 +173,8 @@ class Exercise:
                 )
             except CourseError as error:
                 expectations += ((f"The counters could not be judged: {error.message}", False),)
+        if self.accuracy and report.correct:
+            expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
 
@@ -212,6 +223,13 @@ class Exercise:
         display(exercise_card(self))
 
 
+def _joined(report: CheckReport, more: CheckReport) -> CheckReport:
+    """One report of two checks; the shapes drawn are the first one's."""
+    drawn = tuple(replace(case, drawn=True) for case in more.cases)
+    findings = report.findings + more.findings
+    return replace(report, cases=report.cases + drawn, findings=findings, untried=report.untried + more.untried)
+
+
 def exercise(slug: str) -> Exercise:
     """The exercise of this name. Raises CourseError with the known names."""
     known = exercises()
@@ -233,7 +251,7 @@ def parse(filename: str, text: str) -> Exercise:
     number, slug, suffix = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename).groups()
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
-    texts: dict[str, list[str]] = {key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "after")}
+    texts: dict[str, list[str]] = {key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "scales", "accuracy", "after")}
     key = None
     start = 0
     for start, line in enumerate(lines):
@@ -259,7 +277,15 @@ def parse(filename: str, text: str) -> Exercise:
         after=" ".join(texts["after"]),
         solution=solution,
         starter=starter,
+        scales=int(" ".join(texts["scales"]) or 0),
+        accuracy=_accuracy(" ".join(texts["accuracy"])),
     )
+
+
+def _accuracy(text: str) -> tuple[int, float] | None:
+    """Of "4096 30": K and the errors that are allowed; None of nothing."""
+    k, _, allowed = text.partition(" ")
+    return (int(k), float(allowed)) if text else None
 
 
 def _near(case: tuple) -> tuple:

@@ -27,13 +27,15 @@ PAGE = "glossary.ipynb"
 
 @dataclass(frozen=True)
 class Term:
-    """One word. also: other spellings. means: one or two sentences. nvidia: what CUDA's tools call it, or "". basic: so common that
-    only its own lesson marks it. apart, not_in: phrases, and slugs of lessons, in which it means something else."""
+    """One word. also: other spellings. asked: names that only `glossary` looks for. means: one or two sentences. nvidia: what CUDA's tools
+    call it, or "". basic: so common that only its own lesson marks it. apart, not_in: phrases, and slugs of lessons, in which it means
+    something else."""
 
     name: str
     means: str
     step: Step
     also: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     nvidia: str = ""
     basic: bool = False
     apart: tuple[str, ...] = ()
@@ -74,9 +76,10 @@ def terms() -> tuple[Term, ...]:
     return tuple(_term(**row) for row in tomllib.loads(FILE.read_text(encoding="utf-8"))["term"])
 
 
-def _term(*, lesson: str, also: Sequence[str] = (), apart: Sequence[str] = (), not_in: Sequence[str] = (), **rest: Any) -> Term:
+def _term(*, lesson: str, **rest: Any) -> Term:
     """A term from its table in the file. Raises TypeError for a key that no term has."""
-    return Term(step=get(lesson), also=tuple(also), apart=tuple(apart), not_in=tuple(not_in), **rest)
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in rest.items()}
+    return Term(step=get(lesson), **values)
 
 
 @functools.cache
@@ -103,15 +106,25 @@ def term_at(match: re.Match[str]) -> Term | None:
     return None if group == "apart" else terms()[int(group.removeprefix("t"))]
 
 
+@functools.cache
+def _by_key() -> dict[str, Term]:
+    return {_key(name): term for term in terms() for name in (*term.spellings, *term.asked)}
+
+
+def _key(word: str) -> str:
+    """What all spellings of a word have in common: small letters, the singular, no hyphens, British s for American z."""
+    words = re.sub(r"[-_\s]+", " ", word.casefold()).strip(" .,;:!?*`'\"()").split(" ")
+    return " ".join(re.sub(r"(?<=[^s])s$", "", re.sub(r"(?<=[a-z])iz(?=[ei]|ation)", "is", one)) for one in words)
+
+
 def glossary(word: str | None = None) -> Words:
     """What a word means; without a word, all of them. Raises CourseError for one that is not there, with those that look like it."""
     if word is None:
         return Words(terms())
-    found = pattern().fullmatch(word.strip()) if isinstance(word, str) else None
-    term = term_at(found) if found else None
-    if term:
+    asked = _key(word) if isinstance(word, str) else ""
+    if term := _by_key().get(asked):
         return Words([term])
-    known = [spelling for term in terms() for spelling in term.spellings]
-    near = difflib.get_close_matches(str(word), known, 3) or [spelling for spelling in known if str(word).lower() in spelling.lower()][:3]
-    advice = f"Did you mean {' or '.join(near)}?" if near else "glossary() shows all words."
+    known = {_key(spelling): spelling for term in terms() for spelling in term.spellings}
+    near = difflib.get_close_matches(asked, known, 3) or [key for key in known if asked and asked in key][:3]
+    advice = f"Did you mean {' or '.join(known[key] for key in near)}?" if near else "glossary() shows all words."
     raise CourseError(f"The glossary has no {word!r}. {advice}")

@@ -79,7 +79,8 @@ class LessonKernel(Kernel):
         """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
         shape = gemm.geometry(self)
         threads = shape.block[0] * shape.block[1] * shape.block[2]
-        return occupancy(hardware.gpu(gpu_name), threads, self.registers, self.shared_bytes + shape.shared)
+        known = self.compiled.registers
+        return replace(occupancy(hardware.gpu(gpu_name), threads, known, self.shared_bytes + shape.shared), registers_known=bool(known))
 
     def gemm(self, m: int, n: int | None = None, k: int | None = None, on: str | None = None, **options: Any) -> Run:
         """Run the kernel on an m × n × k problem (n and k default to m) with its own geometry.
@@ -285,13 +286,16 @@ class Profile(Tabular):
     def rows(self) -> list[tuple[str, str, str]]:
         """(what, value, meaning) of everything worth a line."""
         run, found = self.run, []
-        where = "counted in one block of each kind and scaled up" if run.sampled else "counted in every block"
-        found.append(("size", str(self.problem), where))
+        sampled = run.problem.get("counted", "in one block of each kind and scaled up")
+        found.append(("size", str(self.problem), f"counted {sampled}" if run.sampled else "counted in every block"))
         shared = any(run.counters.get(metrics.executed(f"shared_{op}")) for op in ("ld", "st"))
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
                 if name == metrics.threads("ffma"):
                     meaning += f"; in whole warps, as the instructions are: {run.counters[name] / WARP:,.0f}"
+                found.append((name, f"{run.counters[name]:,}", meaning))
+        for name, meaning in metrics.MEANINGS_OF_OTHER_UNITS.items():
+            if run.counters.get(name):
                 found.append((name, f"{run.counters[name]:,}", meaning))
         return found
 
@@ -327,7 +331,9 @@ class Profile(Tabular):
             found.append(f"What limits it, by the model: {self.prediction.limiter}.")
         else:
             found.append(f"Counted only, no time is known. {self._answer[1]}")
-        return found
+        estimate = self.kernel.compiled.estimate
+        told = [estimate] if estimate and not any(estimate in sentence for sentence in found) else []
+        return [*found, *told, *self.run.remarks]
 
     def table(self) -> Table:
         rows = [

@@ -140,8 +140,10 @@ def multiply_adds(run) -> float:
 
 
 def multiply_add_share(run) -> float:
-    """The part of all instructions that are multiply-adds. Raises CourseError where instructions were not counted."""
-    if not (executed := count(run, names.INSTRUCTIONS)):
+    """The part of all instructions that are multiply-adds; of those of the PTX where there is no machine code. Raises CourseError where
+    instructions were not counted."""
+    counted = names.PTX_INSTRUCTIONS if run.kernel.compiled.estimate else names.INSTRUCTIONS
+    if not (executed := count(run, counted)):
         raise CourseError("The machine instructions of this kernel could not be counted.")
     return multiply_adds(run) / executed
 
@@ -267,8 +269,10 @@ def shared_stores_per_result(run) -> float:
 
 def barriers_per_warp(run) -> float:
     """Barriers that each warp comes to, named ones as well. Raises CourseError where instructions were not counted: a loop that waits
-    at an mbarrier in their place depends on what others do, and cannot be.
+    at an mbarrier in their place depends on what others do, and cannot be. Without machine code they are those of the trace.
     """
+    if run.kernel.compiled.estimate:
+        return float(np.count_nonzero(run.trace.barriers["kind"] == "sync")) / _warps(run)
     if names.INSTRUCTIONS not in run.counters:
         raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
     return count(run, names.opcode("BAR")) / _warps(run)
@@ -277,6 +281,12 @@ def barriers_per_warp(run) -> float:
 def _warps(run) -> int:
     """Warps of the launch."""
     return math.prod(run.grid) * -(-math.prod(run.block) // WARP)
+
+
+def spilled(run) -> int:
+    """Bytes of registers that a thread stores elsewhere for want of room. Raises CourseError without machine code."""
+    kernel = _kernel(run)
+    return kernel.compiled.spill_stores if kernel.registers else 0
 
 
 def barriers_per_fill(run) -> float:
@@ -383,10 +393,13 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"shared loads", lambda run: count(run, names.executed("shared_ld"))),
     (r"shared stores", lambda run: count(run, names.executed("shared_st"))),
     (r"multiply-adds", multiply_adds),
+    (r"wgmma instructions", lambda run: count(run, names.tensor("gmma"))),
+    (r"bulk copies", lambda run: count(run, names.bulk_executed("ld"))),
+    (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
     (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
     (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
     (r"registers per thread", lambda run: _kernel(run).registers),
-    (r"bytes spilled per thread", lambda run: _kernel(run).compiled.spill_stores),
+    (r"bytes spilled per thread", spilled),
     (r"bytes of shared memory per block", lambda run: _shared_bytes(_kernel(run))),
     (r"threads per block", lambda run: math.prod(_kernel(run).compiled.constants["block_shape"])),
     (r"warps per multiprocessor", lambda run: _kernel(run).occupancy().warps_per_sm),

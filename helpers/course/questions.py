@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
+from helpers.translation import ENGLISH, chosen, translated
 
 from . import steps
 from .evidence import Speedup
@@ -46,6 +48,11 @@ class Question:
     def step(self) -> int:
         """Number of the step whose slug the id begins with. Raises KeyError if there is none."""
         return steps.get(self.id.partition(".")[0]).number
+
+    @property
+    def said(self) -> str:
+        """The text in the reader's language. The unit and the choices stay English: answers are kept by them."""
+        return translated(self.text, steps.get(self.step).name, chosen()) if chosen() != ENGLISH else self.text
 
     def truth(self) -> float | str | None:
         """The truth, where it is told as soon as an answer is given; None where it comes later (`reveal`)."""
@@ -124,7 +131,7 @@ class Revealed:
         for question, yours, truth, source in self.rows:
             said = "–" if yours is None else question.show(yours)
             whose = f" ({source})" if source else ""
-            lines.append(f"{question.text}\n  you: {said}   truth: {question.show(truth)}{whose}   {judge(yours, truth)}")
+            lines.append(f"{question.said}\n  you: {said}   truth: {question.show(truth)}{whose}   {judge(yours, truth)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -133,7 +140,7 @@ class Revealed:
             said = "–" if yours is None else question.show(yours)
             whose = f"<br><small>{html.escape(source)}</small>" if source else ""
             shown = Cell(question.show(truth), f"<b>{html.escape(question.show(truth))}</b>{whose}")
-            rows.append((Cell(question.text, question.text), said, shown, judge(yours, truth)))
+            rows.append((Cell(question.said, question.said), said, shown, judge(yours, truth)))
         return Table(("question", "you said", "it is", ""), rows, left=(0, 3))._repr_html_()
 
 
@@ -204,7 +211,7 @@ def question_card(question: Question, store: Store):
 
         from helpers.still import Kept
 
-    prompt = widgets.HTML(f"{_STYLE}<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.text}</div>")
+    prompt = widgets.HTML(f"{_STYLE}<div style='font-size:1.1em;max-width:60em;line-height:1.4'>{question.said}</div>")
     before = committed(question.id, store)
     if question.choices:
         wide = widgets.Layout(width="auto", max_width="min(60em, 100%)")
@@ -264,6 +271,11 @@ def mark_solved(slug: str) -> None:
         task.value = _task(text, solved=True)
 
 
+def _with_code(text: str) -> str:
+    """HTML of a sentence in which code stands between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
 def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution. What was shown is remembered."""
     with delayed():
@@ -272,7 +284,7 @@ def exercise_card(exercise: Exercise):
         from helpers.still import Kept
 
     store = own()
-    text = f"<b>{html.escape(exercise.title)}</b> ({exercise.what}). {html.escape(exercise.task)}"
+    text = f"<b>{html.escape(exercise.title)}</b> ({exercise.what}). {_with_code(exercise.task)}"
     task = widgets.HTML(_task(text, exercise.solved()))
     _tasks.setdefault(exercise.slug, weakref.WeakKeyDictionary())[task] = text
     shown = widgets.HTML()
@@ -284,7 +296,7 @@ def exercise_card(exercise: Exercise):
         left = len(exercise.hints) - taken
         hint.description = f"Hint ({left} left)" if left > 0 else "No more hints"
         hint.disabled, solution.disabled = left <= 0, left != 0
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in exercise.hints[:taken])
+        items = "".join(f"<li>{_with_code(text)}</li>" for text in exercise.hints[:taken])
         code = f"<pre style='background:#f4f4f4;color:#111;padding:.6em;overflow-x:auto'>{html.escape(exercise.solution)}</pre>"
         shown.value = f"<ol style='max-width:60em'>{items}</ol>{code if left < 0 else ''}" if taken else ""
 

@@ -88,7 +88,7 @@ def _number(text: str, unit: str, works_out: Callable[[], float], because: str) 
 @functools.cache
 def parts() -> tuple[Part, ...]:
     """The parts, in order."""
-    return (_memory(), _registers(), _waiting(), _last_per_cent(), _tensor_cores())
+    return (_memory(), _registers(), _waiting(), _last_per_cent(), _tensor_cores(), _hopper(), _specialized(), _pieces())
 
 
 def part(name: str) -> Part:
@@ -387,12 +387,148 @@ class Quiz:
             from helpers.still import Kept
 
         lessons = self.part.lessons
-        head = widgets.HTML(
-            f"<b>{html.escape(self.part.title)}</b>: five questions on steps {lessons[0]:02} to {lessons[-1]:02}. An answer stands."
-        )
+        on = f"step {lessons[0]:02}" if len(lessons) == 1 else f"steps {lessons[0]:02} to {lessons[-1]:02}"
+        head = widgets.HTML(f"<b>{html.escape(self.part.title)}</b>: five questions on {on}. An answer stands.")
         display(Kept([head, *(question_card(question, own()) for question in self.part.questions)]))
 
 
 def quiz(name: str) -> Quiz:
     """The quiz of a part, by its name. Raises CourseError with the known ones."""
     return Quiz(part(name))
+
+
+def _hopper() -> Part:
+    return _part(
+        "hopper", "Hopper", "tma_wgmma", "tma_wgmma",
+        operations=_number(
+            "One wgmma.m64n256k16 of a warpgroup: how many floating-point operations is that, a multiply-add being two?", "operations",
+            lambda: float(2 * 64 * 256 * 16), "As much as 128 mma.m16n8k16.",
+        ),
+        announced=_number(
+            "A stage holds 128 × 64 elements of A and 64 × 256 of B, 16 bits each. How many bytes must its mbarrier be told to expect?",
+            "bytes", lambda: float((128 * 64 + 64 * 256) * 2),
+            "At an edge as well: what lies outside of the matrix arrives as zeros, and counts.",
+        ),
+        parity=_choice(
+            "An mbarrier is about to be used for the third time, and a thread waits for parity 1. What happens?",
+            "it goes on at once: the second phase, of parity 1, is over",
+            "The third phase has parity 0. A wait names one of two phases, the current one or the one before, by its parity.",
+            {
+                "it waits until the third use is over": "The third phase has parity 0: 0, 1, 0.",
+                "it waits forever": "A parity comes up again with every second phase, and here it is that of the phase just over.",
+                "the barrier counts an arrival more": "Waiting is not arriving. Only arrivals and bytes end a phase.",
+            },
+        ),
+        swizzle=_choice(
+            "Who computes the swizzle of 128 bytes in this kernel?",
+            "the hardware, twice: the copy by the tensor map, and wgmma by the matrix descriptor",
+            "The kernel only names the mode in both places. If they differ, the product is wrong, and nothing else says so.",
+            {
+                "one thread, before it starts the copy": "It gives a column and a row of the matrix, and where the box shall begin.",
+                "the course, when it makes the tensor map": "The map says which mode. Nothing has been moved then.",
+                "nobody: the tile lies as in the matrix": "Then eight rows of it would meet in the same banks.",
+            },
+        ),
+        registers=_choice(
+            "No fragment of A or B is in a register any more. What are the registers for?",
+            "the sums: 128 in each thread, and little else",
+            "64 rows of 256 columns over 128 threads. They are why a block has no more than three such warpgroups.",
+            {
+                "addresses of the tiles": "A descriptor is two registers, and the coordinates of a copy are one thread's business.",
+                "tiles on their way from global memory": "Those go past the registers, as since lesson 10.",
+                "nothing: wgmma keeps its sums in shared memory": "On Hopper the sums are in registers. Blackwell has a memory for them.",
+            },
+        ),
+    )  # fmt: skip
+
+
+def _specialized() -> Part:
+    return _part(
+        "specialized", "Different work", "warp_specialized", "warp_specialized",
+        tiles=_number(
+            "C has 4096 × 4096 elements, a tile 128 × 256, and 132 blocks stay. How many tiles does the busiest block compute?", "tiles",
+            lambda: float(-(-((4096 // 128) * (4096 // 256)) // 132)), "512 tiles by 132 blocks is 3.9: the last round is nearly full.",
+        ),
+        registers=_number(
+            "One warpgroup keeps 40 registers in each of its 128 threads, two have 232. How many registers is that?", "registers",
+            lambda: float(128 * (40 + 2 * 232)),
+            "Of the 65,536 of a multiprocessor. Without setmaxnreg each of 384 threads would have 168 at most.",
+        ),
+        round=_choice(
+            "The producer waits at <code>empty</code> for parity 1 before it fills a stage for the very first time. "
+            "Why does it not wait forever?",
+            "the phase before the first counts as over, and its parity is 1",
+            "The barrier is in phase 0, so the one of parity 1 is behind it. The same line serves the first round and all others.",
+            {
+                "the consumers arrive once before the loop": "Some kernels do it so. This one needs no such arrival.",
+                "an mbarrier is initialised as ended": "It is in phase 0, which is not over: a wait for parity 0 would not return.",
+                "the first copies need no wait, and the loop leaves it out": "It is the same instruction in all rounds.",
+            },
+        ),
+        together=_choice(
+            "With clusters of two, how many arrivals end a phase of <code>empty</code>?",
+            "four: two consumers in each of two blocks",
+            "Each block copies into both, so it must know that both blocks have read the stage.",
+            {
+                "two: the consumers of this block": "The other block's may still read what this one's copy would overwrite there.",
+                "one: the producer's": "It waits there. Who reads arrives.",
+                "256: every thread that multiplies": "One thread arrives for its warpgroup, whose products it has waited for.",
+            },
+        ),
+        zeros=_choice(
+            "A kernel is timed on matrices of zeros and is 9 % faster. What has been learned?",
+            "how much power the numbers cost: fewer bits toggle, and the clock stays higher",
+            "Nothing is skipped. Ratios are worth something only on the same data and in turn, at the same temperature and clock.",
+            {
+                "the tensor cores skip zeros": "They do not, unless another instruction says so, for sparse matrices.",
+                "zeros are compressed on their way": "The copies move as many bytes as ever.",
+                "the kernel is limited by memory": "Then numbers that take as many bytes would take as long.",
+            },
+        ),
+    )  # fmt: skip
+
+
+def _pieces() -> Part:
+    return _part(
+        "pieces", "Pieces of numbers", "fp32_on_tensor_cores", "fp32_on_tensor_cores",
+        products=_number(
+            "Numbers are written as four pieces, each far smaller than the one before. Of the sixteen products of pieces those are kept "
+            "that are no smaller than the first piece times the fourth. How many?", "products",
+            lambda: float(sum(i + j <= 5 for i in range(1, 5) for j in range(1, 5))),
+            "4 + 3 + 2 + 1. With two pieces it is 2 + 1, with three 3 + 2 + 1.",
+        ),
+        memory=_number(
+            "A has 4096 × 4096 floats. How many MiB do its pieces take, three of BF16 for each float?", "MiB",
+            lambda: 4096 * 4096 * 3 * 2 / 2**20, "A itself takes 64. Two pieces of FP16 take as much as the float that they stand for.",
+        ),
+        scale=_choice(
+            "Which factors may A be multiplied by before it is split, so that C can be put right by one multiplication for each result?",
+            "one for every row",
+            "C's row i is made from A's row i alone, so its factor is common to the whole sum.",
+            {
+                "one for every column": "A column of A is one k: the factor differs from term to term of a sum.",
+                "one for every element": "Then no two terms of a sum share a factor.",
+                "none: a factor changes the digits": "Not one that is a power of two: it changes the exponent alone.",
+            },
+        ),
+        cut=_choice(
+            "All numbers are positive, K is 8192, and the sums stay in the tensor cores. What do the errors look like?",
+            "nearly all results are too small, and the longer K the more",
+            "Each addition drops what lies below its last bit, always towards zero.",
+            {
+                "as many results are too large as too small": "That is so where additions round to the nearest number.",
+                "the errors are those of FP32, since the sums are FP32 numbers": "They are stored as such. The addition is shorter.",
+                "the results are exact until they overflow": "Products of FP16 are exact. Their sums are not.",
+            },
+        ),
+        bits=_choice(
+            "Why do three pieces of BF16 serve numbers for which two of FP16 do not?",
+            "their exponents reach as far as those of float",
+            "BF16 has 8 bits of exponent, FP16 has 5. With 8 bits of digits to a piece it takes three pieces.",
+            {
+                "a BF16 number has more digits than an FP16 number": "It has fewer: 8 bits, and FP16 has 11.",
+                "tensor cores round products of BF16 and not those of FP16": "Products of either are exact before they are added.",
+                "six products have a longer accumulator than three": "The accumulator is the same.",
+            },
+        ),
+    )  # fmt: skip

@@ -290,9 +290,9 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
     ceiling = rungs.limit(device, size, size, size)
     names, values, colours = zip(*bars, strict=True)
     with matplotlib.rc_context(style()):  # type: ignore[arg-type]  # its stubs list every key by name
-        ax = new_axes((7.6, 0.34 * len(bars) + 1.0), (1.95, 0.45, 0.4, 0.55))
+        ax = new_axes((7.6, 0.34 * len(bars) + 1.0), (2.35, 0.45, 0.4, 0.55))
         ax.alt = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
-        ax.set_title(ax.alt, x=-0.33)
+        ax.set_title(ax.alt, x=-0.43)
         ax.bar_label(ax.barh(names, values, color=colours, height=0.72), [f"{value:.3g}" for value in values], padding=5)
         ax.margins(x=0.12, y=0.02)
         ax.invert_yaxis()
@@ -300,7 +300,7 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
         ax.set_xticks([])
         ax.spines["bottom"].set_visible(False)
         if ceiling:
-            ax.axvline(ceiling.tflops, color=INK, linestyle="--", linewidth=1)
+            ax.axvline(ceiling.tflops, color=INK, linestyle="--", linewidth=1, zorder=0)
             ax.annotate(f"{ceiling.name}: {ceiling.tflops:.1f}", (ceiling.tflops, 0), (0, -6), xycoords=("data", "axes fraction"),
                         textcoords="offset points", ha="right", va="top")  # fmt: skip
         return to_svg(ax)

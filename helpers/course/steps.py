@@ -19,7 +19,8 @@ class Step:
 
     number, slug: name the kernel and the notebook ("03", "shared_tile"). title, idea: a name and a sentence for people.
     dtype, out_dtype: element types of A and B, and of C ("": the usual one for dtype, see `element_types.py`). arch: the
-    oldest GPU architecture the kernel compiles for, with the suffix it needs ("sm_90a"). entry: the kernel's
+    oldest GPU architecture the kernel compiles for ("sm_80"), or with a suffix the only one ("sm_90a", which wgmma and setmaxnreg
+    need). entry: the kernel's
     function, or None for a step without a kernel. expect: what the counters of a run must be, on sizes that are
     multiples of the tile (64 x 64 x 64 and up); correctness on all sizes is checked besides. bench: a lesson
     without exercises, for kernels that the reader brings.
@@ -42,9 +43,10 @@ class Step:
         return f"{self.number:02}_{self.slug}"
 
     def target(self, arch: str = "sm_90") -> str:
-        """What to compile for on a GPU of architecture `arch`: at least the row's own, with the suffix that it needs ("sm_90a")."""
+        """What to compile for on a GPU of architecture `arch`: at least the row's own, and what names one architecture alone ("sm_90a")
+        as it is: on any other GPU the kernel says which one it needs, and runs in the SIMT machine."""
         own, suffix = re.fullmatch(r"sm_(\d+)([af]?)", self.arch).groups()
-        return f"sm_{max(int(own), int(arch.removeprefix('sm_')))}{suffix}"
+        return self.arch if suffix else f"sm_{max(int(own), int(arch.removeprefix('sm_')))}"
 
     @property
     def kernel_path(self) -> Path | None:
@@ -286,9 +288,55 @@ STEPS: tuple[Step, ...] = (
             expect("sectors per load of B == 16"),
             expect("sectors per store of C == 8"),
             expect("HMMA instructions of each warp == 2 K"),
-            expect("barriers per warp == 1/32 K + 1"),
+            expect("barriers per warp == 1/32 K + 2"),
             expect("bank conflicts of shared loads == 0"),
             expect("bank conflicts of shared stores == 0"),
+        ),
+    ),
+    Step(
+        16,
+        "tma_wgmma",
+        "Tensor memory accelerator",
+        "one thread has whole tiles copied, and the tensor cores read them from shared memory themselves",
+        entry="tma_wgmma",
+        dtype="bfloat16",
+        arch="sm_90a",
+        expect=(
+            expect("wgmma instructions of each warp == 1/16 K"),
+            expect("bulk copies of each warp == 5/512 K"),
+            expect("global loads per result == 0"),
+            expect("shared loads per result == 0"),
+            expect("shared stores per result == 0"),
+            expect("sectors per store of C == 8"),
+        ),
+    ),
+    Step(
+        17,
+        "warp_specialized",
+        "Warp specialisation",
+        "one warpgroup copies and two multiply, in blocks that stay for tile after tile and share what they load",
+        entry="warp_specialized",
+        dtype="bfloat16",
+        arch="sm_90a",
+        expect=(
+            expect("global loads per result == 0"),
+            expect("shared loads per result == 0"),
+            expect("shared stores per result <= 1/4"),
+            expect("global stores == 0"),
+            expect("bank conflicts of shared stores == 0"),
+        ),
+    ),
+    Step(
+        18,
+        "fp32_on_tensor_cores",
+        "FP32 on tensor cores",
+        "write every number as a sum of 16-bit pieces and multiply the pieces on tensor cores",
+        entry="fp32_on_tensor_cores",
+        arch="sm_90a",
+        expect=(
+            expect("shared loads per result == 0"),
+            expect("shared stores per result == 0"),
+            expect("global loads per result <= 2"),
         ),
     ),
     Step(

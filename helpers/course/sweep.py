@@ -51,8 +51,8 @@ class Setting:
 
     @property
     def registers(self) -> int:
-        """Registers per thread."""
-        return self.profile.kernel.registers
+        """Registers per thread; 0 where no assembler has given them out."""
+        return self.profile.kernel.compiled.registers
 
     @property
     def spilled(self) -> int:
@@ -117,7 +117,7 @@ class Sweep(Tabular):
         header = ["", "threads per block", "registers", "occupancy", "waves", "shared loads", "FMA share", f"TFLOPS, {self.kind}"]
         cells = []
         for name, item in zip(self.names, self.settings, strict=False):
-            registers = f"{item.registers}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
+            registers = f"{item.registers or '–'}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
             cells.append([
                 name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
                 f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}",

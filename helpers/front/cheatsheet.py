@@ -14,6 +14,7 @@ from pathlib import Path
 from helpers.course import evidence, figures
 from helpers.course.measures import DEFAULT_GPU
 from helpers.course.quizzes import parts
+from helpers.course.rungs import Rung
 from helpers.course.steps import STEPS
 from helpers.element_types import element_type
 from helpers.errors import CourseError
@@ -31,26 +32,37 @@ WIDTHS = (4, 8, 16)  # bytes per lane
 REGISTERS, BLOCKS = (32, 64, 96, 128, 168, 255), (128, 256, 512)  # of a thread; threads of a block
 
 _STYLE = """
-@page { size: A4; margin: 9mm }
-body { font: 7.4pt/1.24 system-ui, "DejaVu Sans", sans-serif; color: #111; background: #fff; max-width: 192mm; margin: 0 auto }
-h1 { font-size: 12pt; margin: 0 } h2 { font-size: 8.8pt; margin: 5pt 0 1pt; color: #004a75 }
+@page { size: A4; margin: 7mm }
+body { font: 6.6pt/1.17 system-ui, "DejaVu Sans", sans-serif; color: #111; background: #fff; max-width: 196mm; margin: 0 auto }
+h1 { font-size: 11.5pt; margin: 0 } h2 { font-size: 8pt; margin: 3pt 0 1pt; color: #004a75 }
 p { margin: 2pt 0 } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th { text-align: right; font-weight: 600; border-bottom: .7pt solid #444; vertical-align: bottom }
 td, th { padding: .3pt 3pt }
 td:not(:nth-child(2).left) { white-space: nowrap } td { text-align: right; border-bottom: .3pt solid #ccc }
 .left { text-align: left }
-.two { display: grid; grid-template-columns: 1fr 1fr; column-gap: 6mm } code { font-size: 6.8pt; overflow-wrap: anywhere }
+.two { display: grid; grid-template-columns: 1fr 1fr; column-gap: 6mm } code { font-size: 6.2pt; overflow-wrap: anywhere }
 small { color: #444 }
 """
 
 
 def page() -> str:
     """The sheet as an HTML page."""
+    return (
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>The GEMM Ladder: cheat sheet</title>"
+        f"<link rel='icon' href='data:,'><style>{_STYLE}</style></head><body>{content()}</body></html>"
+    )
+
+
+def content() -> str:
+    """What is on the sheet, as HTML without a style of its own."""
     gpu = hardware.gpu(DEFAULT_GPU)
-    day = max(rung.date for step in STEPS if step.entry and step.dtype == "float32" for rung in evidence.recorded(step.slug, SIZE).rows)
+    day = max(rung.date for step in STEPS if step.entry for rung in evidence.recorded(step.slug, SIZE).rows)
     body = [
         "<h1>The GEMM Ladder: cheat sheet</h1>",
-        _section(f"What each step changed, and what it brought ({gpu.name}, {SIZE}³, float32, recorded by {day})", _steps()),
+        _section(
+            f"What each step changed, and what it brought ({gpu.name}, {SIZE}³, recorded by {day}; beside cuBLAS of its own type)",
+            _steps(),
+        ),
         "<div class='two'><div>",
         _section("Loads from global memory, by the block's tile", _block_tiles(gpu)),
         _section("Shared memory, by the thread's tile", _thread_tiles()),
@@ -62,10 +74,7 @@ def page() -> str:
         _section("Limits by compute capability", _capabilities()),
         _section("Counters, as Nsight Compute calls them", _counters()),
     ]
-    return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>The GEMM Ladder: cheat sheet</title><style>{_STYLE}</style>"
-        f"</head><body>{''.join(body)}</body></html>"
-    )
+    return "".join(body)
 
 
 def write(path: Path) -> int:
@@ -80,20 +89,23 @@ def write(path: Path) -> int:
 
 
 def _steps() -> str:
-    rows, before = [], None
+    rows = []
+    before: Rung | None = None
     for step in STEPS:
         if not step.entry:
             continue
-        if step.dtype != "float32":  # another ladder, with limits of its own
-            label = element_type(step.dtype).label
-            rows.append((f"{step.number:02} {step.title} ({label})", step.idea, "–", "", "–"))
-            continue
+        name = f"{step.number:02} {step.title}" + ("" if step.dtype == "float32" else f" ({element_type(step.dtype).label})")
         (rung,) = evidence.recorded(step.slug, SIZE).rows
         assert rung.tflops and rung.cublas_ratio
-        gain = f"× {rung.tflops / before:.2f}" if before else ""
-        rows.append((f"{step.number:02} {step.title}", step.idea, f"{rung.tflops:.1f}", gain, f"{100 * rung.cublas_ratio:.0f} %"))
-        before = rung.tflops
-    quizzed = "; ".join(f"{one.title.lower()}: {one.lessons[0]:02} to {one.lessons[-1]:02}" for one in parts())
+        if before is None or (step.dtype == "float32") != (before.dtype == "float32"):  # other hardware is no gain of an idea
+            gain = ""
+        else:
+            gain = f"× {rung.tflops / before.tflops:.2f}"
+        rows.append((name, step.idea, f"{rung.tflops:.{1 if rung.tflops < 100 else 0}f}", gain, f"{100 * rung.cublas_ratio:.0f} %"))
+        before = rung
+    quizzed = "; ".join(
+        f"{one.title}: {' to '.join(f'{number:02}' for number in sorted({one.lessons[0], one.lessons[-1]}))}" for one in parts()
+    )
     return _table(("step", "the idea", "TFLOPS", "gain", "of cuBLAS"), rows, left=(0, 1)) + f"<p><small>Parts: {quizzed}.</small></p>"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ PASS_ON = {"lab": "jupyter lab", "test": "pytest", "record": "the recorder"}
 def lab(args: argparse.Namespace) -> int:
     from .lab import start
 
-    return start(args.rest, args.shipped, args.hub)
+    return start(args.rest, args.shipped, args.hub, args.language)
 
 
 def progress(args: argparse.Namespace) -> int:
@@ -129,11 +131,21 @@ def test(args: argparse.Namespace) -> int:
     if not (ROOT / "tests").is_dir():
         raise CourseError(f"There are no tests in {ROOT}: run `course test` in a clone of the course's repository.")
     if importlib.util.find_spec("pytest") is None:
-        raise CourseError("pytest is not installed. `uv run course test` installs what the tests need.")
+        return subprocess.run([*_with_test_packages(), *args.rest], cwd=ROOT, check=False).returncode
     command = [sys.executable, "-m", "pytest"]
     if not args.rest:
         command += ["--numprocesses", str(min(2, os.cpu_count() or 1))]
     return subprocess.run(command + args.rest, cwd=ROOT, check=False).returncode
+
+
+def _with_test_packages() -> list[str]:
+    """The command that adds what the tests need to this environment, and runs `course test` there. Readers' environments lack it."""
+    uv = os.environ.get("UV") or shutil.which("uv")  # `uv run` says where it is
+    if uv is None:
+        raise CourseError("What the tests need is not installed: `pip install --group test` in the clone adds it.")
+    cuda12 = any(found.name == "cupy-cuda12x" for found in importlib.metadata.distributions())
+    by_cuda12 = ["--no-group", "cuda13", "--group", "cuda12"] if cuda12 else []
+    return [uv, "run", *by_cuda12, "--group", "test", "course", "test"]
 
 
 def check(args: argparse.Namespace) -> int:
@@ -164,15 +176,27 @@ def record(args: argparse.Namespace) -> int:
 
 
 def sync(args: argparse.Namespace) -> int:
-    from .notebooks import sync as run
+    from . import catalogues, notebooks
 
-    return run(check=args.check)
+    return notebooks.sync(check=args.check) | catalogues.sync_catalogues(check=args.check)
 
 
 def slides(args: argparse.Namespace) -> int:
     from .slides import build
 
     return build(args.notebooks, args.output, execute=not args.no_execute)
+
+
+def site(args: argparse.Namespace) -> int:
+    from .site.build import build
+
+    return build(args.output, [name for name in args.lessons.split(",") if name], args.pyodide)
+
+
+def colab(args: argparse.Namespace) -> int:
+    from .launchers import write_colab
+
+    return write_colab(args.output)
 
 
 def cheatsheet(args: argparse.Namespace) -> int:
@@ -221,6 +245,7 @@ def parser() -> argparse.ArgumentParser:
     opened = command(lab, "Open JupyterLab at the page of your progress, beside your lessons; an update leaves them as you changed them.")
     opened.add_argument("--shipped", action="store_true", help="open the repository's own notebooks, to change the course itself")
     opened.add_argument("--hub", action="store_true", help="be the server that JupyterHub starts for one of its users (see deploy/)")
+    opened.add_argument("--language", metavar="CODE", help="of the lessons' text and questions, as far as they are translated, such as zh")
     seen = command(progress, "Show where you stand: lessons, exercises, rungs, time, predictions, and what is next.")
     seen.add_argument("--export", type=Path, metavar="FILE", help="save all that is kept of you to a file")
     seen.add_argument("--import", dest="load", type=Path, metavar="FILE", help="add what such a file holds to what you have")
@@ -257,6 +282,12 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
     shown.add_argument("--output", default="build/slides", help="folder for the pages (default: %(default)s)")
     shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
+    published = command(site, "Build the course as a website: every lesson executed, and the machine in the page. Needs no server.")
+    published.add_argument("--output", type=Path, default=Path("build/site"), help="folder for the site, made anew (default: %(default)s)")
+    published.add_argument("--lessons", default="", metavar="01,02", help="only these, by number or slug (default: all)")
+    published.add_argument("--pyodide", type=Path, metavar="FOLDER", help="a folder of Pyodide's files (default: that of the extra `site`)")
+    fetched = command(colab, "Write the lessons as Google Colab opens them: with a first cell that fetches the course.")
+    fetched.add_argument("--output", type=Path, default=Path("build/colab"), help="folder for the notebooks (default: %(default)s)")
     sheet = command(cheatsheet, "Write the course's rules, limits and steps on one page to print.")
     sheet.add_argument("--output", type=Path, default=Path("build/cheatsheet.html"), help="the page (default: %(default)s)")
     _add_gpu(command(gpu, "One GPU for a class: run the service that shares it, make learners' tokens, see how it stands."))

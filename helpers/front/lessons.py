@@ -15,7 +15,9 @@ from helpers.course.notebook_file import dumps, parsed, read, source
 from helpers.errors import CourseError
 from helpers.files import one_at_a_time, read_whole, write_whole
 from helpers.paths import data_folder
+from helpers.translation import ENGLISH
 
+from .catalogues import translated_notebook
 from .notebooks import back_up, backups, canonical, paths
 
 SHIPPED = ".shipped"
@@ -27,17 +29,18 @@ def own_folder() -> Path:
     return data_folder() / "lessons"
 
 
-def update(root: Path, folder: Path | None = None) -> list[str]:
+def update(root: Path, folder: Path | None = None, language: str = ENGLISH) -> list[str]:
     """Make the reader's copies of the lessons in `root`, or bring them up to date. What was done, as sentences.
 
-    Raises OSError if the folder cannot be written; what was there is then as it was.
+    language: of the text. The copies are the same in each: with another one the text that the reader left alone changes, and code,
+    answers and outputs stay. Raises OSError if the folder cannot be written; what was there is then as it was.
     """
     folder = folder or own_folder()
     with one_at_a_time(folder / SHIPPED / ".turn", _PATIENCE):
-        return _update(root, folder)
+        return _update(root, folder, language)
 
 
-def _update(root: Path, folder: Path) -> list[str]:
+def _update(root: Path, folder: Path, language: str) -> list[str]:
     said, renewed = _renumbered(root, folder), 0
     for path in paths(root):
         own, base = folder / path.name, folder / SHIPPED / path.name
@@ -46,8 +49,8 @@ def _update(root: Path, folder: Path) -> list[str]:
         except CourseError as error:
             said.append(f"{error.message} Your copy stays as it is. `git checkout {path.name}` in {path.parent} brings the course's back.")
             continue
-        shipped, before = for_readers(whole), _content(base)
-        if len(shipped["cells"]) < len(whole["cells"]):
+        shipped, before = translated_notebook(for_readers(whole), path.stem, language), _content(base)
+        if shipped["cells"] != whole["cells"]:
             new = dumps(shipped).encode()
         if own.exists() and before == new:
             continue
@@ -140,11 +143,12 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def opened(root: Path) -> tuple[Path, list[str]]:
-    """The folder whose lessons `course lab` opens: the reader's copies, or the repository's where there can be none; and sentences."""
+def opened(root: Path, language: str = ENGLISH) -> tuple[Path, list[str]]:
+    """The folder whose lessons `course lab` opens: the reader's copies with their text in the language, or the repository's where there
+    can be none; and sentences."""
     own = own_folder()
     try:
-        return own, update(root)
+        return own, update(root, language=language)
     except OSError as error:
         why = f"{error.filename2 or error.filename or own} cannot be used ({error.strerror or error})"
     advice = "Make room, or choose another folder with the environment variable GEMM_LADDER_HOME."

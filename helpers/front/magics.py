@@ -20,6 +20,7 @@ from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
 from helpers.run import gpu
 from helpers.toolchain.compile import compile_source
+from helpers.toolchain.kernels import kernels
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -58,7 +59,8 @@ class CompileSummary:
         compiled = self.kernel.compiled
         shape = self._geometry()
         dynamic = f" + {shape.shared:,} dynamic" if shape and shape.shared else ""
-        parts = [f"{compiled.registers} registers per thread", f"{compiled.shared_bytes:,}{dynamic} bytes of shared memory per block"]
+        registers = f"{compiled.registers} registers per thread" if compiled.registers else "registers not known"
+        parts = [registers, f"{compiled.shared_bytes:,}{dynamic} bytes of shared memory per block"]
         if compiled.spill_stores or compiled.spill_loads:
             parts.append(f"spills: {compiled.spill_stores} bytes stored, {compiled.spill_loads} loaded")
         found = [", ".join(parts)]
@@ -67,7 +69,7 @@ class CompileSummary:
             found.append(f"{threads} threads compute {shape.tile[0]} × {shape.tile[1]} elements of C; {self.kernel.occupancy()}")
         if gpu.available() and (refused := self.kernel.refused_by(gpu.arch())):
             found.append(f"{refused} That is the GPU of this machine, so it runs in the SIMT machine.")
-        return found + list(compiled.warnings)
+        return found + ([compiled.estimate] if compiled.estimate else []) + list(compiled.warnings)
 
     def _geometry(self):
         from helpers.run.gemm import geometry
@@ -93,12 +95,14 @@ class CudaMagics(Magics):
 
     @magic_arguments()
     @argument("name", help="the Python name the kernel is bound to")
-    @argument("--entry", default=None, help="which __global__ function, if the cell has several or a template: 'gemm<64>'")
+    @argument(
+        "--entry", default=None, help="which __global__ function, if the cell has several, none of its name, or a template: 'gemm<64>'"
+    )
     @argument("--arch", default="sm_90", help="architecture to compile for (default sm_90); the GPU's own is used on a GPU")
     @argument("-o", "--option", action="append", default=[], help="a further NVRTC option, such as -o=-ftz=true")
     @cell_magic
     def cuda(self, line: str, cell: str):
-        """Compile the cell with NVRTC and bind its kernel: `%%cuda naive`."""
+        """Compile the cell and bind its kernel: `%%cuda naive`."""
         try:
             arguments = parse_argstring(self.cuda, line)
         except ValueError as error:  # a quotation mark without its other half
@@ -113,7 +117,8 @@ class CudaMagics(Magics):
         start = time.perf_counter()
         try:
             # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
-            compiled = compile_source("\n" + cell, _unquote(arguments.entry), arguments.arch, tuple(arguments.option))
+            entry = _unquote(arguments.entry) or _namesake(name, cell)
+            compiled = compile_source("\n" + cell, entry, arguments.arch, tuple(arguments.option))
         except CompileError as error:
             self.shell.user_ns[arguments.name] = NotCompiled(arguments.name, error)
             history.judged(arguments.name, text, f"did not compile{f', line {error.line}' if error.line else ''}")
@@ -121,6 +126,12 @@ class CudaMagics(Magics):
         kernel = LessonKernel(compiled, arguments.name, text)
         self.shell.user_ns[arguments.name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
+
+
+def _namesake(name: str, source: str) -> str | None:
+    """`name`, if the source has several kernels and one that is no template is called so."""
+    declared = kernels(source)
+    return name if len(declared) > 1 and any(item.name == name and not item.parameters for item in declared) else None
 
 
 def _unquote(text: str | None) -> str | None:

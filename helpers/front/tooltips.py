@@ -13,6 +13,7 @@ from typing import Any
 
 from helpers.course.glossary import PAGE, Term, pattern, term_at, terms
 from helpers.course.notebook_file import source
+from helpers.course.steps import get
 
 _LINK = re.compile(rf'\[([^\[\]]+)\]\({re.escape(PAGE)}#\S+ "[^"]*"\)')
 _HTML = re.compile(rf'<a href="{re.escape(PAGE)}#[^"]*" title="([^"]*)">(.*?)</a>', re.DOTALL)
@@ -36,20 +37,20 @@ def with_tooltips(notebook: dict[str, Any], slug: str) -> dict[str, Any]:
         if cell["cell_type"] == "markdown":
             text = unmarked(source(cell))
             spoken = cell.get("metadata", {}).get("slideshow", {}).get("slide_type") == "notes"  # learners' copies leave these out
-            cell = cell | {"source": text if spoken else _marked(text, left)}
+            cell = cell | {"source": text if spoken else _marked(text, left, get(slug).number)}
         cells.append(cell)
     return notebook | {"cells": cells}
 
 
-def _marked(text: str, left: set[str]) -> str:
-    """`text` with tooltips on the first use of the terms that are left, which are fewer then."""
+def _marked(text: str, left: set[str], lesson: int) -> str:
+    """`text`, of the lesson of this number, with tooltips on the first use of the terms that are left, which are fewer then."""
 
     def mark(match: re.Match[str]) -> str:
         term = term_at(match)
         if term is None or term.name not in left:
             return match[0]
         left.remove(term.name)
-        return link(term, match[0])
+        return link(term, match[0], lesson)
 
     made, at = [], 0
     for kept in _KEPT.finditer(text):
@@ -58,9 +59,10 @@ def _marked(text: str, left: set[str]) -> str:
     return "".join([*made, pattern().sub(mark, text[at:])])
 
 
-def link(term: Term, text: str) -> str:
-    """Markdown that shows `text`, and what the term means to those who point at it."""
-    return f'[{text}]({PAGE}#{term.anchor} "{term.means}")'
+def link(term: Term, text: str, lesson: int) -> str:
+    """Markdown that shows `text`, and what the term means to those who point at it; in a lesson before its own, also which one that is."""
+    later = f" Step {term.step.number:02} is about it." if term.step.number > lesson else ""
+    return f'[{text}]({PAGE}#{term.anchor} "{term.means}{later}")'
 
 
 def as_abbreviations(page: str) -> str:

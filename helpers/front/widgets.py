@@ -92,6 +92,28 @@ class Panel(still.Kept):
         self._wanted.update(values)
         self._guard(self._redraw)
 
+    def frames(self, most: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """The picture as its controls move, one at a time: for pages without a kernel.
+
+        most: values of a control. Returns the controls (name, label, whether it is a slider, the texts of the values, which of them is
+        shown now) and the HTML of each frame by "name=index", the one that is shown now by "".
+        """
+        controls, found = [], {"": self.shown}
+        for name, field in self._fields.items():
+            slider = isinstance(field, ipywidgets.IntSlider)
+            options = [(str(value), value) for value in range(field.min, field.max + 1)] if slider else list(field.options)
+            options = _thinned(options, field.index if not slider else field.value - field.min, most)
+            at = [value for _, value in options].index(field.value)
+            if len(options) < 2:
+                continue
+            controls.append({
+                "name": name, "label": field.description, "slider": slider, "values": [text for text, _ in options], "at": at
+            })  # fmt: skip
+            for index, (_, value) in enumerate(options):
+                if index != at:
+                    found[f"{name}={index}"] = self._picture_html({**self._options, name: value})
+        return controls, found
+
     def lead(self, other: Panel | None) -> None:
         """Move the controls of `other` with these, as far as both offer the same; None: no more."""
         self._other = other
@@ -187,13 +209,14 @@ class Panel(still.Kept):
             self._joined.append(ipywidgets.jslink((field, name), (play, name)))
         return ipywidgets.HBox([field, back, forth, play])
 
-    def _picture_html(self) -> str:
+    def _picture_html(self, options: dict[str, Any] | None = None) -> str:
+        options = self._options if options is None else options
         if self._picture.html is not None:
             try:
-                return self._picture.html(self._what, **self._options)._repr_html_()
+                return self._picture.html(self._what, **options)._repr_html_()
             except CourseError as error:
                 return f"<p>{html.escape(error.message)}</p>"
-        return views.to_html(self._picture.draw(self._what, **self._options))
+        return views.to_html(self._picture.draw(self._what, **options))
 
     def _offer(self) -> None:
         """Links that save the picture from the browser: nothing is written on the server."""
@@ -211,6 +234,17 @@ class Panel(still.Kept):
         except Exception:
             text = html.escape(traceback.format_exc())
             self._image.value = f'<p><b>The picture could not be drawn.</b></p><pre style="white-space:pre-wrap">{text}</pre>'
+
+
+def _thinned(options: list[Any], at: int, most: int) -> list[Any]:
+    """At most `most` of the options, evenly spread, the one at `at` among them."""
+    if len(options) <= most:
+        return options
+    if most == 1:
+        return [options[at]]
+    chosen = {round(i * (len(options) - 1) / (most - 1)) for i in range(most)}
+    chosen = chosen - {min(chosen, key=lambda index: abs(index - at))} | {at}
+    return [options[index] for index in sorted(chosen)]
 
 
 def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Panel:
@@ -255,12 +289,16 @@ class Explorer(still.Kept):
         """The panel on display."""
         return self._panels[self.choice.value]
 
-    def _open(self) -> None:
-        name = self.choice.value
+    def opened(self, name: str) -> Panel:
+        """The panel of this picture, which stays behind the one on display."""
         if name not in self._panels:
             self._panels[name] = Panel(self._run_for(PICTURES[name]), PICTURES[name], self._state_name)
+        return self._panels[name]
+
+    def _open(self) -> None:
+        name = self.choice.value
         _KEPT[self._state_name, "explore", ""] = {"picture": name}
-        self.children = (self.choice, self._panels[name], *self._left_out)
+        self.children = (self.choice, self.opened(name), *self._left_out)
 
     def _run_for(self, picture: Picture) -> Any:
         """The run, or one that recorded what this picture needs."""
@@ -283,7 +321,8 @@ class Failed:
 
 
 def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: bool) -> tuple[list[str], list[ipywidgets.HTML]]:
-    """The pictures that have something to show of at least one of `runs`, and a line that says why the others are left out.
+    """The pictures that have something to show of at least one of `runs`, a line that says why the others are left out, and
+    one where what is counted is an estimate.
 
     asked: the picture that the cell asks for, which stays: it says itself why there is nothing. again: a picture that needs
     another recording can get it.
@@ -297,12 +336,16 @@ def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: b
             kept.append(name)
         else:
             reasons.setdefault(why, []).append(picture.title)
+    compiled = [getattr(getattr(run, "kernel", None), "compiled", None) for run in runs]
+    estimate = next(filter(None, (getattr(each, "estimate", "") for each in compiled)), "")
+    notes = [ipywidgets.HTML(f"<small>{html.escape(estimate)}</small>")] if estimate else []
     if not kept or not reasons:
-        return kept or names, []
+        return kept or names, notes
     said = "<br>".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
     left_out = html.escape(", ".join(title for titles in reasons.values() for title in titles))
     style = "max-width:70em;line-height:1.4;font-size:.9em;opacity:.8"
-    return kept, [ipywidgets.HTML(f'<details style="{style}"><summary>Nothing to show here: {left_out}</summary>{said}</details>')]
+    shown = f'<details style="{style}"><summary>Nothing to show here: {left_out}</summary>{said}</details>'
+    return kept, [ipywidgets.HTML(shown), *notes]
 
 
 def _why_not(picture: Picture, runs: list[Any]) -> str | None:

@@ -36,7 +36,8 @@ class Occupancy:
 
     blocks_per_sm, warps_per_sm: resident at once. limits: blocks that each resource alone would allow. limiters: the
     resources that bind ("threads", "blocks", "registers", "shared memory", "barriers"). allocated_registers and
-    allocated_shared (bytes): per block, after rounding. reason: why nothing fits, or "".
+    allocated_shared (bytes): per block, after rounding. reason: why nothing fits, or "". registers_known: False where it is what would
+    fit if registers were no limit.
     """
 
     capability: Capability
@@ -47,6 +48,7 @@ class Occupancy:
     allocated_registers: int
     allocated_shared: int
     reason: str = ""
+    registers_known: bool = True
 
     @property
     def warps_per_sm(self) -> int:
@@ -67,10 +69,11 @@ class Occupancy:
         if self.blocks_per_sm == 0:
             return f"does not fit on {self.capability.arch}: {self.reason}"
         blocks = "1 block" if self.blocks_per_sm == 1 else f"{self.blocks_per_sm} blocks"
+        most, unknown = ("", "") if self.registers_known else ("at most ", "; registers are not known without machine code")
         return (
-            f"{self.fraction:.0%} occupancy on {self.capability.arch} "
+            f"{most}{self.fraction:.0%} occupancy on {self.capability.arch} "
             f"({blocks}, {self.warps_per_sm} of {self.capability.warps_per_sm} warps per SM; "
-            f"limited by {' and '.join(self.limiters)})"
+            f"limited by {' and '.join(self.limiters)}{unknown})"
         )
 
 

@@ -75,7 +75,10 @@ class Constants:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one launch asks of a GPU: totals over the launch, and what decides how blocks share an SM."""
+    """What one launch asks of a GPU: totals over the launch, and what decides how blocks share an SM.
+
+    blocks: of a persistent kernel its tiles, which its blocks walk: an SM has a share of these, whatever the grid.
+    """
 
     blocks: int
     threads: int
@@ -135,7 +138,7 @@ class Prediction:
 def demand(run) -> Demand:
     """The demand of a Run, from its counters, its compiled kernel and, if it is a GEMM of the course, its sizes."""
     counters, compiled = run.counters, run.kernel.compiled
-    blocks, threads = math.prod(run.grid), math.prod(run.block)
+    blocks, threads = run.problem.get("tiles") or math.prod(run.grid), math.prod(run.block)
     loop = chain.main_loop(compiled)
     problem = run.problem.get("problem")
     requests = _loads_and_stores(counters, lambda op: names.requests("global", op))
@@ -164,6 +167,11 @@ def _matrix_types(compiled, problem) -> frozenset[str]:
     """What its matrix instructions multiply. Raises CourseError where they are no product, whose operations are known."""
     if compiled.matrix_types and problem is None:
         raise CourseError("The model does not know how much this kernel asks of the tensor cores: it is no matrix product of the course.")
+    if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
+        raise CourseError(
+            "The model does not know how much this kernel asks of the tensor cores: it makes a product of float32 of several products of "
+            f"{' and '.join(_labels(compiled.matrix_types & _TENSOR_TYPES.keys()))} numbers, and no passes that split them are counted."
+        )
     return compiled.matrix_types
 
 
@@ -348,7 +356,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         if max(terms.values()) < _KEPT_BUSY * total:
             terms["latency"] = total
     fixed = (constants.launch_microseconds if why else chip(device)["launch.microseconds"]) * device.clock_mhz
-    time = (total + fixed) / (device.clock_mhz * 1e3)
+    time = (total + fixed) / (device.clock_mhz * 1e3) + run.problem.get("copied", 0) / (device.dram_gbs * 1e6)  # what is copied before it
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
         limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
@@ -363,7 +371,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         milliseconds=time,
         limiter=limiter,
         terms=terms,
-        error=statement(need, device, why),
+        error=f"{run.kernel.compiled.estimate} {statement(need, device, why)}".strip(),
         waves=waves,
         occupancy=fraction,
         tflops=problem.flops / time / 1e9 if problem is not None else None,

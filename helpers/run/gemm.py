@@ -25,19 +25,24 @@ from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, Run
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
+from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
 
-from .kernel import Kernel, Run, place
+from .differences import changed, compare, compare_others, first_difference, inexact, stored
+from .geometry import Geometry, geometry, is_fused
+from .kernel import Kernel, Run, gpu_multiprocessors, place
+from .launch_arguments import LaunchArguments, launch_arguments
+from .passes import Pass
 
-PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
-MOST_IN_TILE = 2048  # rows or columns of a tile of C
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
+_COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a persistent kernel are counted
+_CHECKED_WALK, _COUNTED_WALK, _VERIFIED_WALK = 3, 2, 1  # tiles that each block of a persistent kernel computes, about
+_SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
-_LONG_SUM = 64  # terms; in shorter sums the worst case of `Problem.expected` tells float32 from fewer bits
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 
 
@@ -208,63 +213,12 @@ class Problem:
         return text
 
 
-# ------------------------------------------------------------------------------------------------- geometry
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """What a kernel says of its launch: threads per block, the tile of C per block, dynamic shared bytes.
-
-    depth: blocks along z for each product, or None if the kernel does not look at z: then it cannot compute a batch.
-    """
-
-    block: tuple[int, int, int]
-    tile: tuple[int, int]
-    shared: int = 0
-    depth: int | None = None
-
-    def grid(self, m: int, n: int, batch: int = 1) -> tuple[int, int, int]:
-        """Blocks along N on x and along M on y; along z the depth, for each product of a batch."""
-        return math.ceil(n / self.tile[1]), math.ceil(m / self.tile[0]), (self.depth or 1) * batch
-
-
-def geometry(kernel: Kernel) -> Geometry:
-    """Read back the constants the compiler evaluated. Raises LaunchError with what to write if they are missing."""
-    constants = kernel.compiled.constants
-    block, tile = constants.get("block_shape"), constants.get("tile_shape")
-    if block is None or tile is None:
-        is_fused(kernel)  # of another signature there is more to say than what is missing
-        missing = "block_shape" if block is None else "tile_shape"
-        raise LaunchError(
-            f"{kernel.name} does not say its {missing}, so the course cannot launch it by itself. Add at file level:\n"
-            '    extern "C" __device__ constexpr int block_shape[] = {BLOCK_X, BLOCK_Y, 1};  // threads per block\n'
-            '    extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};        // rows, columns of C per block'
-        )
-    if len(block) not in (1, 2, 3) or len(tile) != 2 or min(block) < 1 or min(tile) < 1:
-        raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers (int).")
-    if max(tile) > MOST_IN_TILE:
-        raise LaunchError(f"tile_shape = {tile}: no tile of C has more than {MOST_IN_TILE} rows or columns (and they are int, not float).")
-    x, y, z = (*block, 1, 1)[:3]
-    depth = constants.get("grid_depth", (None,))[0]
-    return Geometry((x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth)
+# ------------------------------------------------------------------------------------------------- launches
 
 
 def counted_size(kernel: Kernel) -> int:
     """M = N = K of a quick run whose counters can be judged: no block hangs over an edge (tiles are powers of two)."""
     return max(COUNTED_SIZE, *geometry(kernel).tile)
-
-
-def is_fused(kernel: Kernel) -> bool:
-    """Whether the kernel takes a bias after the arguments that all have. Raises LaunchError for any other signature."""
-    kinds = [("pointer" if p.pointer_to is not None else p.ptx_type.lstrip("usbf")) for p in kernel.compiled.parameters]
-    plain = ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"]
-    if kinds not in (plain, [*plain, "pointer"]):
-        raise LaunchError(
-            f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
-            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU). "
-            "Change its parameters, or launch it yourself with .launch(grid, block, args)."
-        )
-    return len(kinds) == 12
 
 
 _ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item.c_names}
@@ -288,31 +242,33 @@ def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Probl
     return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, **options)
 
 
-def arguments(problem: Problem, a, b, c, bias=None) -> list:
-    """The arguments of a GEMM kernel, in the order of PARAMETERS, and the bias (by default the problem's) if it is fused."""
-    plain = [problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc]
-    return [*plain, problem.bias() if bias is None else bias] if problem.fused else plain
-
-
-def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, **options) -> Run:
+def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, multiprocessors: int | None = None, **options) -> Run:
     """Launch `kernel` on `problem` with its own geometry. Options are those of `Kernel.launch`.
 
-    The Run carries the problem as `run.problem`. arrays: (A, B, C) to use instead of `problem.arrays()`.
+    The Run carries the problem as `run.problem`. arrays: (A, B, C) to use instead of `problem.arrays()`. multiprocessors: that a
+    persistent kernel's grid is to fill; by default those of the GPU, or of the one that the SIMT machine is.
     Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
     """
-    shape = geometry(kernel)
+    shape, on = geometry(kernel), place(on, kernel)
     problem = replace(problem, fused=is_fused(kernel))
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
         raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 12 takes a batch.)")
     a, b, c = arrays or problem.arrays()
-    grid = shape.grid(problem.m, problem.n, problem.batch)
+    if shape.persistent is not None and multiprocessors is None and on == "gpu":
+        multiprocessors = gpu_multiprocessors()
+    given = launch_arguments(kernel, problem, a, b, c, multiprocessors=multiprocessors or shape.multiprocessors)
+    first = [_pass(one, options) for one in given.passes] if on == "cpu" else []
+    grid = shape.grid(problem.m, problem.n, problem.batch, multiprocessors)
     if not problem.beta:  # then C is only a place for the result
         options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
     options.setdefault("long", _is_long(problem, math.prod(grid), options.get("blocks")))
-    done = kernel.launch(grid, shape.block, arguments(problem, a, b, c), shape.shared, on, **options)
-    return _of_product(done, problem, shape.tile, (a, b, c))
+    done = kernel.launch(grid, shape.block, given.arguments, shape.shared, on, before=given.before, **options)
+    if given.passes and on == "gpu":  # what the passes left on the GPU is there
+        again = functools.partial(run, kernel, problem, "cpu", tuple(array.copy() for array in (a, b, c)), multiprocessors)
+        done = replace(done, outcome_or_simulate=lambda: again().outcome)
+    return _of_product(done, problem, shape, (a, b, c), given, first)
 
 
 def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:
@@ -321,54 +277,55 @@ def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -
     return problem.k >= _LONG_LOOP or problem.m * problem.n * problem.k * problem.batch * share >= _MANY_FMAS
 
 
-def _of_product(done: Run, problem: Problem, tile: tuple[int, int], arrays) -> Run:
-    """The run, with what it computed."""
-    product = {"problem": problem, "tile": tile, **dict(zip("ABC", arrays, strict=True))}
-    return replace(done, problem=product, first_tiles=functools.partial(_first_tiles, done.kernel, problem, done.grid))
+def _pass(one: Pass, options: dict[str, Any]) -> Run:
+    """A pass in the SIMT machine, run as its product is."""
+    wanted = {name: options[name] for name in ("counters", "findings", "seconds") if name in options}
+    return one.kernel.launch(one.grid, one.block, one.arguments, on="cpu", long=True, **wanted)
 
 
-def _first_tiles(kernel: Kernel, problem: Problem, grid: tuple[int, int, int]) -> Trace:
+def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: LaunchArguments, passes: Sequence[Run] = ()) -> Run:
+    """The run, with what it computed, what was copied for it and what its passes did."""
+    product = {"problem": problem, "tile": shape.tile, **dict(zip("ABC", arrays, strict=True))}
+    if shape.persistent is not None:
+        product["tiles"] = math.prod(shape.tiles(problem.m, problem.n))
+    how = "by NumPy, outside of what is counted" if done.on == "cpu" else "by a kernel whose time is part of the launch's"
+    if given.copies:
+        product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
+    told = tuple(f"{remark} ({how})." for remark in given.remarks)
+    return replace(
+        done, problem=product, first_tiles=functools.partial(_first_tiles, done.kernel, problem), remarks=told, passes=tuple(passes)
+    )
+
+
+def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     """The global accesses of four warps of the middle block, in the first rounds of their loops, on made-up data."""
-    middle = math.prod(grid) // 2
+    middle = math.prod(geometry(kernel).grid(problem.m, problem.n, problem.batch)) // 2
     seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
     short = min(problem.k, _SHORT)
     some = replace(problem, k=short, pad_a=problem.lda - max(1, short))  # the rows stay as far apart as they are
     return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
-def block_classes(grid: tuple[int, int, int], overhang: tuple[bool, bool] = (True, True)) -> list[tuple[int, int]]:
-    """(a block, how many blocks behave like it): interior, right edge, bottom edge, corner.
-
-    In a GEMM what a block does depends only on whether it hangs over the right or the bottom edge of C, so one
-    block of each class counts for all. overhang: whether the last column and the last row of blocks do hang over.
-    """
-    columns, rows, _ = grid
-    classes = []
-    for row, tall in ((0, rows - 1), (rows - 1, 1)) if overhang[1] else ((0, rows),):
-        for column, wide in ((0, columns - 1), (columns - 1, 1)) if overhang[0] else ((0, columns),):
-            if tall * wide:
-                classes.append((row * columns + column, tall * wide))
-    return classes
-
-
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:
-    """Counters of a whole launch, large ones from one block of each class (then `run.sampled` is true).
+    """Counters of a whole launch, large ones from some of its blocks (then `run.sampled` is true).
 
-    A block of a class stands for all of it, so for kernels whose blocks differ only by the edges they touch the
-    result equals a full simulation; small launches are simulated whole. (Step 11 numbers its blocks anew, so that a
-    block at the edge of the grid need not be one at the edge of C: where tiles divide C, that makes no difference.)
+    Of a kernel with one block per tile, one block of each class (`Geometry.classes`) stands for all of it, so for kernels whose blocks
+    differ only by the edges they touch the result equals a full simulation. Of a persistent kernel the middle cluster is counted, by the
+    tiles that it computed (see `_count_persistent`), which `run.problem["counted"]` says. Small launches are simulated whole.
+    (Step 11 numbers its blocks anew, so that a block at the edge of the grid need not be one at the edge of C: where tiles divide C, that
+    makes no difference.)
     """
     shape, problem = geometry(kernel), replace(problem, fused=is_fused(kernel))
     grid = shape.grid(problem.m, problem.n, problem.batch)
-    classes = block_classes(grid, (problem.n % shape.tile[1] != 0, problem.m % shape.tile[0] != 0))
-    if grid[0] * grid[1] <= 2 * len(classes):
+    size = math.prod(shape.cluster)
+    if shape.persistent is not None and problem.flops > _COUNTED_WHOLE and grid[0] > size:
+        return _count_persistent(kernel, problem, progress)
+    classes = shape.classes(problem.m, problem.n)
+    if shape.persistent is not None or grid[0] * grid[1] <= 2 * len(classes) * size:
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
-    a, b, c = problem.zeros()
-    data = functools.cache(lambda: arguments(problem, *problem.arrays()))
     parts = []
     for index, (block, weight) in enumerate(classes):
-        part = kernel.count(grid, shape.block, arguments(problem, a, b, c), shape.shared, blocks=[block], data=data)
-        parts.append((_of_product(part, problem, shape.tile, (a, b, c)), weight))
+        parts.append((_counted(kernel, problem, [block]), weight))
         if progress:
             progress(index + 1, len(classes))
     blocks = grid[0] * grid[1]
@@ -380,10 +337,57 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     return replace(first, outcome_or_simulate=outcome)
 
 
+def _counted(kernel: Kernel, problem: Problem, blocks: Sequence[int]) -> Run:
+    """Counters of a launch from these blocks, scaled to all as if these were like them."""
+    shape, arrays = geometry(kernel), problem.zeros()
+    given = launch_arguments(kernel, problem, *arrays)
+    grid = shape.grid(problem.m, problem.n, problem.batch)
+    data = functools.cache(functools.partial(_executable, kernel, problem))
+    part = kernel.count(grid, shape.block, given.arguments, shape.shared, blocks=blocks, data=data)
+    return _of_product(part, problem, shape, arrays, given)
+
+
+def _executable(kernel: Kernel, problem: Problem) -> list[Any]:
+    """Arguments of a launch on the problem's own numbers, as its passes leave them."""
+    given = launch_arguments(kernel, problem, *problem.arrays())
+    for one in given.passes:
+        _pass(one, {})
+    return given.arguments
+
+
 def _weighted(parts: Sequence[tuple[dict[str, int], int]], blocks: int) -> dict[str, int]:
     """Each part was scaled to the whole grid as if all blocks were like its own: weigh it down to its class."""
     names = dict.fromkeys(name for counters, _ in parts for name in counters)
     return {name: round(sum(counters.get(name, 0) * weight for counters, weight in parts) / blocks) for name in names}
+
+
+def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None, place: float = 0.5) -> Run:
+    """Counters of a large launch of a persistent kernel from one cluster, by the tiles of C that it computed. place: which one, 0 to 1.
+
+    The grid is one in which each block has about `_COUNTED_WALK` tiles. Which tiles these are is the kernel's own decision, so they are
+    found by what has changed in C. What a block does once, whatever its number of tiles, is thereby counted as if it were a part of each.
+    """
+    shape, arrays = geometry(kernel), problem.arrays()
+    before = arrays[2].copy()
+    many, size = _multiprocessors(shape, problem, _COUNTED_WALK), shape.cluster[0]
+    first = int(place * (shape.grid(problem.m, problem.n, 1, many)[0] // size - 1)) * size
+    options: dict[str, Any] = {"multiprocessors": many, "progress": progress, "seconds": _SECONDS_TO_COUNT}
+    blocks = range(first, first + size)
+    done = run(kernel, problem, on="cpu", arrays=arrays, findings=False, blocks=blocks, **options)
+    changed = (arrays[2].view(np.uint8) != before.view(np.uint8)).reshape(problem.m, problem.ldc, problem.result.bytes).any(axis=2)
+    found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
+    if not found:
+        raise CourseError(f"Blocks {blocks[0]} to {blocks[-1]} of {kernel.name} compute no tile of {problem}: there is nothing to count.")
+    factor = whole / found * len(blocks) / done.grid[0]
+
+    def scaled(counters: dict[str, int]) -> dict[str, int]:
+        return {name: round(value * factor) for name, value in counters.items()}
+
+    by_line = {line: scaled(counters) for line, counters in done.outcome.by_line.items()}
+    which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
+    said = f"in the {found} of {whole} tiles that persistent {which} computed, and scaled up"
+    outcome = replace(done.outcome, counters=scaled(done.outcome.counters), by_line=by_line)
+    return replace(done, grid=shape.grid(problem.m, problem.n), outcome_or_simulate=outcome, problem={**done.problem, "counted": said})
 
 
 # ---------------------------------------------------------------------------------------------------- check
@@ -419,7 +423,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
     return [
         one(1, 1, 1),
         one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
-        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, seed=2),
+        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, pad_c=1, seed=2),  # rows of C begin at multiples of 16 bytes and end at none
         one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
@@ -473,35 +477,56 @@ _MULTIPROCESSORS = 140  # more than any GPU of today has
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
 
 
-def run_sample(kernel: Kernel, sample: SampledProblem, seconds: float = 60.0, progress: Callable | None = None) -> tuple[Run, str, str]:
-    """Execute the blocks of a sample in the SIMT machine, on random data.
+def run_sample(
+    kernel: Kernel, sample: SampledProblem, seconds: float = 60.0, progress: Callable | None = None, walked: int = _VERIFIED_WALK
+) -> tuple[Run, str, str]:
+    """Execute the blocks of a sample in the SIMT machine, on random data. walked: tiles that each computes of a persistent kernel.
 
     (The run; '' or what is wrong in its C; '' or how what the blocks have written is not their share of C.) Raises what `run` raises.
     """
-    sample = replace(sample, fused=is_fused(kernel))
-    shape = geometry(kernel)
-    across, down, deep = shape.grid(sample.m, sample.n, sample.batch)
-    blocks = [(z * down + y) * across + x for z in range(deep) for x, y in sample.places]
+    sample, shape = replace(sample, fused=is_fused(kernel)), geometry(kernel)
+    shape = replace(shape, multiprocessors=_multiprocessors(shape, sample, walked))
+    blocks = _blocks(shape, sample)
     arrays = sample.arrays()
     before = tuple(array.copy() for array in arrays)
-    done = run(kernel, sample, on="cpu", arrays=arrays, counters=False, blocks=blocks, seconds=seconds, progress=progress)
-    return done, *_compare_sample(sample, shape.tile, before, arrays)
+    options: dict[str, Any] = {"multiprocessors": shape.multiprocessors, "seconds": seconds, "progress": progress}
+    done = run(kernel, sample, on="cpu", arrays=arrays, counters=False, blocks=blocks, **options)
+    return done, *_compare_sample(sample, shape, blocks, before, arrays)
+
+
+def _multiprocessors(shape: Geometry, problem: Problem, walked: int) -> int:
+    """Of a GPU on which each persistent block computes about so many tiles: small products do not fill a real one, and large ones take
+    long."""
+    return max(1, math.prod(shape.tiles(problem.m, problem.n)) // (walked * (shape.persistent or 1)))
+
+
+def _blocks(shape: Geometry, sample: SampledProblem) -> list[int]:
+    """The linear indices of the blocks at the sample's places, all z of them, and of the clusters that these belong to.
+
+    Of a persistent kernel whose blocks have no place: as many clusters as there are places, spread over the grid.
+    """
+    across, down, deep = grid = shape.grid(sample.m, sample.n, sample.batch)
+    if shape.persistent is not None:
+        size = shape.cluster[0]
+        columns = shape.tiles(sample.m, sample.n)[0]
+        chosen = {(y * columns + x) % (across // size) for x, y in sample.places}
+        return [size * cluster + rank for cluster in sorted(chosen) for rank in range(size)]
+    blocks = [(z * down + y) * across + x for z in range(deep) for x, y in dict.fromkeys(sample.places)]
+    return clusters.whole(blocks, grid, shape.cluster) if math.prod(shape.cluster) > 1 else blocks
 
 
 def count_sample(kernel: Kernel, sample: SampledProblem) -> Run:
-    """Counters of the sample's blocks, scaled to all. The blocks of one place are those of all z."""
+    """Counters of the sample's blocks, scaled to all. The blocks of one place are those of all z; of a persistent kernel see `count`."""
     sample, shape = replace(sample, fused=is_fused(kernel)), geometry(kernel)
-    grid = shape.grid(sample.m, sample.n, sample.batch)
-    blocks = [(z * grid[1] + y) * grid[0] + x for z in range(grid[2]) for x, y in dict.fromkeys(sample.places)]
-    data = functools.cache(lambda: arguments(sample, *sample.arrays()))
-    arrays = sample.zeros()
-    done = kernel.count(grid, shape.block, arguments(sample, *arrays), shape.shared, blocks=blocks, data=data)
-    return _of_product(done, sample, shape.tile, arrays)
+    if shape.persistent is not None:
+        return _count_persistent(kernel, sample, place=sample.places[0][0] / shape.tiles(sample.m, sample.n)[0])
+    return _counted(kernel, sample, _blocks(shape, sample))
 
 
-def _compare_sample(sample: SampledProblem, tile: tuple[int, int], before, after) -> tuple[str, str]:
+def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[int], before, after) -> tuple[str, str]:
     """As `compare`, for the blocks that were executed: (what is wrong, what is missing). C was NaN, so what is a number was written."""
-    if text := _compare_others(sample, before, after):
+    tile = shape.tile
+    if text := compare_others(sample, before, after):
         return text, ""
     written = ~np.isnan(after[2][:, : sample.n].astype(np.float32))
     whole = touched = 0
@@ -511,18 +536,33 @@ def _compare_sample(sample: SampledProblem, tile: tuple[int, int], before, after
         part = replace(sample, m=mine.shape[0], n=mine.shape[1], places=())
         value, bound = part.expected(before[0][rows], before[1][:, columns], before[2][rows, columns], bias=sample.bias()[columns])
         got = after[2][rows, columns].astype(np.float64)
-        if text := _first_difference(mine & ~(np.abs(got - value) <= bound), got, value, rows.start, columns.start):
+        if text := first_difference(mine & ~(np.abs(got - value) <= bound), got, value, rows.start, columns.start):
             return text, ""
-        if mine.all() and (text := _inexact(part, got, value, (before[0][rows], before[1][:, columns], before[2][rows, columns]))):
+        if mine.all() and (text := inexact(part, got, value, (before[0][rows], before[1][:, columns], before[2][rows, columns]))):
             return text, ""
         touched, whole = touched + 1, whole + bool(mine.all())
-    share = len(sample.places) * tile[0] * tile[1]
-    if whole == touched == len(sample.places) or (written.sum() == share and not (sample.m % tile[0] or sample.n % tile[1])):
+    fair = _fair(shape, sample, blocks)
+    if (whole == touched and touched in fair) or (
+        written.sum() == fair[0] * tile[0] * tile[1] and not (sample.m % tile[0] or sample.n % tile[1])
+    ):
         return "", ""
+    where = _named(sample.places) if len(blocks) == len(sample.places) else f"{len(blocks)} blocks"
     return "", (
-        f"{_named(sample.places)} should compute {len(sample.places)} tiles of {tile[0]} × {tile[1]} elements of C and wrote "
+        f"{where} should compute {fair[0]} tiles of {tile[0]} × {tile[1]} elements of C and wrote "
         f"{int(written.sum())} elements (in {touched} tiles, {whole} of them whole)."
     )
+
+
+def _fair(shape: Geometry, sample: SampledProblem, blocks: Sequence[int]) -> range:
+    """How many tiles these blocks of the sample may have computed, when each does its share."""
+    (across, down), grid = shape.tiles(sample.m, sample.n), shape.grid(sample.m, sample.n, sample.batch)
+    if shape.persistent is not None:  # a cluster has its share of places, with one tile at least: the others may lie outside
+        size, tiles = shape.cluster[0], across * down
+        clusters_run, clusters_all = len(blocks) // size, grid[0] // size
+        return range(clusters_run * (-(-tiles // size) // clusters_all), clusters_run * size * -(-tiles // clusters_all) + 1)
+    places = {(number % grid[0], number // grid[0] % grid[1]) for number in blocks}
+    inside = sum(x < across and y < down for x, y in places)  # some of a cluster lie outside
+    return range(inside, inside + 1)
 
 
 def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
@@ -601,7 +641,7 @@ class CheckReport:
         code = quote(self.source, case.line)
         if not code:
             return ""
-        return f" Line {case.line} {'stored it:' if _stored(case.message) else 'is'} “{code}”."
+        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”."
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
@@ -685,7 +725,7 @@ def check(
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
-    place = next((index for index, case in enumerate(cases) if _stored(case.message) and case.line is None), None)
+    place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem):
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             line, known = _storing_line(kernel, replace(cases[place].problem, fused=is_fused(kernel)))
@@ -698,8 +738,10 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
     """The line of the last store to the first wrong element in a run of the problem, and whether that is known."""
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
-    done = run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False, trace=TraceFilter(spaces={"global"}))
-    if (found := _changed(problem, before, arrays)) is None:
+    few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
+    seen = TraceFilter(spaces={"global"})
+    done = run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, trace=seen)
+    if (found := changed(problem, before, arrays)) is None:
         value, bound = problem.expected(*before)
         wrong = np.argwhere(~(np.abs(arrays[2][:, : problem.n].astype(np.float64) - value) <= bound))
         found = (2, int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
@@ -751,13 +793,15 @@ def _check_one(
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     first = tuple(array.copy() for array in arrays)
+    few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
+    options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress}
     try:
-        done = run(kernel, problem, on=on, arrays=first, counters=False, seconds=seconds, progress=progress)
+        done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         if text := compare(problem, before, first):
             return Case(problem, text), done.findings if on == "cpu" else []
         if on == "gpu" or done.outcome.globals_after is not None:
             state = None if on == "gpu" else done.outcome.globals_after
-            again = run(kernel, problem, on=on, arrays=arrays, counters=False, seconds=seconds, progress=progress, globals_before=state)
+            again = run(kernel, problem, on=on, arrays=arrays, counters=False, globals_before=state, **options)
             if text := compare(problem, before, arrays):
                 return Case(problem, f"the second launch is wrong: {text} {_STATE}"), again.findings if on == "cpu" else []
     except LaunchError:
@@ -776,7 +820,7 @@ def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progre
     """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right."""
     whole = Problem(**{item.name: getattr(sample, item.name) for item in fields(Problem)})
     try:
-        done, wrong, missing = run_sample(kernel, sample, seconds, progress)
+        done, wrong, missing = run_sample(kernel, sample, seconds, progress, _CHECKED_WALK)
     except LaunchError:  # they wait for one another
         return _check_one(kernel, whole, "cpu", seconds, progress)
     except CourseError as error:
@@ -789,76 +833,3 @@ def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progre
 
 
 _STATE = "What a launch leaves in __device__ variables is still there in the next one, and they must not depend on it."
-
-
-def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
-    """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
-    if text := _compare_others(problem, before, after):
-        return text
-    value, bound = problem.expected(*before)
-    got = after[2][:, : problem.n].astype(np.float64)
-    if text := _first_difference(~(np.abs(got - value) <= bound), got, value):
-        if "yours nan" in text:
-            text += " NaN means it was never written, or computed from an element outside the matrices" + (
-                "." if problem.beta else ", or from the old C, which beta = 0 must not read."
-            )
-        return text
-    return _inexact(problem, got, value, before)
-
-
-def _inexact(problem: Problem, got: np.ndarray, value: np.ndarray, before: Sequence[np.ndarray]) -> str:
-    """'' or a sentence about errors that are too large together, in long sums that are right one by one."""
-    if problem.k <= _LONG_SUM or not got.size:
-        return ""
-    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*before)
-    if error <= allowed:
-        return ""
-    return (
-        f"every element is nearly right, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums "
-        f"stay below {allowed:.2g}. Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
-    )
-
-
-def _compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
-    """'' if the kernel left alone what is not its result: A, B and the padding of C."""
-    if (found := _changed(problem, before, after)) is None:
-        return ""
-    which, row, column = found
-    values = f"it was {float(before[which][row, column]):.7g} and is {float(after[which][row, column]):.7g}."
-    if which < 2:
-        return f"{'AB'[which]} is an input, and {_CHANGED} {'AB'[which]}[{row}, {column}]: {values}"
-    return f"element [{row}, {column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and {_CHANGED} it: {values}"
-
-
-_CHANGED = "the kernel changed"
-
-
-def _changed(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> tuple[int, int, int] | None:
-    """The first element that is not the kernel's to change and was changed: which array (0 for A), row and column."""
-    for which, first in enumerate((0, 0, problem.n)):
-        old, new = (np.ascontiguousarray(arrays[which][:, first:]) for arrays in (before, after))
-        different = old.view(np.uint8) != new.view(np.uint8)
-        if different.any():
-            row, byte = map(int, np.argwhere(different)[0])
-            return which, row, first + byte // old.itemsize
-    return None
-
-
-_FIRST = "the first is C"  # begins the place of the first difference in a case's message
-
-
-def _stored(message: str) -> bool:
-    """Is a case's message about an element that has a wrong value?"""
-    return _FIRST in message or _CHANGED in message
-
-
-def _first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row0: int = 0, column0: int = 0) -> str:
-    """'' or a sentence about the elements marked as wrong. row0, column0: where the arrays begin in C."""
-    if not wrong.any():
-        return ""
-    row, column = map(int, np.argwhere(wrong)[0])
-    where = "" if not (row0 or column0) else " in this tile"
-    return (
-        f"{int(wrong.sum())} of {wrong.size} elements of C{where} are wrong; {_FIRST}[{row0 + row}, {column0 + column}]: "
-        f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
-    )

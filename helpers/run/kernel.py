@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,10 @@ from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
 
 from . import gpu
+from .gpu.launching import Before
 from .shared_gpu import service_address
+
+FIRST_SPECIFIC = 90  # the first architecture that has code of its own besides ("sm_90a")
 
 # C's pointee types and the array element types that match them.
 _ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
@@ -58,7 +62,9 @@ class Run:
 
     on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
     time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how a few
-    warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere.
+    warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere. remarks: sentences about
+    what the course did for this launch besides, such as copying a matrix that TMA cannot take. passes: the launches in the SIMT
+    machine of what came before it (see `run.passes`); their counters are their own.
     """
 
     kernel: Kernel
@@ -73,6 +79,8 @@ class Run:
     timing: Any = field(default=None, repr=False)
     problem: Mapping[str, Any] = field(default_factory=dict, repr=False)
     first_tiles: Callable[[], Trace | None] = field(default=lambda: None, repr=False)
+    remarks: tuple[str, ...] = ()
+    passes: tuple[Run, ...] = ()
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -91,8 +99,8 @@ class Run:
 
     @property
     def findings(self) -> list[Finding]:
-        """What a sanitizer would say; empty for a correct kernel."""
-        return quoted(self.outcome.findings, self.kernel.source)
+        """What a sanitizer would say, of its passes too; empty for a correct kernel."""
+        return quoted([finding for run in (*self.passes, self) for finding in run.outcome.findings], self.kernel.source)
 
     @property
     def trace(self) -> Trace:
@@ -127,7 +135,12 @@ class Run:
         text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
         # A GPU run is not simulated just to be printed.
         findings, note = (self.findings, self.outcome.note) if self.on == "cpu" else ([], "")
-        return "\n".join([text, *(f"  {finding.kind}: {finding}" for finding in findings), *([f"  {note}"] if note else [])])
+        notes = [*self.remarks, note] if note else self.remarks
+        lines = [*(f"  {finding.kind}: {finding}" for finding in findings), *(f"  {line}" for line in notes), *self._estimate()]
+        return "\n".join([text, *lines])
+
+    def _estimate(self) -> tuple[str, ...]:
+        return (f"  {self.kernel.compiled.estimate}",) if self.kernel.compiled.estimate and self.outcome.counters else ()
 
 
 class Kernel:
@@ -154,6 +167,11 @@ class Kernel:
 
     @property
     def registers(self) -> int:
+        """Per thread. Raises CourseError where no assembler has given them out."""
+        if not self.compiled.cubin:
+            raise CourseError(
+                "How many registers a thread uses is not known: NVIDIA's assembler gives them out, and this kernel is PTX only."
+            )
         return self.compiled.registers
 
     @property
@@ -161,7 +179,8 @@ class Kernel:
         return self.compiled.shared_bytes
 
     def __repr__(self) -> str:
-        return f"<Kernel {self.name} for {self.compiled.arch}: {self.registers} registers, {self.shared_bytes} bytes of shared memory>"
+        registers = f"{self.compiled.registers} registers" if self.compiled.cubin else "registers not known"
+        return f"<Kernel {self.name} for {self.compiled.arch}: {registers}, {self.shared_bytes} bytes of shared memory>"
 
     def launch(
         self,
@@ -182,6 +201,7 @@ class Kernel:
         uninitialized: Sequence[str] = (),
         globals_before: bytes | None = None,
         long: bool = False,
+        before: Sequence[Before] = (),
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
@@ -198,6 +218,7 @@ class Kernel:
         the SIMT machine; by default it begins with what the source gives them. On a GPU they always persist.
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
         long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
+        before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
@@ -232,16 +253,16 @@ class Kernel:
                 raise
 
         if on == "cpu":
-            host = [gpu.to_host(value) for value in arguments]
+            host = gpu.all_to_host(arguments)
             outcome = simulated(host)
             for value, copy in zip(arguments, host, strict=False):
                 gpu.copy_back(value, copy)
             return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
         there = gpu if gpu.available() else _shared()
-        kernel = self.for_arch(there.arch())
-        timing = there.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims)
+        kernel = self.native(there.arch())
+        timing = there.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims, before=before)
         # The copies keep a later look at counters from changing the reader's arrays a second time.
-        later = functools.partial(lambda: simulated([gpu.to_host(value, copy=True) for value in arguments]))
+        later = functools.partial(lambda: simulated(gpu.all_to_host(arguments, copy=True)))
         return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
 
     def count(
@@ -269,10 +290,17 @@ class Kernel:
         base = self.compiled.arch.rstrip("af")
         if arch.rstrip("af") == base:
             return self
-        suffix = self.compiled.arch[len(base) :]
+        suffix = self.compiled.arch[len(base) :] if int(arch.removeprefix("sm_").rstrip("af")) >= FIRST_SPECIFIC else ""
         # A template's arguments are part of its mangled name, so the plain entry name is not enough to find it again.
         entry = self.compiled.entry if "<" not in self.compiled.requested else self.compiled.requested
         return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
+
+    def native(self, arch: str) -> Kernel:
+        """This kernel compiled for a GPU of this architecture. Raises LaunchError that says which GPU it needs."""
+        try:
+            return self.for_arch(arch)
+        except CompileError:
+            raise LaunchError(f"{self.refused_by(arch)} The SIMT machine does (on='cpu').") from None
 
     def refused_by(self, arch: str) -> str:
         """Why a GPU of this architecture ("sm_75") cannot run the kernel, as a sentence; "" if it can."""
@@ -281,6 +309,10 @@ class Kernel:
             kernel = self.for_arch(arch)
         except CompileError as error:
             reason = next((line for line in error.message.splitlines() if "error:" in line), error.message)
+            if missing := re.search(r"__cuda_ptx_(\w+)_is_not_supported_before_SM_(\d+)", reason):  # how <cuda/ptx> says it
+                reason = f"`cuda::ptx::{missing[1]}` needs compute capability {int(missing[2]) / 10}"
+            if self.compiled.arch[-1] in "af":
+                reason = f"it needs {_needed(self.compiled.arch)}, whose own instructions it uses ({reason.strip().rstrip('.')})"
         else:
             wanted = kernel.shared_bytes + kernel.compiled.constants.get("dynamic_shared", (0,))[0]
             try:
@@ -326,11 +358,11 @@ class Kernel:
                 f"{total} bytes of shared memory per block ({self.shared_bytes} declared + {shared} dynamic) are too many: "
                 f"{self.compiled.arch} allows {limits.shared_per_block}. Use smaller tiles or fewer stages."
             )
-        needed = self.registers * threads
+        needed = self.compiled.registers * threads
         if needed > hardware.REGISTERS_PER_BLOCK:
             raise LaunchError(
-                f"{self.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} registers "
-                f"of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
+                f"{self.compiled.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} "
+                f"registers of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
             )
 
     def _pointers(self, names: Sequence[str]) -> frozenset[str]:
@@ -353,6 +385,14 @@ class Kernel:
         return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args, strict=False)]
 
 
+def _needed(arch: str) -> str:
+    """The GPUs that run code for one architecture alone ("sm_90a"), for people."""
+    limits = hardware.capability(arch)
+    products = [row.name for row in hardware.gpus() if row.capability == limits]
+    examples = f", such as {products[-1]}" if products else ""
+    return f"a GPU of compute capability {limits.name} ({limits.family}{examples})"
+
+
 def place(on: str | None, kernel: Kernel | None = None) -> str:
     """'cpu' or 'gpu': what was asked for; else the GPU, if there is one and it can run the kernel."""
     if on not in (None, "cpu", "gpu"):
@@ -360,6 +400,11 @@ def place(on: str | None, kernel: Kernel | None = None) -> str:
     if on == "gpu" and not gpu.available() and not service_address.configured():
         raise LaunchError(f"There is no GPU to run on: {gpu.why_not()} Use on='cpu', or leave `on` out.")
     return on or ("gpu" if gpu.available() and not (kernel and kernel.refused_by(gpu.arch())) else "cpu")
+
+
+def gpu_multiprocessors() -> int:
+    """How many the GPU has that a launch goes to: this machine's, else the one that a class shares."""
+    return (gpu if gpu.available() else _shared()).multiprocessors()
 
 
 def _shared() -> Any:

@@ -22,6 +22,7 @@ from helpers.sim.layouts.swizzle import SPAN
 from helpers.sim.layouts.tensor_map import FLOATS, KINDS, MOST_DIMENSIONS, NBYTES, SWIZZLES, Tensor, TensorMap
 
 MOST_SHARED = 227 * 1024  # bytes that a block can have on Hopper: no box can be larger
+L2_OF_MATRICES = 128  # bytes that an L2 miss of a matrix fetches: a line
 L2_PROMOTIONS = (None, 64, 128, 256)  # in the order of the driver's CUtensorMapL2promotion
 # Array types that the hardware copies as something else of the same size.
 _COPIED_AS = {
@@ -102,14 +103,19 @@ def tensor_map(
     if l2_promotion not in L2_PROMOTIONS:
         raise LaunchError(f"l2_promotion={l2_promotion!r} does not exist: it is 64, 128 or 256 bytes, or None.")
     _check_layout(array)
-    _check_box(box, steps, KINDS[kind], swizzle)
+    check_box(box, steps, KINDS[kind], swizzle)
     tensor = Tensor(0, kind, tuple(array.shape[::-1]), _strides(array), box[::-1], steps[::-1], swizzle, out_of_bounds == "nan")
-    if tensor.nbytes > MOST_SHARED:
-        raise LaunchError(
-            f"The box {box} has {tensor.nbytes} bytes, more than the {MOST_SHARED} bytes of shared memory that a block can have. "
-            "Take a smaller box and copy several times."
-        )
-    return TensorMap(array, _memory(array), tensor, l2_promotion)
+    return TensorMap(array, _memory(array), _fitting(tensor), l2_promotion)
+
+
+def matrix_map(memory: Any, kind: str, shape: tuple[int, int], pitch: int, box: tuple[int, int], swizzle: str | None) -> TensorMap:
+    """The map of a matrix of `shape` (rows, columns) at the beginning of `memory`, a C-contiguous array, its rows `pitch` bytes apart.
+
+    kind: how the hardware reads the elements, one of `KINDS`. box: rows and columns, as `check_box` allows them. Elements outside are
+    read as zeros. For matrices that meet the hardware's rules: rows and address at multiples of 16 bytes, and not empty.
+    """
+    tensor = Tensor(0, kind, shape[::-1], (pitch,), box[::-1], (1, 1), swizzle, False)
+    return TensorMap(memory, memory, _fitting(tensor), L2_OF_MATRICES)
 
 
 def _is_array(value: Any) -> bool:
@@ -166,8 +172,8 @@ def _check_layout(array: Any) -> None:
         )
 
 
-def _check_box(box, steps, itemsize: int, swizzle: str | None) -> None:
-    """The rules for the box. box, steps: in the order of the array's axes."""
+def check_box(box: Sequence[int], steps: Sequence[int], itemsize: int, swizzle: str | None) -> None:
+    """The rules for the box. box, steps: in the order of the array's axes. Raises LaunchError that names the rule that is broken."""
     for axis, (extent, step) in enumerate(zip(box, steps, strict=True)):
         if not 1 <= extent <= 256:
             raise LaunchError(f"box[{axis}] = {extent}: a copy takes 1 to 256 elements along an axis. Copy several boxes for more.")
@@ -186,6 +192,16 @@ def _check_box(box, steps, itemsize: int, swizzle: str | None) -> None:
             f"The last axis of the box has {box[-1]} elements = {inner} bytes, and a swizzle of {swizzle} permutes rows of at most "
             f"{SPAN[swizzle]} bytes: use at most {SPAN[swizzle] // itemsize} elements, or another swizzle."
         )
+
+
+def _fitting(tensor: Tensor) -> Tensor:
+    """The tensor, if its box fits into shared memory. Raises LaunchError."""
+    if tensor.nbytes > MOST_SHARED:
+        raise LaunchError(
+            f"The box {tensor.box[::-1]} has {tensor.nbytes} bytes, more than the {MOST_SHARED} bytes of shared memory that a block can "
+            "have. Take a smaller box and copy several times."
+        )
+    return tensor
 
 
 def _strides(array: Any) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from . import gemm, gpu
 from .gemm import Problem
 from .gpu import Timing
 from .kernel import Kernel, place
+from .launch_arguments import launch_arguments
 from .shared_gpu import service_address
 
 CUBLAS = "cuBLAS"
@@ -86,7 +87,7 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
         reference = gpu.download(c, host[2])
         results[CUBLAS] = c, reference
     for name, kernel in kernels.items():
-        native, c = kernel.for_arch(arch), gpu.upload(host[2])
+        native, c = kernel.native(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
         own = replace(problem, fused=gemm.is_fused(native))
         bias = gpu.upload(own.bias()) if own.fused else None
@@ -124,7 +125,7 @@ def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -
 
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
-    native = kernel.for_arch(sending.arch())
+    native = kernel.native(sending.arch())
     mine, cublas, why, difference = sending.product(native, replace(problem, fused=gemm.is_fused(native)), samples, seconds)
     return GemmTiming(problem, mine, cublas, why, difference)
 
@@ -138,16 +139,20 @@ def other_bits(name: str, problem: Problem) -> str:
 
 
 def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
-    """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch."""
+    """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch.
+
+    Copies of matrices that its tensor maps cannot take are made each time (see `launch_arguments`).
+    """
     together = problem.batch if shape.depth is not None else 1
-    grid = shape.grid(problem.m, problem.n, together)
+    own = replace(problem, batch=together)
+    grid = shape.grid(problem.m, problem.n, together, gpu.multiprocessors())
     steps = [array.nbytes // problem.batch for array in device_arrays]  # bytes from one product's matrix to the next's
     launchers = []
     for product in range(problem.batch // together):
         a, b, c = (array[product * step :] for array, step in zip(device_arrays, steps, strict=True))
-        values = zip(native.compiled.parameters, gemm.arguments(problem, a, b, c, bias), strict=True)
-        arguments = [_scalar(parameter, value) for parameter, value in values]
-        launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared))
+        given = launch_arguments(native, own, a, b, c, bias, multiprocessors=gpu.multiprocessors())
+        arguments = [_scalar(*pair) for pair in zip(native.compiled.parameters, given.arguments, strict=True)]
+        launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared, before=given.before))
 
     def once() -> None:
         for launch in launchers:
@@ -157,8 +162,8 @@ def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arra
 
 
 def _scalar(parameter, value):
-    """`value` as the parameter wants it: a 32-bit integer or float; device arrays pass."""
-    if parameter.pointer_to is not None:
+    """`value` as the parameter wants it: a 32-bit integer or float; device arrays and tensor maps pass."""
+    if parameter.pointer_to is not None or parameter.size > 4:
         return value
     return np.float32(value) if parameter.ptx_type.startswith("f") else np.int32(value)
 

@@ -5,6 +5,6 @@ folder explains the machine, its memory, the accounting and the findings, a page
 """
 
 from .launch import Budget, Collect, Outcome, count, simulate
-from .machine.trace import Allocation, Site, Trace, TraceFilter
+from .machine.trace import Allocation, Trace, TracedSite, TraceFilter
 
-__all__ = ["Allocation", "Budget", "Collect", "Outcome", "Site", "Trace", "TraceFilter", "count", "simulate"]
+__all__ = ["Allocation", "Budget", "Collect", "Outcome", "Trace", "TraceFilter", "TracedSite", "count", "simulate"]

@@ -21,9 +21,9 @@ from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
 from .code import time_limit
-from .code.merged_accesses import access_sites
+from .code.merged_accesses import AccessWidth, access_sites
 from .code.ptx import immediate_bits, literal
-from .code.sites import CostRule
+from .code.sites import ChargedSite, CostRule
 from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.tensor_map import NBYTES, TensorMap
@@ -109,6 +109,7 @@ class Launch:
     shared_bytes: int
     memory: DeviceMemory
     findings: Findings
+    charged: tuple[ChargedSite, ...]  # by site; empty where nothing is counted or recorded
     counting: Counting | None
     recorder: Recorder | None
     checks: Unchecked
@@ -184,15 +185,15 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
     placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
     observed = collect.counters or collect.trace is not None
-    estimate = _set_widths(program, compiled) if observed else not getattr(compiled, "cubin", b"")
+    charged, estimate = _charged(program, compiled) if observed else ((), not getattr(compiled, "cubin", b""))
     checks = Unchecked()
     if collect.findings:
         checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
     launch = Launch(
         program=program, grid=grid, block=block, dynamic_shared=shared,
         shared_bytes=program.dynamic_shared_at - program.shared_start + shared,
-        memory=memory, findings=findings, counting=Counting(program) if collect.counters else None,
-        recorder=Recorder(collect.trace) if collect.trace is not None else None,
+        memory=memory, findings=findings, charged=charged, counting=Counting(program, charged) if collect.counters else None,
+        recorder=Recorder(collect.trace, charged) if collect.trace is not None else None,
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""),
@@ -246,7 +247,7 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
-        trace = launch.recorder.trace(program.sites, allocations, grid, block, program)
+        trace = launch.recorder.trace(allocations, grid, block, program)
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
@@ -425,25 +426,30 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     return {i: int(words[i]) for i in range(-(-end // 4))}
 
 
-def _set_widths(program: Program, compiled) -> bool:
-    """Charge each site as ptxas made it. True if that is unknown and the PTX's own widths have to do."""
-    for site in program.sites:
-        site.charged, site.sass, site.shift, site.estimate = site.width, "", 0, ""
-    if not getattr(compiled, "cubin", b""):
-        return True
-    try:
-        known = access_sites(program, compiled.sass, compiled.symbol)
-    except CourseError:
-        return True  # no disassembler on this machine; the outcome says that its counters are an estimate
-    exact = True
+_NO_MACHINE_CODE = "an estimate, there is no machine code"
+
+
+def _charged(program: Program, compiled) -> tuple[tuple[ChargedSite, ...], bool]:
+    """(each site as ptxas made it, whether that is unknown and the PTX's own widths have to do)."""
+    missing = _NO_MACHINE_CODE if getattr(compiled, "estimate", "") else ""
+    known: dict[int, AccessWidth] = {}
+    estimate = not getattr(compiled, "cubin", b"")
+    if not estimate:
+        try:
+            known = access_sites(program, compiled.sass, compiled.symbol)
+        except CourseError:
+            estimate = True  # no disassembler on this machine; the outcome says that its counters are an estimate
+    charged = []
     for site in program.sites:
         access = known.get(site.ptx_line)
         if access is None:
+            charged.append(ChargedSite(site, site.width, estimate=missing))
             continue
-        site.charged, site.sass, site.shift = access.width, access.opcode, access.offset
-        site.estimate = access.why
-        exact &= access.exact
-    return not exact
+        # The widths of a fragment's parts are known, and not in the machine code, unless ptxas removed the whole.
+        width = site.width if site.part and access.width else access.width
+        charged.append(ChargedSite(site, width, access.opcode, access.offset, access.why))
+        estimate |= not access.exact
+    return tuple(charged), estimate
 
 
 def _shared_allocations(program: Program, launch: Launch) -> list[Allocation]:

@@ -136,19 +136,18 @@ class _Loader:
         given = [index for index, _ in (*self.constants, *self.specials)]
         unclear = doubts(ops, blocks, given, flat.local_bytes)
         _watch(blocks, ops, {position: watcher(ops[position], unclear) for position in unclear.watched})
-        _mark_races(blocks, graph, ops)
         _mark_leaving(blocks, ops)
         grid_workspace = self._place_grid_workspace()
         placed = self.variables
         return Program(
             name=self.entry.name, ops=ops, blocks=blocks, types=self.types,
             names={index: name for name, index in self.index.items() if isinstance(name, str)},
-            constants=self.constants, specials=self.specials, sites=self.sites, parameters=flat.parameters,
+            constants=self.constants, specials=self.specials, sites=tuple(self.sites), parameters=flat.parameters,
             shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
             local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
             image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
-            line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace,
-            shared_granule=min([site.width for site in self.sites if site.space in ("shared", "generic")] + [4]),
+            line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace, race_free=_race_free(blocks, graph, ops),
+            shared_granule=min([site.width for site in self.sites if site.space in ("shared", "cluster", "generic")] + [8]),
         )  # fmt: skip
 
     def _place_grid_workspace(self) -> int:
@@ -199,8 +198,8 @@ def _mark_leaving(blocks: list[Block], ops: tuple[Op, ...]) -> None:
         block.leaves = idle and all(i >= len(blocks) or (i > block.index and blocks[i].leaves) for i in block.successors)
 
 
-def _mark_races(blocks: list[Block], graph: list[tuple[int, ...]], ops: tuple[Op, ...]) -> None:
-    """Mark the shared reads that need no race check: no write can happen between the same two full barriers.
+def _race_free(blocks: list[Block], graph: list[tuple[int, ...]], ops: tuple[Op, ...]) -> frozenset[int]:
+    """The reads (indices of sites) that need no race check: no write of shared memory can happen between the same two full barriers.
 
     Threads may take different ways from one barrier to the next, so a read can meet a write that is on no path with it:
     all that can be reached from one barrier without passing another is looked at together. Only barriers that every
@@ -220,8 +219,5 @@ def _mark_races(blocks: list[Block], graph: list[tuple[int, ...]], ops: tuple[Op
         together = cfg.reachable(between, first)
         if any(writes[i] for i in together):
             meets |= together
-    for block in blocks:
-        for op in _ops_of(block, ops):
-            for site in op.sites:
-                if site.op.only_reads:
-                    site.may_race = block.index in meets
+    alone = (block for block in blocks if block.index not in meets)
+    return frozenset(site.index for block in alone for op in _ops_of(block, ops) for site in op.sites if site.op.only_reads)

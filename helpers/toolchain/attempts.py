@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
-from . import installation
+from . import clang, installation
 from .diagnostics import Diagnostic, explain, not_here, parse_log
 from .headers import stand_ins
 from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_comments, without
-from .nvrtc import Answer, Request, compile_program
+from .nvrtc import Answer, Request
 
 _UNANNOTATED = "without execution space annotations"
 
@@ -33,9 +33,12 @@ class Attempt:
         lines: Mapping[int, int | None] = {}
         if "ptxas" in self.answer.log:
             flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in self.request.flags if not f.startswith("--ptxas-options"))
-            answer = compile_program(replace(self.request, flags=flags))
+            answer = installation.compiler().compile_program(replace(self.request, flags=flags))
             lines = {} if answer.refused else line_of_ptx(answer.ptx)
         errors = [item for item in parse_log(self.answer.log, lines) if item.severity == "error"] if lines else self.errors
+        without = None if installation.compiler().makes_machine_code else clang.misses(self.missing, self.source)
+        if without:
+            return without
         return explain(errors, self.source, self.answer.log.strip() or self.answer.refused, self.missing)
 
     def notes(self) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), 
         headers, missing = stand_ins(source, strip_comments(device), folders)
         request = Request(device, FILENAME, headers, tuple(flags), tuple(expressions))
         try:
-            answer = compile_program(request)
+            answer = installation.compiler().compile_program(request)
         except CompileError as error:
             raise CompileError(f"{error.message}{' ' if missing else ''}{not_here(missing)}") from None
         errors = [item for item in parse_log(answer.log) if item.severity == "error"] if answer.refused else []

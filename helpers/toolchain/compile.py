@@ -27,12 +27,13 @@ from .headers import HEADERS, IMPLICIT
 from .host_code import strip_comments
 
 _WITH_MORE = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # that have an architecture-specific target besides
+_LEFT_OUT = re.compile(r"not supported on \.target|_is_not_supported_before_SM_\d+a")  # by ptxas, and by the names in <cuda/ptx>
 _BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
 _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
 _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_CACHE_FORMAT = 8  # raise it when what is stored changes
+_CACHE_FORMAT = 9  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -57,10 +58,10 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     if entry is not None and (not isinstance(entry, str) or not entry.strip()):
         raise CompileError(f"entry={entry!r} is no kernel's name: write entry='gemm', or leave it out where the cell has one kernel.")
     options = _checked_options(options)
-    nvrtc = installation.nvrtc()
-    arch = _checked_arch(nvrtc, arch)
+    compiler = installation.compiler()
+    arch = _checked_arch(compiler, arch)
     flags = _flags(arch, options)
-    about = [_CACHE_FORMAT, nvrtc.getVersion(), source, entry, flags, installation.header_identity(), HEADERS]
+    about = [_CACHE_FORMAT, compiler.name, compiler.version, source, entry, flags, installation.header_identity(), HEADERS]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     kept = load(key)
     if kept is not None:
@@ -76,7 +77,7 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
     Only the front end runs, for a virtual architecture ('compute_XX'): a fraction of a second, and no kernel is needed.
     As there is none that could miss a declaration, none is left out because the compiler refuses it.
     """
-    made = attempt(source, _flags(_checked_arch(installation.nvrtc(), arch), ()), forgiving=False)
+    made = attempt(source, _flags(_checked_arch(installation.compiler(), arch), ()), forgiving=False)
     return (made.errors, {}) if made.answer.refused else ([], signatures.constants(made.answer.ptx))
 
 
@@ -121,9 +122,9 @@ def _checked_options(options) -> tuple[str, ...]:
     return options
 
 
-def _checked_arch(nvrtc, arch: str) -> str:
+def _checked_arch(compiler: installation.Compiler, arch: str) -> str:
     match = re.fullmatch(r"(sm|compute)_(\d+)([a-z]?)", str(arch))
-    supported = nvrtc.getSupportedArchs()
+    supported = compiler.architectures
     if not match or int(match[2]) not in supported:
         names = ", ".join(f"sm_{number}" for number in supported)
         raise CompileError(f"arch={arch!r} is not an architecture this compiler knows. It knows: {names}.")
@@ -137,7 +138,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
     if made.answer.refused and wanted and "<" not in (entry or ""):  # it was only our reading of the file's launches
         wanted, made = None, attempt(source, flags)
     answer = made.answer
-    if answer.refused and arch in _WITH_MORE and "not supported on .target" in answer.log:
+    if answer.refused and arch in _WITH_MORE and _LEFT_OUT.search(answer.log):
         specific = f"{arch}a"
         compiled = _compile(source, entry, specific, options, _flags(specific, options), key)
         note = f"Compiled for {specific}: there are instructions that {arch} leaves out (in the magic: --arch {specific})."
@@ -147,6 +148,8 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
     symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
     usage: dict[str, Any] = signatures.resource_usage(log, symbol)
+    if not cubin:
+        usage["shared_bytes"] = signatures.shared_bytes(ptx, symbol)
     return Compiled(
         source=source,
         entry=kernels.plain_name(symbol),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -19,8 +20,10 @@ from helpers.sim.code.ptx import parsed
 
 from . import installation
 
+IN_MEMORY = "/dev/shm"  # where there is one
 CACHE = Cache("kernels", 2000)  # at most about 250 MB: the course and its exercises, and a thousand kernels besides
 
+ESTIMATE = "Estimate, from PTX: there is no machine code here, which would say how accesses are merged and what registers are used."
 _MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
 
 
@@ -41,7 +44,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made of one kernel. Sizes are in bytes; registers are per thread."""
+    """What the compiler made of one kernel. Sizes are in bytes; registers are per thread, and 0 without machine code (`cubin` is b"")."""
 
     source: str
     entry: str
@@ -63,6 +66,11 @@ class Compiled:
     requested: str = ""
     key: str = field(default="", compare=False)
 
+    @property
+    def estimate(self) -> str:
+        """What to say beside every count and time of it: '' where there is machine code, which they are then exact for."""
+        return "" if self.cubin else ESTIMATE
+
     @functools.cached_property
     def sass(self) -> str:
         """The machine code as `nvdisasm -c -gp` prints it, with its PTX lines.
@@ -82,11 +90,13 @@ class Compiled:
 
 
 def _disassemble(compiled: Compiled) -> str:
+    if not compiled.cubin and compiled.arch.startswith("sm"):
+        raise CourseError("There is no machine code: clang, which compiled this kernel, makes PTX only.")
+    if not compiled.cubin:
+        raise CourseError(f"There is no machine code for {compiled.arch}: compile for a real architecture such as sm_90.")
     tool = installation.disassembler()
     if tool is None:
         raise CourseError("nvdisasm is not installed, so there is no SASS to show. Run the set-up command of the README again.")
-    if not compiled.cubin:
-        raise CourseError(f"There is no machine code for {compiled.arch}: compile for a real architecture such as sm_90.")
     kept = CACHE.get(f"{compiled.key} sass") if compiled.key else None
     if kept is not None:
         return kept.decode()
@@ -94,7 +104,9 @@ def _disassemble(compiled: Compiled) -> str:
         try:
             result = _listing(tool, compiled.cubin)
         except OSError:  # a full disk, as a rule: files in memory need none of it
-            result = _listing(tool, compiled.cubin, "/dev/shm")
+            if not os.path.isdir(IN_MEMORY):
+                raise
+            result = _listing(tool, compiled.cubin, IN_MEMORY)
     except (OSError, subprocess.TimeoutExpired) as error:
         time_limit.look()
         raise CourseError(f"nvdisasm, which lists the machine code, could not be run: {error}. It needs room for a small file.") from error

@@ -86,9 +86,9 @@ HEADERS = {
     "cuda.h": _DRIVER, "cudaTypedefs.h": "#pragma once\n#include <cuda.h>\n",
     **{name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n" for name in _DEVICE_LIBRARY},
 }  # fmt: skip
-_EMPTY = "#pragma once\n"
+EMPTY = "#pragma once\n"
 _HALF = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-_CUB_DEVICE = _EMPTY + "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB)
+_CUB_DEVICE = EMPTY + "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB)
 
 # Host headers that declare the half types on the way, and those that hold nothing for a kernel.
 _WITH_HALF = re.compile(r"(cublas(_v2|Lt|Xt)?\.h|cudnn\w*\.h|cusparse\w*\.h|cutensor\.h|nccl\.h|(torch|ATen|c10)/.*)$")
@@ -137,13 +137,13 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     headers, missing = dict(HEADERS), []
     headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
-        headers.setdefault(name, _EMPTY)
+        headers.setdefault(name, EMPTY)
     for name in dict.fromkeys(INCLUDE.findall(source)):
         library = _LIBRARY.match(name)
         if name in headers:
             continue
         if library and f"{library[1]}::" not in INCLUDE.sub("", device):
-            headers[name] = f"{_EMPTY}namespace {library[1]} {{}}\n"
+            headers[name] = f"{EMPTY}namespace {library[1]} {{}}\n"
         elif name == "cub/cub.cuh":
             headers[name] = _CUB_DEVICE
         elif any((Path(folder) / name).is_file() for folder in folders):
@@ -151,7 +151,7 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
         elif _WITH_HALF.match(name):
             headers[name] = _HALF
         else:
-            headers[name] = _EMPTY
+            headers[name] = EMPTY
             if not _HOST.match(name):
                 missing.append(name)
     return headers, tuple(missing)

@@ -1,4 +1,8 @@
-"""What of the CUDA toolkit is installed, and where: the compiler, the headers, the disassembler."""
+"""What of the CUDA toolkit is installed, and where: the compiler, the headers, the disassembler.
+
+NVRTC is the compiler wherever it can be loaded. Where it cannot, as on macOS, which it does not exist for, it is clang, if that is
+installed. The environment variable GEMM_LADDER_COMPILER ("nvrtc" or "clang") chooses one of them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,50 @@ import functools
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.errors import CourseError
 from helpers.interrupts import advice_for, delayed
+
+from . import clang
+from .nvrtc import Answer, Request, compile_program
+
+CHOICE = "GEMM_LADDER_COMPILER"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """One of the two compilers. architectures: compute capabilities, as 90 for 9.0. makes_machine_code: cubins, not only PTX."""
+
+    name: str
+    version: tuple[int, int]
+    architectures: tuple[int, ...]
+    makes_machine_code: bool
+    compile_program: Callable[[Request], Answer]
+
+
+def compiler() -> Compiler:
+    """The compiler in use. Raises CourseError where there is none."""
+    choice = os.environ.get(CHOICE, "")
+    if choice not in ("", "nvrtc", "clang"):
+        raise CourseError(f"{CHOICE}={choice} names no compiler: it is nvrtc or clang.")
+    if choice == "clang" and not clang.program():
+        raise CourseError(f"{CHOICE} asks for clang, which is not installed: uv sync --extra clang, or pip install ziglang.")
+    if choice != "clang":
+        try:
+            return _nvrtc_compiler()
+        except CourseError:
+            if choice == "nvrtc" or not clang.program():
+                raise
+    return Compiler("clang", clang.VERSION, clang.ARCHITECTURES, False, clang.compile_program)
+
+
+@functools.cache
+def _nvrtc_compiler() -> Compiler:
+    loaded = nvrtc()
+    return Compiler("NVRTC", tuple(loaded.getVersion()), tuple(loaded.getSupportedArchs()), True, compile_program)
 
 
 @functools.cache
@@ -17,8 +61,8 @@ def nvrtc():
     """CuPy's NVRTC binding. Raises CourseError where there is none."""
     if sys.platform == "darwin":
         raise CourseError(
-            "NVIDIA publishes no CUDA compiler for macOS, so kernels cannot be compiled on this machine. "
-            "The lessons can be read here; to run them, open the course on Linux, on Windows, or on a remote Jupyter server."
+            "NVIDIA publishes no CUDA compiler for macOS, and clang, which the course uses there, is not installed. "
+            "Run the set-up command of the README again: it installs ziglang."
         )
     try:
         with delayed():
@@ -43,7 +87,7 @@ def compiler_version() -> tuple[int, int]:
 def why_not() -> str:
     """Why kernels cannot be compiled on this machine, as a sentence; '' when they can."""
     try:
-        nvrtc()
+        compiler()
     except CourseError as error:
         return error.message
     return ""
@@ -59,9 +103,14 @@ def _nvidia_folders() -> tuple[Path, ...]:
     return tuple(folder for root in nvidia.__path__ for folder in sorted(Path(root).iterdir()) if folder.is_dir())
 
 
-@functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Where the CUDA headers are: the wheels of this environment first, then $CUDA_PATH or the toolkit whose nvcc is on the path."""
+    """Where the CUDA headers are that the compiler in use reads: none for clang, which takes them for a CUDA of its own."""
+    return _include_folders() if compiler().makes_machine_code else ()
+
+
+@functools.cache
+def _include_folders() -> tuple[str, ...]:
+    """The wheels of this environment first, then $CUDA_PATH or the toolkit whose nvcc is on the path."""
     candidates = [folder / "include" for folder in _nvidia_folders()]
     nvcc = shutil.which("nvcc")
     if os.environ.get("CUDA_PATH"):
@@ -86,10 +135,9 @@ def disassembler() -> str | None:
     return next((str(place) for place in places if place.is_file()), None)
 
 
-@functools.cache
 def header_identity() -> list[str]:
-    """Changes when another release of the CUDA headers is installed."""
-    found = []
+    """Changes when another release of the CUDA headers is installed, or other built-ins stand in for them."""
+    found = [] if compiler().makes_machine_code else [clang.identity()]
     for folder in include_folders():
         for name in ("cuda_fp16.h", "cuda/std/version"):
             path = Path(folder) / name

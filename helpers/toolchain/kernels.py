@@ -119,7 +119,7 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         )
     raise CompileError(
         f"The cell has {max(len(declared), len(symbols))} kernels ({names}) and only one can be bound. "
-        f"Make the others __device__ functions, or name the one you mean: entry='…' (in the magic: --entry …).{templates}"
+        f"Make the others __device__ functions, or name the one you mean: entry='…' (%%cuda its_name, or --entry …).{templates}"
     )
 
 

@@ -47,6 +47,7 @@ class Answer:
 
 MEMORY = 4 << 30  # bytes that a compilation may use
 SECONDS = 180.0  # that a compilation may take
+APART = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, what a session of its own is elsewhere
 _TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 
 
@@ -104,7 +105,7 @@ def _started() -> subprocess.Popen:
             [sys.executable, "-P", "-m", __name__, str(MEMORY)],  # -P: a queue.py in the reader's folder is not ours
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C is for the notebook's kernel, which then decides
+            start_new_session=True, creationflags=APART,  # Ctrl-C is for the notebook's kernel, which then decides
         )  # fmt: skip
         _owner = os.getpid()
     return _child

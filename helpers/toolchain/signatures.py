@@ -14,7 +14,7 @@ from .kernels import plain_name
 
 
 def resource_usage(log: str, symbol: str) -> dict[str, int]:
-    """Registers, shared, local and spill bytes from `ptxas -v`."""
+    """Registers, shared, local and spill bytes from `ptxas -v`; 0 where ptxas said nothing."""
     usage = {"registers": 0, "shared_bytes": 0, "local_bytes": 0, "spill_stores": 0, "spill_loads": 0}
     section = re.search(rf"Compiling entry function '{re.escape(symbol)}'(.*?)(?:Compiling entry function|\Z)", log, re.S)
     text = section[1] if section else ""
@@ -28,6 +28,20 @@ def resource_usage(log: str, symbol: str) -> dict[str, int]:
         match = re.search(pattern, text)
         usage[name] = int(match[1]) if match else 0
     return usage
+
+
+_SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.\w*?(\d+)\s+([\w$]+)(?:\[(\d*)\])?\s*;")
+
+
+def shared_bytes(ptx: str, symbol: str) -> int:
+    """Bytes of static shared memory that kernel `symbol` declares, or names and the file declares: one variable after the other."""
+    before, *entries = re.split(r"^(?=[^\n]*\.entry\b)", ptx, flags=re.M)
+    text = next((entry for entry in entries if re.match(rf"[^\n]*\.entry\s+{re.escape(symbol)}\b", entry)), "")
+    named, total = set(re.findall(r"[\w$]+", text)), 0
+    for alignment, bits, name, count in _SHARED.findall(before) + _SHARED.findall(text):
+        if name in named:
+            total = -(-total // int(alignment)) * int(alignment) + int(bits) // 8 * int(count or 0)
+    return total
 
 
 def _signature(source: str, name: str) -> list[str]:

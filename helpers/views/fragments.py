@@ -21,7 +21,7 @@ _NONE = (
 )
 _UNPROMISED = "as the compiler lays it out on today's GPUs; CUDA promises nothing about wmma"
 _FILL = {"a": BLUE, "b": ORANGE, "c": GREEN}
-_WIDEST = 32  # columns of C that are drawn
+_WIDEST, _ALONE = 32, 24  # columns of C that are drawn, and where neither A nor B is in registers
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,17 @@ def _product(ax, item: MatrixProduct, lane: int) -> str:
             parts[operand] = item.layout(shape, operand)
         except ValueError:
             continue  # not documented: the note says so
-    width_c = min(shape.n, _WIDEST)
+    alone = item.in_memory == "ab"
+    width_c = min(shape.n, _ALONE if alone else _WIDEST)
     gap = 2.2
-    left, top = shape.k + gap, shape.k + gap
+    left = top = 0 if alone else shape.k + gap
     ax.set_xlim(0, left + width_c)
     height = max((part.height for operand, part in parts.items() if operand != "b"), default=16)
     ax.set_ylim(top + height, -1.1)
     said = []
     for operand, (x, y) in (("a", (0, top)), ("b", (left, 0)), ("c", (left, top))):
+        if alone and operand != "c":
+            continue
         if operand not in parts:
             note = (
                 f"{operand.upper()} is read from\nshared memory"
@@ -131,9 +134,10 @@ def _product(ax, item: MatrixProduct, lane: int) -> str:
             continue
         said.append(_draw(ax, parts[operand], operand, lane, x, y, width_c))
     per_lane = ", ".join(f"{-(-part.rows.shape[1] // part.per_register)} for {operand.upper()}" for operand, part in parts.items())
-    who = f"warp, {shape.m // 16} of them for {shape.m} rows" if shape.warps > 1 else "warp"
+    who = f"the first of {shape.warps} warps, 16 rows of {shape.m} each" if shape.warps > 1 else "one warp"
     note = f"; {item.note}" if item.note else ""
-    heading(ax, f"{shape.name}", detail=f"one {who}; lane {lane} holds registers: {per_lane}{note}")
+    note += "; A and B are read from shared memory" * alone
+    heading(ax, f"{shape.name}", detail=f"{who}; registers of lane {lane}: {per_lane}{note}")
     return f"{shape.name}: which lane holds which element{note}. Lane {lane}: " + " ".join(said)
 
 

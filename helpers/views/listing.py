@@ -124,6 +124,7 @@ _TABLE_STYLE = """<style>
 .ladder-listing tbody th{font-weight:normal;color:var(--jp-content-font-color2,#555);font-family:var(--jp-code-font-family,monospace)}
 .ladder-listing td.code{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere;width:100%;min-width:16ch;
 font-family:var(--jp-code-font-family,monospace)}
+@container (max-width:640px){.ladder-listing td,.ladder-listing th{padding:1px .12em}.ladder-listing td.code{min-width:14ch}}
 .ladder-listing tr.marked td.code{outline:2px solid #E69F00}
 .ladder-listing tr.finding td{text-align:left;white-space:normal;border-left:4px solid #D55E00}
 </style>"""

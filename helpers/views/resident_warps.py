@@ -86,8 +86,10 @@ def occupancy(run, gpu: str = DEFAULT_GPU, threads: int | None = None, registers
 
     threads (per block), registers (per thread), shared (bytes per block): other values than the kernel's own.
     """
-    if run.kernel.compiled.registers is None:
-        raise NothingToSee("The compiler reported no registers for this kernel, so its occupancy is not known.")
+    if not run.kernel.compiled.registers:
+        raise NothingToSee(
+            "Registers are given out by NVIDIA's assembler, and this kernel was compiled to PTX only: its occupancy is not known."
+        )
     seen, threads, registers, shared = shape(run, gpu, threads, registers, shared)
     warps = -(-threads // WARP)
     slots = seen.capability.warps_per_sm

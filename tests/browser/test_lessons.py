@@ -9,10 +9,11 @@ import pytest
 
 from helpers.course.steps import STEPS
 from helpers.front.opening import PAGE
-from tests.notebooks.outcome import errors, pictures_without_text
+from tests.notebooks.outcome import errors, pictures_without_text, wrong_checks
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # lesson 11 compiles most of all: on two busy cores it takes five minutes
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_lesson_runs_and_its_controls_change_its_pictures(open_next, lab, step):
     lab.forget_progress()
@@ -23,6 +24,7 @@ def test_a_lesson_runs_and_its_controls_change_its_pictures(open_next, lab, step
     saved = notebook.saved()
     assert not errors(saved)
     assert not pictures_without_text(saved)
+    assert not wrong_checks(saved, step)
     assert set(lab.root.glob("[!.]*")) == beside, "running a lesson leaves files beside it"
     if step.entry:
         kernel = notebook.cell(f"%%cuda {step.slug}")

@@ -19,12 +19,13 @@ NAIVE = steps.get("naive").kernel_path.read_text(encoding="utf-8").rstrip()
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+def home(tmp_path, monkeypatch, make_home):
+    own = make_home(tmp_path / "home")
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(own))
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     monkeypatch.setattr(module, "_functions", {})
     store._store.cache_clear()
-    yield tmp_path
+    yield own
     store._store.cache_clear()
 
 

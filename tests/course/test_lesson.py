@@ -11,8 +11,8 @@ from helpers.toolchain.compile import compile_source
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+def _own_home(tmp_path, monkeypatch, make_home):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(make_home(tmp_path / "home")))
     monkeypatch.setenv("GEMM_LADDER_NO_GPU", "1")
 
 

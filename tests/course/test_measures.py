@@ -26,12 +26,9 @@ def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None 
     return gemm.run(kernel, problem, on="cpu", trace=trace or None)
 
 
-@pytest.mark.parametrize("step", KERNELS, ids=lambda step: step.name)
-def test_the_reference_kernel_meets_its_steps_expectations(step):
-    assert step.expect
-    run = run_of(step.slug)
-    verdicts = [expectation.judge(run) for expectation in step.expect]
-    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+def test_every_step_promises_something():
+    """That its kernel keeps it, the check in its lesson says (tests/notebooks/outcome.py)."""
+    assert all(step.expect for step in KERNELS)
 
 
 def meets(run, expectation) -> bool:
@@ -46,12 +43,12 @@ def machine_code(step) -> bytes:
     return elf.sections(compiled.cubin)[f".text.{compiled.symbol}"].data
 
 
-def test_a_step_before_does_not_meet_them():
-    for before, step in itertools.pairwise(KERNELS):
-        if step.slug == "autotune":  # as it is shipped, it is the step before: no counter can tell them apart
-            assert machine_code(before) == machine_code(step)
-            continue
-        assert not all(meets(run_of(before.slug), expectation) for expectation in step.expect), step.name
+@pytest.mark.parametrize(("before", "step"), list(itertools.pairwise(KERNELS)), ids=lambda step: step.name)
+def test_a_step_before_does_not_meet_them(before, step):
+    if step.slug == "autotune":  # as it is shipped, it is the step before: no counter can tell them apart
+        assert machine_code(before) == machine_code(step)
+        return
+    assert not all(meets(run_of(before.slug), expectation) for expectation in step.expect)
 
 
 def test_different_sectors():

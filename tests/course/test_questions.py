@@ -185,3 +185,12 @@ def test_a_question_belongs_to_a_step():
     assert NUMBER.step == 1
     with pytest.raises(KeyError):
         Question("nowhere.x", "?").step  # noqa: B018 - the property raises
+
+
+def test_a_question_is_asked_in_the_readers_language_and_kept_under_its_own_name(store, monkeypatch):
+    question = Question("naive.sectors_b", "And its load of <b>B</b>?", unit="sectors per request")
+    monkeypatch.setenv("GEMM_LADDER_LANGUAGE", "zh")
+    assert question.said == "它对 <b>B</b> 的加载呢？" and question.said in question_card(question, store).children[0].value
+    assert NUMBER.said == NUMBER.text, "what is not translated stays English"
+    monkeypatch.setenv("GEMM_LADDER_LANGUAGE", "ko")
+    assert question.said == question.text

@@ -11,8 +11,8 @@ ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "d
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+def home(tmp_path, monkeypatch, make_home):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(make_home(tmp_path / "home")))
 
 
 @pytest.fixture

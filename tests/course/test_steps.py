@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from helpers.course.steps import ROOT, STEPS, get
+from helpers.run.passes import NAMES as PASSES
 
 KERNELS = [step for step in STEPS if step.kernel_path]
 
@@ -25,7 +27,7 @@ def test_kernels_notebooks_and_rows_are_the_same_set():
 def test_a_kernel_says_its_number_and_its_entry(step):
     text = step.kernel_path.read_text(encoding="utf-8")
     assert text.startswith(f"// {step.number:02} {step.slug}: ")
-    assert re.findall(r"__global__[^;{]*?\b(\w+)\(int M, int N, int K", text) == [step.entry]
+    assert re.findall(r"__global__[^;{]*?\b(\w+)\(int M, int N, int K", text) == [*(PASSES if "pieces[]" in text else ()), step.entry]
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -33,3 +35,9 @@ def test_a_step_is_found_by_number_and_by_slug():
     assert get(3) is get("shared_tile") is STEPS[3]
     with pytest.raises(KeyError, match="01_naive"):
         get("nonsense")
+
+
+def test_a_step_of_one_architecture_is_compiled_for_it_everywhere():
+    hopper, ampere = replace(STEPS[1], arch="sm_90a"), replace(STEPS[1], arch="sm_80")
+    assert [hopper.target(arch) for arch in ("sm_80", "sm_90", "sm_100")] == ["sm_90a"] * 3
+    assert [ampere.target(arch) for arch in ("sm_75", "sm_90", "sm_100")] == ["sm_80", "sm_90", "sm_100"]

@@ -1,4 +1,4 @@
-"""Steps 14 and 15: right in the other type too, at any alignment, and every wait, barrier and fence of theirs is needed."""
+"""Steps 14 to 17: right in the other type too, at any alignment, and every wait, barrier and fence of theirs is needed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from helpers.run.gemm import Problem
 OTHER_TYPE = {
     "wmma": {"using Element = __half": "using Element = __nv_bfloat16"},
     "mma_sync": {"Element = __nv_bfloat16": "Element = __half", '"bf16"': '"f16"'},
+    "tma_wgmma": {"Element = __nv_bfloat16": "Element = __half", '"bf16"': '"f16"'},
+    "warp_specialized": {"Element = __nv_bfloat16": "Element = __half", '"bf16"': '"f16"'},
 }
 BROKEN = [
     ("wmma", "race", {"__syncthreads();  // both tiles": ";  // both tiles"}),
@@ -20,7 +22,22 @@ BROKEN = [
     ("mma_sync", "missing-wait", {"wait<STAGES - 2>();": "wait<STAGES - 1>();"}),
     ("mma_sync", "race", {"__syncthreads();     // for all": ";     // for all"}),
     ("mma_sync", "race", {"__syncthreads();  // the stages": ";  // the stages"}),
+    ("tma_wgmma", "missing-wait", {"full[stage], phase);": "full[stage], 0);"}),
+    ("tma_wgmma", "missing-wait", {"wgmma_wait<0>();": "wgmma_wait<1>();"}),
+    ("tma_wgmma", "race", {"wgmma_wait<1>();": "wgmma_wait<2>();"}),
+    ("tma_wgmma", "race", {"__syncthreads();  // and so have all": ";"}),
+    ("warp_specialized", "race", {"wgmma_wait<1>();": "wgmma_wait<2>();"}),
+    ("warp_specialized", "race", {"if (CLUSTER > 1) cluster_sync();  // no block": "// no block"}),
+    ("warp_specialized", "missing-wait", {"if (t % 128 == 0) store_wait();\n                    consumer": "consumer"}),
 ]
+# The main loop of blocks inside the matrices, by the shortest K that shows it.
+BROKEN_INSIDE = [
+    (160, "missing-wait", {"wait<STAGES - 2>();": "wait<STAGES - 1>();"}),
+    (160, "race", {"__syncthreads();     // for all": ";     // for all"}),
+    (128, "out-of-bounds", {"if (k0 >= K) return;": ""}),
+    (96, "uninitialized", {" && K >= STAGES * BK;": ";"}),
+]
+LONG = {"tma_wgmma": 448, "warp_specialized": 448}  # K at which each stage is filled twice
 
 
 @pytest.mark.parametrize("step", OTHER_TYPE)
@@ -35,5 +52,11 @@ def test_one_switch_changes_the_type(step):
 @pytest.mark.parametrize(("step", "kind", "edits"), BROKEN)
 def test_what_is_left_out_is_found(step, kind, edits):
     kernel = variants(reference(step), {"broken": edits})["broken"]
-    run = kernel.gemm(128, 256, 100, on="cpu", counters=False)
+    run = kernel.gemm(128, 256, LONG.get(step, 100), on="cpu", counters=False)
     assert kind in {finding.kind for finding in run.findings}
+
+
+@pytest.mark.parametrize(("k", "kind", "edits"), BROKEN_INSIDE)
+def test_what_the_loop_without_tests_leaves_out_is_found(k, kind, edits):
+    kernel = variants(reference("mma_sync"), {"broken": edits})["broken"]
+    assert kind in {finding.kind for finding in kernel.gemm(128, 256, k, on="cpu", counters=False).findings}

@@ -11,11 +11,12 @@ def test_every_step_with_what_was_recorded_and_nothing_from_elsewhere(tmp_path, 
     assert cli.main(["cheatsheet", "--output", str(tmp_path / "new" / "sheet.html")]) == 0
     page = (tmp_path / "new" / "sheet.html").read_text(encoding="utf-8")
     assert str(tmp_path) in capsys.readouterr().out
-    assert not re.findall(r"(?:src|href)=", page)
+    assert not re.findall(r"(?:src|href)=(?!'data:,')", page)  # an empty icon, so that no browser asks for one
     for step in STEPS:
         assert not step.entry or f"{step.number:02} {step.title}" in page
-        if step.entry and step.dtype == "float32":
-            assert f"<td>{evidence.recorded(step.slug, cheatsheet.SIZE).rows[0].tflops:.1f}</td>" in page
+        if step.entry:
+            tflops = evidence.recorded(step.slug, cheatsheet.SIZE).rows[0].tflops
+            assert f"<td>{tflops:.{1 if tflops < 100 else 0}f}</td>" in page
     assert "<tr><td>2</td><td>8</td><td>2</td><td>2</td><td>–</td></tr>" in page  # a stride of two floats
     assert "<tr><td class=left>8 × 8</td><td>64</td><td>16</td><td>0.25</td></tr>" in page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import sqlite3
@@ -99,6 +100,16 @@ def test_the_whole_suite_runs_on_workers(monkeypatch):
     monkeypatch.setattr(subprocess, "run", run)
     assert cli.main(["test"]) == 3
     assert called[0][3:] == ["--numprocesses", str(min(2, os.cpu_count()))]
+
+
+def test_an_environment_for_readers_gets_what_the_tests_need(monkeypatch):
+    called = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: called.append(command) or subprocess.CompletedProcess(command, 3))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("UV", "/somewhere/uv")
+    assert cli.main(["test", "-k", "lab"]) == 3
+    assert called[0][:2] == ["/somewhere/uv", "run"]
+    assert called[0][-6:] == ["--group", "test", "course", "test", "-k", "lab"]
 
 
 def test_interrupting_is_not_a_traceback(monkeypatch):

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from helpers.run.gemm import Problem
+from helpers.run.gemm import Problem, problem_for
+from helpers.run.geometry import is_fused, tensor_maps
 from helpers.run.kernel import Kernel
 from helpers.run.shared_gpu import judging, protocol, sending, service
 from helpers.run.shared_gpu.protocol import LaunchJob, ProductJob
@@ -13,7 +14,9 @@ from helpers.toolchain.compile import compile_source
 from tests import ROOT
 
 COALESCED = (ROOT / "kernels/02_coalesced.cu").read_text(encoding="utf-8")
-PRODUCTS = sorted((ROOT / "kernels").glob("*.cu"))
+PRODUCTS = [
+    path for path in sorted((ROOT / "kernels").glob("*.cu")) if "pieces[]" not in path.read_text(encoding="utf-8")
+]  # one kernel each
 FOREVER = "__global__ void forever(float* x) { x[0] = 1; while (true) x[1] += 1; }"
 BEYOND = "__global__ void beyond(float* x) { x[1ll << 40] = 1; }"
 
@@ -35,7 +38,7 @@ def made(source: str, device) -> Kernel:
 
 
 def product(kernel: Kernel, problem: Problem) -> dict:
-    return judging.judge(protocol.dumps(ProductJob(sending._code(kernel.compiled), problem, 5, 0.5)), False, 30)
+    return judging.judge(protocol.dumps(ProductJob(sending._code(kernel.compiled, tensor_maps(kernel)), problem, 5, 0.5)), False, 30)
 
 
 def launch(kernel: Kernel, args, seconds: float = 20.0, repeat: int | None = None) -> dict:
@@ -49,7 +52,8 @@ def launch(kernel: Kernel, args, seconds: float = 20.0, repeat: int | None = Non
 
 @pytest.mark.parametrize("path", PRODUCTS, ids=lambda path: path.stem)
 def test_a_product_is_checked_and_timed_with_clock_and_power(path, device):
-    found = product(made(path.read_text(encoding="utf-8"), device), Problem(1024, 1024, 1024))
+    kernel = made(path.read_text(encoding="utf-8"), device)
+    found = product(kernel, problem_for(kernel, 1024, 1024, 1024, fused=is_fused(kernel)))
     assert found["state"] == "done", found
     name = found["entry"]
     assert 0 < found["timing"][name]["milliseconds"] < 100 and found["timing"][name]["device"] == device["device"]

@@ -1,4 +1,4 @@
-"""On a GPU: tensor-core instructions agree with the SIMT machine within the bound that isa/matrix.py states, and are counted alike.
+"""On a GPU: tensor-core instructions agree with the SIMT machine within the bound that isa/mma.py states, and are counted alike.
 
 With $GEMM_LADDER_MATRIX_RECORD set to a file, what helpers/data/matrix_h200.json holds is written there.
 `python -m tests.gpu.test_tensor_cores` launches what is counted, under Nsight Compute.
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from helpers.run import gpu, kernel
+from helpers.sim.isa.mma import sums_of
 from tests.gpu import calibration
 from tests.sim import matrix_cases as cases
 from tests.sim.isa import test_mma as machine
@@ -36,7 +37,7 @@ def need(case) -> None:
 
 @pytest.fixture(scope="module")
 def record():
-    made = {"bounds": {}, "fingerprints": {}, "counters": {}}
+    made = {"bounds": {}, "fingerprints": {}, "counters": {}, "bits": {}}
     yield made
     place = os.environ.get("GEMM_LADDER_MATRIX_RECORD")
     if place:
@@ -66,12 +67,16 @@ def both(source, symbol, grid, block, args, shared=0, arch=None):
     return results
 
 
-def check(record, name, flavour, cpu, on_gpu, bound):
-    """Within the bound; whole numbers are the same bits, which are recorded as a fingerprint."""
+def check(record, name, flavour, cpu, on_gpu, bound, sums=None):
+    """Within the bound; whole numbers are the same bits, which are recorded as a fingerprint, and so are sums that are known exactly."""
     if flavour == "whole":
         record["fingerprints"][name] = cases.fingerprint(on_gpu)
         assert np.array_equal(cpu, on_gpu)
         return
+    same = cpu.dtype == np.float32 and np.array_equal(cpu.view(np.uint32), on_gpu.view(np.uint32))
+    if same:
+        record["bits"][f"{name} {flavour}"] = cases.fingerprint(on_gpu)
+    assert same or sums is None
     difference = np.abs(cpu.astype(np.float64) - on_gpu.astype(np.float64))
     share = float((difference / np.maximum(bound, 1e-300)).max())
     record["bounds"][name] = max(round(share, 4), record["bounds"].get(name, 0))
@@ -89,7 +94,8 @@ def test_mma(case, flavour, record):
     whole, a, b, c, words = case.matrices(64, **flavours(flavour))
     args = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words]), np.zeros_like(case.pack("c", c))]
     cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, 64, 32, args))
-    check(record, case.name, flavour, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.extents[2]))
+    check(record, case.name, flavour, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.extents[2]),
+          sums_of(case.a, case.d))  # fmt: skip
 
 
 @pytest.mark.parametrize("case", cases.VOLTAS, ids=lambda case: case.name)
@@ -111,7 +117,8 @@ def test_wgmma(case, flavour, tile, record):
     whole, a, b, c, words = case.matrices(**flavours(flavour))
     arguments = case.arguments(a, b, c, words, True, tile, tile)
     cpu, on_gpu = (case.unpack(d) for d in both(case.source, case.symbol, 1, 128, arguments, cases.IMAGE, case.arch))
-    check(record, case.name, flavour, cpu, on_gpu, cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.k))
+    allowed = cases.allowed(case.d, case.a, case.product(whole, b, c)[1], case.k)
+    check(record, case.name, flavour, cpu, on_gpu, allowed, sums_of(case.a, case.d, warpgroup=True))
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])

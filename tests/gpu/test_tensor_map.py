@@ -64,7 +64,7 @@ def test_a_matrix_product_of_bulk_copies(kind):
 
 
 def test_warpgroups_fed_by_bulk_copies():
-    """Within what the order of additions changes; the machine's own products are held to the bound of isa/matrix.py elsewhere."""
+    """Within what the order of additions changes; the machine's own products are held to the bound of isa/mma.py elsewhere."""
     for m, n, k in ((128, 64, 64), (200, 100, 328), (1, 1, 8)):
         _, there, exact = tma_gemm.launch_warpgroups(m, n, k, "gpu")
         assert np.abs(there - exact).max() < 1e-3

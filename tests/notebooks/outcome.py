@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import re
 from html.parser import HTMLParser
 
 from nbformat import NotebookNode
+
+from helpers.course.exercises import exercises
+from helpers.course.steps import Step
 
 
 def errors(notebook: NotebookNode) -> list[str]:
@@ -54,3 +59,32 @@ def _alt(output: NotebookNode) -> bool:
     """Does a picture's output carry a description? (Its text/plain, unless that is only a Python repr.)"""
     text = output.data.get("text/plain", "")
     return bool(text) and not text.startswith("<")
+
+
+def wrong_checks(notebook: NotebookNode, step: Step) -> list[str]:
+    """What the lesson's checks should have said and did not, as sentences.
+
+    The step's own kernel passes, with every counter that the step promises. The starter of each exercise in CUDA is reported: not
+    yet, with a line that is not met and without what is said to whoever solved it.
+    """
+    found = []
+    if step.entry:
+        said = _said(notebook, f"{step.slug}.check()")
+        if not re.search(r"<b>[^<]*: passed\b", said) or "✗" in said or "✓" not in said:
+            found.append(f"the kernel of step {step.name} does not pass its check")
+        found += [f"nothing is said of {wanted.text}" for wanted in step.expect if html.escape(wanted.text) not in said]
+    for item in exercises().values():
+        if item.lesson != step.number or item.language != "cu":
+            continue
+        said = _said(notebook, f'exercise("{item.slug}").check({item.slug})')
+        if f"<b>{html.escape(item.title)}: not yet</b>" not in said or "✗" not in said:
+            found.append(f"the starter of {item.slug} is not reported")
+        if html.escape(item.after) in said:
+            found.append(f"the starter of {item.slug} is told what its solution is told")
+    return found
+
+
+def _said(notebook: NotebookNode, source: str) -> str:
+    """The HTML that the cell of this source shows, '' without such a cell."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip() == source]
+    return "".join(output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs)

@@ -125,7 +125,7 @@ CLAIMS = (
     Claim(5, "the {} registers of a thread are the limit", lambda: (255,)),
     Claim(6, "for each of eight rows: {} registers to hold", lambda: (4 * 8,)),
     Claim(6, "it runs at {} TFLOPS", lambda: (by_nvcc("06"),)),
-    Claim(6, "it loses 5 % ({}), and with BK = 16 it loses 13 % ({} instead of {})",
+    Claim(6, "Without padding it loses 5 % ({}); at BK = 16, 13 % ({} instead of {})",
           lambda: logged(r"PAD 0 loses 5–13 % \(([\d.]+) for 34.4 at BK 8; ([\d.]+) for ([\d.]+) at BK 16\)"),
           lambda: (round(100 - 3270 / 34.4), round(100 - 3160 / 36.5)) == (5, 13)),
     Claim(6, "the recorded kernel has half of that", holds=lambda: 0.45 < recorded("bank_conflicts") / H200.peak_fp32_tflops < 0.55),

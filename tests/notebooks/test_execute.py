@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from helpers.course.steps import STEPS
 from helpers.front.slides import freeze_widgets
 from tests.browser.conftest import installed_browser
-from tests.notebooks.outcome import errors, pictures_without_text
+from tests.notebooks.outcome import errors, pictures_without_text, wrong_checks
 
 BUDGET_SECONDS = 30
 LIMIT_SECONDS = 240
@@ -43,4 +43,5 @@ def test_a_notebook_runs_without_errors(step, tmp_path, monkeypatch, record_prop
     freeze_widgets(notebook)
     assert not errors(notebook)
     assert not pictures_without_text(notebook)
+    assert not wrong_checks(notebook, step)
     assert [left.name for left in folder.iterdir()] == [path.name], "running a lesson leaves files beside it"

@@ -1,4 +1,5 @@
-"""What every lesson has: told in a second, before one is executed. What it imports exists."""
+"""What every lesson has: told in a second, before one is executed. What it imports exists, and no cell breaks on a second run because a
+later one has taken a name that it needs."""
 
 import ast
 import importlib
@@ -44,3 +45,48 @@ def test_a_lesson_names_the_same_idea_in_other_languages(step):
     assert names.index("elsewhere") < names.index("frameworks") == names.index("practise") - 1
     assert all(f"- **{name}.**" in cells["frameworks"] for name in ("Triton", "CUTLASS / CuTe", "cuTile"))
     assert "None of the three was run" in cells["frameworks"]
+
+
+def names_of(text: str) -> tuple[dict[str, str], set[str]]:
+    """Of a cell of Python: the names that it binds at top level, with what to, and those that it reads without having bound them."""
+    bound: dict[str, str] = {}
+    read: set[str] = set()
+
+    def look(node: ast.AST) -> None:
+        inner = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        inner |= {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+        read.update({one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)} - inner - set(bound))
+
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {item.asname or item.name: f"{getattr(node, 'module', '')}.{item.name}" for item in node.names}
+            continue
+        look(node.value if isinstance(node, ast.Assign) else node)
+        if isinstance(node, ast.Assign | ast.For):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound |= {one.id: ast.unparse(node) for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return bound, read
+
+
+def taken_away(cells: list[str]) -> set[str]:
+    """Names that a cell reads and a later one binds to something else: run again, after the later one, it finds what it does not expect."""
+    seen = [names_of("\n".join(line for line in text.split("\n") if not line.startswith("%"))) for text in cells]
+    found = set()
+    for at, (_, read) in enumerate(seen):
+        for name in read:
+            before = [bound[name] for bound, _ in seen[:at] if name in bound]
+            found |= {name} if any(name in bound and bound[name] != before[-1] for bound, _ in seen[at:] if before) else set()
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_no_cell_takes_a_name_that_an_earlier_one_needs_again(step):
+    cells = json.loads(step.notebook_path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert taken_away([text for text in texts if not text.startswith("%%")]) == set()
+
+
+def test_a_name_that_is_taken_away_is_noticed():
+    assert taken_away(["from helpers import names", "print(names.all)", "names = ('T4',)"]) == {"names"}
+    assert taken_away(["count = 1", "count = count + 1"]) == {"count"}
+    assert taken_away(["run = 1", "print(run)", "pairs = [run for run in 'ab']\nfor x in pairs: run"]) == set()

@@ -6,7 +6,10 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from tests.notebooks.outcome import errors, pictures_without_text
+from helpers.course.exercises import ExerciseReport, exercises
+from helpers.course.steps import get
+from helpers.run.gemm import Case, CheckReport, Problem
+from tests.notebooks.outcome import errors, pictures_without_text, wrong_checks
 
 
 def executed(*outputs: NotebookNode, **metadata) -> NotebookNode:
@@ -40,3 +43,27 @@ def test_an_announced_error_is_fine_and_must_come():
 )
 def test_a_silent_picture_is_noticed(data, silent):
     assert len(pictures_without_text(executed(new_output("display_data", data)))) == silent
+
+
+def checked(step, passed: bool, solved: bool, told: bool) -> NotebookNode:
+    """A lesson whose kernel `passed`, whose starters are `solved`, and whose promised counters are `told`."""
+    expectations = tuple((f"{wanted.text}: 1", True) for wanted in step.expect if told)
+    wrong = "" if passed else "C[0, 0] is wrong"
+    shown = {f"{step.slug}.check()": CheckReport(step.entry, (Case(Problem(1, 1, 1), wrong),), (), expectations)}
+    for item in exercises().values():
+        if item.lesson == step.number:
+            case = Case(Problem(1, 1, 1), "" if solved else "C[0, 0] is wrong")
+            report = ExerciseReport(item.slug, (case,), (), title=item.title, after=item.after)
+            shown[f'exercise("{item.slug}").check({item.slug})'] = report
+    outputs = {source: new_output("execute_result", {"text/html": report._repr_html_()}) for source, report in shown.items()}
+    return new_notebook(cells=[new_code_cell(source, outputs=[output]) for source, output in outputs.items()])
+
+
+def test_a_check_that_says_the_wrong_thing_is_noticed():
+    step = get("naive")
+    starters = sum(item.lesson == step.number for item in exercises().values())
+    assert wrong_checks(checked(step, passed=True, solved=False, told=True), step) == []
+    assert len(wrong_checks(checked(step, passed=False, solved=False, told=True), step)) == 1
+    assert len(wrong_checks(checked(step, passed=True, solved=False, told=False), step)) == len(step.expect)
+    assert len(wrong_checks(checked(step, passed=True, solved=True, told=True), step)) == 2 * starters, "reported, and told"
+    assert len(wrong_checks(new_notebook(cells=[]), step)) == 1 + len(step.expect) + starters

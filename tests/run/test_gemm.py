@@ -13,6 +13,7 @@ from helpers.course import steps
 from helpers.errors import LaunchError, NotBegunError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
+from helpers.run.launch_arguments import launch_arguments
 
 GEOMETRY = """
 extern "C" __device__ constexpr int block_shape[] = {16, 8, 1};
@@ -40,12 +41,6 @@ def plain():
 def broken(old: str, new: str):
     assert PLAIN.count(old) == 1
     return gemm.check(helpers.compile(PLAIN.replace(old, new)), on="cpu")
-
-
-def test_geometry(plain):
-    shape = gemm.geometry(plain)
-    assert (shape.block, shape.tile, shape.shared) == ((16, 8, 1), (8, 16), 0)
-    assert shape.grid(17, 17) == (2, 3, 1)
 
 
 def test_a_right_kernel_passes(plain):
@@ -148,7 +143,9 @@ def test_counting_without_running_equals_running(slug):
     problem = Problem(150, 140, 37, beta=1.0, pad_a=3)
     whole = gemm.run(compiled, problem, on="cpu", findings=False)
     grid, shape = whole.grid, gemm.geometry(compiled)
-    counted = compiled.count(grid, shape.block, gemm.arguments(problem, *problem.arrays()), shape.shared, blocks=range(math.prod(grid)))
+    counted = compiled.count(
+        grid, shape.block, launch_arguments(compiled, problem, *problem.arrays()).arguments, shape.shared, blocks=range(math.prod(grid))
+    )
     assert counted.outcome.engine == "slice" and not counted.sampled
     assert dict(counted.counters) == _machine(whole.counters)
     machine = {line: _machine(c) for line, c in whole.by_line.items()}
@@ -163,15 +160,6 @@ def test_what_depends_on_data_is_run_to_be_counted():
     counted = gather.count(1, 32, [index, x, y], blocks=[0])
     assert counted.outcome.engine != "slice" and y[0] == 248
     assert counted.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4 + 32
-
-
-def test_block_classes_add_up():
-    grids = [((1, 1, 1),), ((1, 5, 1),), ((7, 1, 1),), ((2, 2, 1),), ((9, 4, 1),), ((9, 4, 1), (False, True)), ((9, 4, 1), (False, False))]
-    for grid, *overhang in grids:
-        classes = gemm.block_classes(grid, *overhang)
-        assert sum(weight for _, weight in classes) == grid[0] * grid[1]
-        assert len({block for block, _ in classes}) == len(classes)
-        assert all(0 <= block < grid[0] * grid[1] for block, _ in classes)
 
 
 def test_flops_and_compulsory_bytes():

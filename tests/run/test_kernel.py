@@ -256,3 +256,24 @@ def test_on_a_gpu_that_cannot_run_it_a_kernel_runs_in_the_machine(source, arch, 
     assert place(None, kernel) == ("cpu" if why else "gpu")
     if why:
         assert kernel.launch(1, 32, [np.zeros(32, np.float32)] * len(kernel.compiled.parameters)).on == "cpu"
+
+
+HOPPERS_OWN = '__global__ void own() { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }'
+NAMED = """#include <cuda/ptx>
+__global__ void named() { cuda::ptx::fence_proxy_async(cuda::ptx::space_shared); }"""
+
+
+@pytest.mark.parametrize(("source", "arch", "why"), [
+    (HOPPERS_OWN, "sm_80", r"8.0 cannot run own: it needs a GPU of compute capability 9.0 \(Hopper, such as H200 SXM\), whose own .* \(line 1: "),
+    (HOPPERS_OWN.replace("setmaxnreg.dec.sync.aligned.u32 24", "wgmma.fence.sync.aligned"), "sm_100", "10.0 cannot run own: it needs .* 9.0 "),
+    (NAMED, "sm_80", "cannot run named: `cuda::ptx::fence_proxy_async` needs compute capability 9.0."),
+    (NAMED, "sm_120", ""),
+])  # fmt: skip
+def test_which_gpu_a_kernel_of_hopper_needs(source, arch, why, monkeypatch):
+    kernel = helpers.compile(source)
+    assert kernel.compiled.arch == ("sm_90a" if source is not NAMED else "sm_90")
+    refused = kernel.refused_by(arch)
+    assert re.search(why, refused) if why else not refused
+    if why:
+        with pytest.raises(LaunchError, match="The SIMT machine does"):
+            kernel.native(arch)

@@ -148,7 +148,7 @@ def test_a_map_without_grid_constant_is_in_the_wrong_memory():
 
 def test_bytes_that_are_no_tensor_map():
     with pytest.raises(helpers.RunError, match="no tensor map"):
-        helpers.compile(example()).launch((3, 2), 32, [bytes(128)], on="cpu")
+        helpers.compile(example()).launch((3, 2), 32, [bytes(range(128))], on="cpu")
 
 
 def test_a_map_of_another_rank():

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+import helpers
 from helpers.errors import RunError
-from helpers.run import timing
+from helpers.run import gemm, gpu, timing
 from helpers.run.gemm import Problem
+from helpers.sim import simulate
+from tests.run.tma_kernels import source
 
 
 def result(problem, operands, mistake=None):
@@ -65,3 +68,29 @@ def test_a_mistake_in_any_looked_at_product_of_a_batch_is_named():
     wrong[13, 2] = 7
     with pytest.raises(RunError, match=r"C\[13, 2\] is 7, expected"):
         timing.checked("mine", problem, operands, wrong, None)
+
+
+@pytest.mark.parametrize("k", [32, 21], ids=["aligned", "copied"])
+def test_what_is_timed_copies_each_product_of_a_batch_anew(k, monkeypatch):
+    """The launches of a timing, done by the machine; the copies, by NumPy."""
+
+    def launcher(compiled, grid, block, args, shared, before):
+        def once():
+            for copy in before:
+                copy.make()
+            simulate(compiled, grid, block, args, shared)
+
+        seen.append((grid, len(before)))
+        return once
+
+    seen = []
+    monkeypatch.setattr(gpu, "launcher", launcher)
+    monkeypatch.setattr(gpu, "multiprocessors", lambda: 3)
+    problem = Problem(50, 64, k, dtype="bfloat16", out_dtype="float32", batch=2)
+    kernel, host = helpers.compile(source(persistent=1)), timing.operands(problem)
+    there = [array.reshape(-1).view(np.uint8).copy() for array in host]
+    once = timing.launches(kernel, gemm.geometry(kernel), problem, there, None)
+    assert seen == [((3, 1, 1), 1 if k == 21 else 0)] * 2
+    there[0][:] = (-host[0]).reshape(-1).view(np.uint8)  # after the launches were made
+    once()
+    assert gemm.compare(problem, host, (*host[:2], -there[2].view(np.float32).reshape(100, 64))) == ""

@@ -68,13 +68,20 @@ def packed(kind: str, elements: np.ndarray) -> np.ndarray:
 
 
 def product(a, b, c) -> tuple[np.ndarray, np.ndarray]:
-    """(A B + C, |A| |B| + |C|) in float64, of stacks of matrices."""
+    """(A B + C, |A| |B| + |C|) in float64, of stacks of matrices. A subnormal number of A or B is as large as the smallest normal one."""
+    large, small = (_size(np.asarray(x)) for x in (a, b))
     a, b, c = (np.asarray(x).astype(np.float64) for x in (a, b, c))
-    return a @ b + c, np.abs(a) @ np.abs(b) + np.abs(c)
+    return a @ b + c, large @ small + np.abs(c)
+
+
+def _size(x: np.ndarray) -> np.ndarray:
+    least = float(ml_dtypes.finfo(x.dtype).smallest_normal) if x.dtype.kind in "fV" else 0.0
+    size = np.abs(x.astype(np.float64))
+    return np.where(size == 0, 0, np.maximum(size, least))
 
 
 def allowed(kind: str, a_kind: str, size, k: int, steps: int = 1) -> np.ndarray:
-    """How far machine and GPU may be apart after `steps` instructions that cover k products in all (see isa/matrix.py).
+    """How far machine and GPU may be apart after `steps` instructions that cover k products in all (see isa/mma.py).
 
     kind: of the accumulator. a_kind: of A. size: |A| |B| + |C|.
     """

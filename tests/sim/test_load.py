@@ -7,7 +7,7 @@ import pytest
 
 from helpers.sim import isa
 from helpers.sim.code.program import Effect, Results
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
 from helpers.sim.load import load
 from tests import ROOT
 from tests.sim.isa.test_isa import program
@@ -71,6 +71,8 @@ def test_effects_and_registers(text, effect, reads, writes):
 def test_an_op_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         one("add.s32 %r1, %r2, %r3;").writes = ()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one("ld.u32 %r1, [%rd1];").sites[0].space = "global"
 
 
 def test_how_lanes_differ():
@@ -86,7 +88,9 @@ def test_sites_name_their_address_and_their_rule():
     assert (reads.space, reads.op, reads.rule, reads.address.offset) == ("global", AccessKind.COPY, CostRule.GLOBAL, 4)
     assert (writes.space, writes.op, writes.rule, writes.address.offset) == ("shared", AccessKind.COPY, CostRule.COPY, 0)
     (site,) = one("ld.u32 %r1, [%rd1];").sites
-    assert site.generic and site.rule is CostRule.NONE and site.rule_in("shared") is CostRule.SHARED_LOAD
+    assert site.generic and site.rule is CostRule.NONE
+    assert ChargedSite(site, site.width).rule_in("shared") is CostRule.SHARED_LOAD
+    assert ChargedSite(site, site.width, "LDSM.16.M88").rule_in("shared") is CostRule.MATRIX
 
 
 def test_barriers_and_order():

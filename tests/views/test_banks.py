@@ -6,8 +6,9 @@ import pytest
 import helpers
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
+from helpers.sim.counting.phases import split
 from helpers.views import banks
-from helpers.views.banks import shared_access, split
+from helpers.views.banks import shared_access
 from tests.views.view_builders import one_load
 
 LANES = np.arange(32)

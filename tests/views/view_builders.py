@@ -16,7 +16,7 @@ def Site(pc, line, space="global", op="ld", width=4, opcode="ld.global.f32", sas
     """A site with the fields that most tests do not care about filled in."""
     kind = AccessKind(op)
     matrices = 4 if rule_of(kind, space) is CostRule.MATRIX else 0
-    return trace_module.Site(pc, line, space, kind, width, opcode, sass, pc, rule_of(kind, space), matrices)
+    return trace_module.TracedSite(pc, line, space, kind, width, opcode, sass, pc, rule_of(kind, space), matrices)
 
 
 def Allocation(name, space, base, nbytes, shape, itemsize=4, dtype="float32"):

@@ -13,6 +13,7 @@ import os
 import sys
 from pathlib import Path
 
+from helpers import translation
 from helpers.errors import CourseError
 from helpers.front import lessons
 
@@ -53,20 +54,23 @@ def compiler_notice(platform: str) -> str | None:
     if platform != "darwin":
         return None
     return (
-        "NVIDIA publishes no CUDA compiler (NVRTC) for macOS, so kernels cannot be compiled on this machine: "
-        "you can read the lessons, but their cells will say so instead of running. A Linux machine, or a Linux "
-        "container on an Intel or ARM host, runs everything, and no GPU is needed."
+        "NVIDIA publishes no CUDA compiler (NVRTC) for macOS, so clang compiles here, to PTX. Steps 01 to 13 run, with results and "
+        "findings; counters and times are estimates, and steps 14 and later, which need CUDA's headers, do not compile. A Linux "
+        "machine, or a Linux container on an Intel or ARM host, runs everything, and no GPU is needed."
     )
 
 
-def start(extra: list[str], shipped: bool = False, hub: bool = False) -> int:
+def start(extra: list[str], shipped: bool = False, hub: bool = False, language: str | None = None) -> int:
     """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code.
 
     The first page is that of the reader's progress; of the repository's notebooks, the first lesson. hub: as the server that a
-    JupyterHub starts for one of its users; this process becomes it. Raises CourseError where JupyterHub is not installed.
+    JupyterHub starts for one of its users; this process becomes it. language: of lessons and questions, else what the environment says.
+    Raises CourseError for a language that the course is not in, and where JupyterHub is not installed.
     """
     root = course_root(Path.cwd())
-    folder, said = (root / "notebooks", []) if shipped else lessons.opened(root)
+    if language:
+        os.environ[translation.VARIABLE] = translation.known(language)
+    folder, said = (root / "notebooks", []) if shipped else lessons.opened(root, translation.chosen())
     for sentence in said:
         print(sentence, file=sys.stderr, flush=True)
     if notice := compiler_notice(sys.platform):

@@ -108,7 +108,7 @@ def estimate(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> tuple
 
     Raises CourseError where the kernel does not compile for `gpu` or a block does not fit on it.
     """
-    compiled = run.kernel.for_arch(gpu.arch).compiled
+    compiled = run.kernel.native(gpu.arch).compiled
     scalars = tuple(value if getattr(value, "ndim", 0) == 0 else value.shape for value in run.arguments)
     parts = chip(gpu, changed)
     key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name, repr(parts.changed))
@@ -144,7 +144,7 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
 
     Raises CourseError where that is not known, the kernel does not compile for `gpu`, or a block does not fit on it.
     """
-    compiled = run.kernel.for_arch(gpu.arch).compiled
+    compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
         turn = launch.simulated(launch.resident, launch.most == launch.resident, True) if launch else None
@@ -164,6 +164,8 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
     if not total:
         return None, "how many instructions run is not known"
+    if "tiles" in run.problem:
+        return None, "the model of cycles does not know persistent kernels, whose grid is another one on each GPU"
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")

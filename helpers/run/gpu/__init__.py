@@ -9,10 +9,11 @@ from .event_timing import Timing, interleave
 from .failures import explain
 from .launching import launch, launcher, run_once
 from .presence import OFF_SWITCH, arch, available, why_not
-from .properties import Device, device, provenance
-from .transfers import copy_back, download, is_device_array, to_host, upload
+from .properties import Device, device, multiprocessors, provenance
+from .transfers import all_to_host, copy_back, download, is_device_array, upload
 
 __all__ = [
-    "OFF_SWITCH", "Device", "Timing", "arch", "available", "copy_back", "cublas", "cublas_refuses", "cublas_why_not", "device", "download",
-    "explain", "interleave", "is_device_array", "launch", "launcher", "provenance", "run_once", "to_host", "upload", "why_not",
+    "OFF_SWITCH", "Device", "Timing", "all_to_host", "arch", "available", "copy_back", "cublas", "cublas_refuses", "cublas_why_not",
+    "device", "download", "explain", "interleave", "is_device_array", "launch", "launcher", "multiprocessors", "provenance", "run_once",
+    "upload", "why_not",
 ]  # fmt: skip

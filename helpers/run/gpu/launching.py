@@ -8,7 +8,7 @@ import hashlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,37 @@ from .event_timing import Timing
 from .transfers import OnDevice, is_device_array
 
 _MODULES_KEPT = 64
+
+
+class Before(Protocol):
+    """A launch that comes before a kernel's each time, as a part of its time: a `RowCopy` or a `Pass`."""
+
+    @property
+    def grid(self) -> tuple[int, int, int]: ...
+
+    @property
+    def block(self) -> tuple[int, int, int]: ...
+
+    @property
+    def arguments(self) -> list[Any]: ...
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays among its arguments."""
+        ...
+
+    @property
+    def zeroed(self) -> tuple[Any, ...]:
+        """Those that are zero before it."""
+        ...
+
+    def on(self, arrays: Sequence[Any]) -> Before:
+        """The same on other arrays, in the order of `arrays`."""
+        ...
+
+    def compiled(self, arch: str) -> Any: ...
+
+
 _functions: OrderedDict[tuple, Any] = OrderedDict()
 
 
@@ -46,12 +77,36 @@ def loaded(compiled, shared: int):
 
 
 def launcher(
-    compiled, grid, block, args: Sequence[Any], shared: int = 0, cluster: tuple[int, int, int] | None = None
+    compiled,
+    grid,
+    block,
+    args: Sequence[Any],
+    shared: int = 0,
+    cluster: tuple[int, int, int] | None = None,
+    before: Sequence[Before] = (),
 ) -> Callable[[], None]:
     """A function that launches the kernel once on CuPy's current stream. `args` are CuPy arrays, tensor maps of them, NumPy scalars.
 
-    cluster: blocks per cluster (x, y, z). Raises LaunchError if the kernel cannot be loaded.
+    cluster: blocks per cluster (x, y, z). before: on CuPy arrays, launched before the kernel each time. Raises LaunchError if the kernel
+    cannot be loaded.
     """
+    once = _launcher(compiled, grid, block, args, shared, cluster)
+    if not before:
+        return once
+    first = [_launcher(item.compiled(presence.arch()), item.grid, item.block, item.arguments, 0, None) for item in before]
+    zeroed = [item.zeroed for item in before]
+
+    def all_of_it() -> None:
+        for arrays, launch in zip(zeroed, first, strict=True):
+            for array in arrays:
+                array.data.memset_async(0, array.nbytes)
+            launch()
+        once()
+
+    return all_of_it
+
+
+def _launcher(compiled, grid, block, args: Sequence[Any], shared: int, cluster: tuple[int, int, int] | None) -> Callable[[], None]:
     presence.need()
     try:
         function = loaded(compiled, shared)
@@ -154,19 +209,22 @@ def launch(
     shared: int = 0,
     repeat: int | None = None,
     cluster: tuple[int, int, int] | None = None,
+    before: Sequence[Before] = (),
 ) -> Timing:
     """Run a kernel on the GPU. NumPy arrays in `args` are copied there and back; CuPy arrays are used in place.
 
     grid, block: (x, y, z). shared: dynamic shared memory, bytes per block. repeat: None times the one launch that made
     the results; n takes n samples more (see the module's head), on data that the reader never sees changed. cluster:
-    blocks per cluster (x, y, z).
+    blocks per cluster (x, y, z). before: launched before each launch, and part of its time.
     Raises LaunchError if the launch is refused, RunError if the kernel goes wrong or does not end.
     """
     cupy = presence.need()
     name = compiled.entry
     try:
-        on_device = OnDevice(cupy, args)
-        once = launcher(compiled, grid, block, on_device.args, shared, cluster)
+        on_device = OnDevice(cupy, [*args, *(array for item in before for array in item.arrays)])
+        there, rest = on_device.args[: len(args)], iter(on_device.args[len(args) :])
+        before = [item.on([next(rest) for _ in item.arrays]) for item in before]
+        once = launcher(compiled, grid, block, there, shared, cluster, before)
         cupy.cuda.Device().synchronize()
         stream = event_timing.own_stream()
         with stream:

@@ -24,7 +24,6 @@ class Device:
     sms: int
     clock_mhz: float
     l2_bytes: int
-    memory_bytes: int
     driver: str
     cuda: str
 
@@ -44,10 +43,14 @@ def device() -> Device:
         sms=properties["multiProcessorCount"],
         clock_mhz=handle.attributes.get("ClockRate", 0) / 1000,
         l2_bytes=properties["l2CacheSize"],
-        memory_bytes=properties["totalGlobalMem"],
         driver=driver_version() or "unknown",
         cuda=presence.version(runtime.driverGetVersion()),
     )
+
+
+def multiprocessors() -> int:
+    """How many the GPU in use has. Raises LaunchError if there is none."""
+    return device().sms
 
 
 def provenance(here: Device) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.sim.code.addresses import phase
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from ..tensor_maps import encode_for_gpu
@@ -22,12 +23,23 @@ def is_device_array(value: Any) -> bool:
 
 
 def to_host(value: Any, copy: bool = False) -> Any:
-    """A CuPy array (also that of a tensor map) as a NumPy array, anything else as it is; copy=True copies NumPy arrays too."""
-    if isinstance(value, TensorMap):
-        return replace(value, memory=to_host(value.memory, copy))
+    """A CuPy array as a NumPy array, anything else as it is; copy=True copies NumPy arrays too."""
     if is_device_array(value):
         return value.get()
     return value.copy() if copy and isinstance(value, np.ndarray) else value
+
+
+def all_to_host(values: Sequence[Any], copy: bool = False) -> list[Any]:
+    """`to_host` of arguments: an array that several share, such as a matrix and its tensor map, is one array there too."""
+    held = {id(memory): memory for value in values if (memory := value.memory if isinstance(value, TensorMap) else value) is not None}
+    there = {name: to_host(memory, copy) for name, memory in held.items()}
+
+    def passed(value: Any) -> Any:
+        if isinstance(value, TensorMap):
+            return replace(value, memory=there[id(value.memory)])
+        return None if value is None else there[id(value)]
+
+    return [passed(value) for value in values]
 
 
 def copy_back(value: Any, changed: Any) -> None:
@@ -49,7 +61,8 @@ class OnDevice:
         for group in overlapping(arrays.values()):
             start = min(_span(array)[0] for array in group)
             size = max(_span(array)[1] for array in group) - start
-            buffer = cupy.empty(max(size, 1), np.uint8)
+            lead = phase(min(group, key=_span))  # a view begins where it does in its array: alignment is the same as on the host
+            buffer = cupy.empty(lead + max(size, 1), np.uint8)[lead:]
             for array in group:
                 low, high = _span(array)
                 view = buffer[low - start : high - start] if high > low else buffer

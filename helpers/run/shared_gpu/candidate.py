@@ -77,7 +77,7 @@ class KernelProcess:
             if outcome.findings and outcome.findings[0].kind == "out-of-bounds":
                 raise RunError(f"{compiled.entry} read or wrote memory outside its arrays.")
         else:
-            timed = gpu.launch(compiled, job.grid, job.block, values, job.shared, job.repeat, job.cluster)
+            timed = gpu.launch(compiled, job.grid, job.block, values, job.shared, job.repeat, job.cluster, job.row_copies(arrays))
         for number, (made, array) in enumerate(zip(job.arrays, arrays, strict=True)):
             if made.returned:
                 self._write(str(number), array)
@@ -160,9 +160,11 @@ class _Work:
 def product_kernel(job: ProductJob) -> Kernel:
     """The kernel of a product, whose signature is as the course launches it. Raises LaunchError."""
     compiled = job.code.compiled()
+    plain = len(compiled.parameters) - len(job.code.maps)
+    names = [item.name for item in compiled.parameters[:plain]] + list(job.code.maps)
     parameters = tuple(
-        dataclasses.replace(item, pointer_to="void") if index in _POINTERS and item.size == 8 else item
-        for index, item in enumerate(compiled.parameters)
+        dataclasses.replace(item, name=name, pointer_to="void" if index in _POINTERS and item.size == 8 else item.pointer_to)
+        for index, (item, name) in enumerate(zip(compiled.parameters, names, strict=True))
     )
     kernel = Kernel(dataclasses.replace(compiled, parameters=parameters))
     if gemm.is_fused(kernel) != job.problem.fused:

@@ -22,13 +22,15 @@ import numpy as np
 
 from helpers.errors import CourseError, LaunchError, RunError
 from helpers.run.gemm import Problem
+from helpers.run.geometry import MAPS
+from helpers.run.row_copies import GRANULE, RowCopy
 from helpers.run.tensor_maps import L2_PROMOTIONS
 from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor, TensorMap
 from helpers.toolchain import signatures
 from helpers.toolchain.compiled import Compiled, Parameter
 
-VERSION = 1
+VERSION = 2
 HEADER = "Gemm-Ladder-Protocol"
 MOST_PTX = 4 << 20  # characters
 MOST_SENT = 32 << 20  # bytes of arrays in a message
@@ -48,13 +50,14 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class SentCode:
-    """A compiled kernel as it travels. shared_bytes: static shared memory, per block."""
+    """A compiled kernel as it travels. shared_bytes: static shared memory, per block. maps: the names of a product's tensor maps."""
 
     ptx: str
     symbol: str
     entry: str
     arch: str
     shared_bytes: int
+    maps: tuple[str, ...] = ()
 
     def compiled(self) -> Compiled:
         """The kernel for `gpu.launch` and for the SIMT machine: the PTX, without machine code and without a source. Raises LaunchError."""
@@ -103,6 +106,18 @@ class Passed:
 
 
 @dataclass(frozen=True)
+class Copied:
+    """A `RowCopy` from one array to another, by their indices: made before each launch, as a part of its time."""
+
+    source: int
+    source_pitch: int
+    target: int
+    target_pitch: int
+    rows: int
+    row_bytes: int
+
+
+@dataclass(frozen=True)
 class LaunchJob:
     """One launch. repeat: how often it is timed besides, None for not at all."""
 
@@ -114,6 +129,14 @@ class LaunchJob:
     repeat: int | None
     arrays: tuple[Made, ...]
     arguments: tuple[Passed, ...]
+    copies: tuple[Copied, ...] = ()
+
+    def row_copies(self, arrays: Sequence[np.ndarray]) -> list[RowCopy]:
+        """Its copies, on these arrays."""
+        return [
+            RowCopy(arrays[each.source], each.source_pitch, arrays[each.target], each.target_pitch, each.rows, each.row_bytes)
+            for each in self.copies
+        ]
 
     def values(self, arrays: Sequence[np.ndarray], parameters: Sequence[Parameter]) -> list[Any]:
         """The arguments as a launch takes them, on these arrays. Raises LaunchError where they are not what the parameters are."""
@@ -152,6 +175,7 @@ def dumps(job: Job) -> bytes:
         {"dtype": made.dtype, "shape": made.shape, "data": encoded(made.data), "seed": made.seed, "returned": made.returned}
         for made in job.arrays
     ]
+    fields["copies"] = [dataclasses.asdict(copied) for copied in job.copies]
     fields["arguments"] = [
         {"value": encoded(passed.value), "array": passed.array, "tensor": encoded(passed.tensor.pack() if passed.tensor else None),
          "by_pointer": passed.by_pointer, "l2_promotion": passed.l2_promotion}
@@ -258,7 +282,10 @@ def _code(fields: dict[str, Any]) -> SentCode:
         raise _malformed("symbol", symbol)
     if "\0" in ptx or not re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", arch, re.ASCII):
         raise _malformed("arch", arch)
-    return SentCode(ptx, symbol, entry, arch, _whole(fields, "shared_bytes", 0, 48 << 10))
+    maps = _field(fields, "maps", list)
+    if maps != [name for name in MAPS if name in maps]:
+        raise _malformed("maps", maps)
+    return SentCode(ptx, symbol, entry, arch, _whole(fields, "shared_bytes", 0, 48 << 10), tuple(maps))
 
 
 _PROBLEM = {"m": 1 << 15, "n": 1 << 15, "k": 1 << 15, "batch": 1 << 12, "pad_a": 64, "pad_b": 64, "pad_c": 64}
@@ -292,7 +319,22 @@ def _launch(fields: dict[str, Any], code: SentCode) -> LaunchJob:
     return LaunchJob(
         code, _extent(fields, "grid", (most, 65535, 65535)), block, _whole(fields, "shared", 0, 228 << 10),
         cluster, repeat, arrays, tuple(_passed(item, arrays) for item in _field(fields, "arguments", list)),
+        tuple(_copied(item, arrays) for item in _field(fields, "copies", list)),
     )  # fmt: skip
+
+
+def _copied(item: Any, arrays: Sequence[Made]) -> Copied:
+    """One copy of a message, inside of its arrays."""
+    if not isinstance(item, dict):
+        raise _malformed("copies", item)
+    source, target = (_whole(item, name, 0, len(arrays) - 1) for name in ("source", "target"))
+    rows, width = (_whole(item, name, 1, 1 << 31) for name in ("rows", "row_bytes"))
+    pitches = [
+        _whole(item, name, width, arrays[index].nbytes // rows) for name, index in (("source_pitch", source), ("target_pitch", target))
+    ]
+    if pitches[1] % GRANULE:
+        raise _malformed("target_pitch", pitches[1])
+    return Copied(source, pitches[0], target, pitches[1], rows, width)
 
 
 def _arrays(items: list[Any]) -> tuple[Made, ...]:

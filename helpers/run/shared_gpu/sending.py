@@ -11,6 +11,7 @@ import http.client
 import json
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,14 +21,19 @@ import numpy as np
 
 from helpers.errors import CourseError, LaunchError
 from helpers.progress import Progress
+from helpers.run.geometry import tensor_maps
 from helpers.run.gpu import Timing, failures
-from helpers.run.gpu.transfers import overlapping, to_host
+from helpers.run.gpu.launching import Before
+from helpers.run.gpu.transfers import all_to_host, overlapping
+from helpers.run.passes import pieces
+from helpers.run.row_copies import RowCopy
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from . import protocol, service_address
-from .protocol import LaunchJob, Made, Passed, ProductJob, SentCode
+from .protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from .service_address import ServiceAddress
 
+_PASSES = "is launched behind passes of its own, which the shared GPU does not take: it takes one kernel. The SIMT machine does (on='cpu')."
 PATIENCE = 30.0  # seconds for which a service that does not answer is asked again
 _ASKED = 20  # seconds that the service may leave a question after a job open
 
@@ -42,12 +48,29 @@ def arch() -> str:
     return status()["arch"]
 
 
+def multiprocessors() -> int:
+    """How many the shared GPU has. Raises CourseError where there is no service."""
+    return status()["multiprocessors"]
+
+
 def launch(
-    compiled, grid, block, args: Sequence[Any], shared: int = 0, repeat: int | None = None, cluster: tuple[int, int, int] | None = None
+    compiled,
+    grid,
+    block,
+    args: Sequence[Any],
+    shared: int = 0,
+    repeat: int | None = None,
+    cluster: tuple[int, int, int] | None = None,
+    before: Sequence[Before] = (),
 ) -> Timing:
     """`gpu.launch` on the shared GPU: NumPy arrays in `args` are changed. Raises LaunchError, RunError, CourseError."""
-    sent = _Sent(args, [parameter.const for parameter in compiled.parameters])
-    job = LaunchJob(_code(compiled), tuple(grid), tuple(block), int(shared), cluster, repeat, tuple(sent.made), tuple(sent.passed))
+    copies = [item for item in before if isinstance(item, RowCopy)]
+    if len(copies) < len(before):
+        raise LaunchError(f"{compiled.entry} {_PASSES}")
+    sent = _Sent(args, [parameter.const for parameter in compiled.parameters], copies)
+    job = LaunchJob(
+        _code(compiled), tuple(grid), tuple(block), int(shared), cluster, repeat, tuple(sent.made), tuple(sent.passed), tuple(sent.copied)
+    )
     result = _result(job, compiled.entry)
     sent.fetch(result.get("arrays"))
     return timing(result.get("timing"))
@@ -56,7 +79,9 @@ def launch(
 def product(kernel, problem, samples: int, seconds: float) -> tuple[Timing, Timing | None, str, float | None]:
     """Check a kernel on a product and time it on the shared GPU: its time, cuBLAS's, why there is none of cuBLAS, and how far the results
     are apart. The data is drawn there. Raises LaunchError, RunError, CourseError."""
-    job = ProductJob(_code(kernel.compiled), problem, min(samples, protocol.MOST_SAMPLES), min(float(seconds), 10.0))
+    if pieces(kernel):
+        raise LaunchError(f"{kernel.name} {_PASSES}")
+    job = ProductJob(_code(kernel.compiled, tensor_maps(kernel)), problem, min(samples, protocol.MOST_SAMPLES), min(float(seconds), 10.0))
     result = _result(job, kernel.name)
     times = {name: timing(item) for name, item in dict(result.get("timing") or {}).items()}
     mine = times.pop(kernel.name, None)
@@ -73,25 +98,37 @@ def timing(fields: Any) -> Timing:
         raise CourseError("The shared GPU's service gave no time. Its version of the course is probably another one.") from None
 
 
-def _code(compiled) -> SentCode:
-    return SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
+def _code(compiled, maps: tuple[str, ...] = ()) -> SentCode:
+    return SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes, maps)
 
 
 class _Sent:
     """Arguments on their way: each array once, and the way back."""
 
-    def __init__(self, args: Sequence[Any], const: Sequence[bool]):
+    def __init__(self, args: Sequence[Any], const: Sequence[bool], copies: Sequence[RowCopy] = ()):
         self.made: list[Made] = []
         self.passed: list[Passed] = []
         self._arrays: list[Any] = []
+        self._inputs = [value for value, unchanged in zip(args, const, strict=True) if unchanged]  # whose tensor maps are only read
         for value, unchanged in zip(args, const, strict=True):
             self.passed.append(self._pass(value, unchanged))
-        if any(len(group) > 1 for group in overlapping([to_host(array) for array in self._arrays])):
+        self.copied = [
+            Copied(
+                self._array(copy.source, True),
+                copy.source_pitch,
+                self._array(copy.target, True),
+                copy.target_pitch,
+                copy.rows,
+                copy.row_bytes,
+            )
+            for copy in copies
+        ]
+        if any(len(group) > 1 for group in overlapping(all_to_host(self._arrays))):
             raise LaunchError("Two arguments are different parts of the same memory, which cannot be sent to the shared GPU. Pass copies.")
 
     def _pass(self, value: Any, const: bool) -> Passed:
         if isinstance(value, TensorMap):
-            index = self._array(value.memory, False)
+            index = self._array(value.memory, any(other is value.memory for other in self._inputs))
             return Passed(array=index, tensor=value.tensor, by_pointer=value.by_pointer, l2_promotion=value.l2_promotion)
         if value is None:
             return Passed()
@@ -218,6 +255,10 @@ def _distrusted(address: ServiceAddress, error: ssl.SSLCertVerificationError) ->
 
 def _connection(address: ServiceAddress) -> http.client.HTTPConnection:
     if address.url.startswith("unix:"):
+        if sys.platform == "win32":
+            raise LaunchError(
+                f"{address.url} is a socket within one machine, which Python has none of on Windows: ask for an https address."
+            )
         return _LocalConnection(address.url.removeprefix("unix:"))
     parts = urlsplit(address.url)
     context = ssl.create_default_context(cafile=address.certificate)

@@ -24,6 +24,8 @@ from typing import Any
 import pynvml
 
 from helpers.errors import CourseError, LaunchError
+from helpers.model import hardware
+from helpers.run.geometry import MULTIPROCESSORS
 
 from . import credentials, protocol
 from .judging import judge
@@ -340,7 +342,13 @@ def _announce(settings: Settings, device: dict[str, Any], where: str) -> None:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is interrupted. Returns the exit code; raises CourseError where it cannot be run."""
-    device = {"device": "SIMT machine", "arch": "sm_90"} if settings.simulated else _device(settings.gpus)
+    if sys.platform == "win32":
+        raise CourseError(
+            "The service that shares a GPU runs on Linux alone (WSL 2 will do): it stops what takes too long by POSIX signals."
+        )
+    device = (
+        {"device": "SIMT machine", "arch": "sm_90", "multiprocessors": MULTIPROCESSORS} if settings.simulated else _device(settings.gpus)
+    )
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     asyncio.run(_serve(settings, device))
     return 0
@@ -362,8 +370,10 @@ def _device(names: tuple[str, ...]) -> dict[str, Any]:
     for name in names:
         handle = pynvml.nvmlDeviceGetHandleByUUID(name)
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-        kinds.add((pynvml.nvmlDeviceGetName(handle), f"sm_{major}{minor}"))
+        cores = pynvml.nvmlDeviceGetNumGpuCores(handle)  # FP32 lanes
+        arch = f"sm_{major}{minor}"
+        kinds.add((pynvml.nvmlDeviceGetName(handle), arch, cores // hardware.capability(arch).fp32_lanes))
     if len(kinds) != 1:
         raise CourseError("This machine's GPUs differ, and a time would not say whose it is: name those of one kind with --gpu UUID.")
-    ((device, arch),) = kinds
-    return {"device": device, "arch": arch}
+    ((device, arch, multiprocessors),) = kinds
+    return {"device": device, "arch": arch, "multiprocessors": multiprocessors}

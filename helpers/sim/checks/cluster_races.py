@@ -131,10 +131,15 @@ class ClusterRaces(SharedCheck):
         self._access(m, access, UPDATE)
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
-        granules = access.granules(self.granule)
-        rows = np.repeat(np.flatnonzero(access.blocks), len(granules))
-        offsets = np.tile(granules, int(access.blocks.sum())) * self.granule
-        self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
+        granules, order = access.granules(self.granule), self.order_of_blocks
+        blocks = np.flatnonzero(access.blocks)
+        cells = blocks[:, None] * self.count + granules
+        last = self.writer[cells]
+        if ((last != 0) & (last != order.rank[blocks, None] + 1)).any():
+            rows, offsets = np.repeat(blocks, len(granules)), np.tile(granules, len(blocks)) * self.granule
+            self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
+            return
+        self.own_time[cells], self.own_site[cells] = order.clock[blocks, None], access.site.index
 
     matrix_done = matrix_read  # other blocks may have written there until now
 
@@ -212,12 +217,12 @@ class ClusterRaces(SharedCheck):
             return False
         i = first(conflict)
         other = self.sites[int(sites[cells[i]])]
-        rival = int(self.order_of_blocks.rows[actors[i], last[i] - 1])
-        rival = "that block" if rival == targets[i] else f"block {m.block_position(rival)}"
+        other_block = int(self.order_of_blocks.rows[actors[i], last[i] - 1])
+        other_name = "that block" if other_block == targets[i] else f"block {m.block_position(other_block)}"
         offset = int(cells[i]) % self.count * self.granule
         verb_there = UPDATE if self.atomic[other.index] else other_verb
         message = (
-            f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {rival} {verb_there} at {line_of(site, other)}; "
+            f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {other_name} {verb_there} at {line_of(site, other)}; "
             "nothing orders the two blocks."
         )
         self._add(m, site, message, other.line, actors[i], threads[i], conflict, ADVICE)

@@ -123,17 +123,20 @@ class DevicePlaces:
         return access.found
 
     def _find(self, m: Machine, access: DeviceAccess) -> TouchedDevice:
-        offsets = np.broadcast_to(access.offsets, m.shape)
-        chosen = None if access.mask is None else np.broadcast_to(access.mask, m.shape)
+        def whole(array):
+            return array if array.shape == m.shape else np.broadcast_to(array, m.shape)
+
+        offsets = whole(access.offsets)
+        chosen = None if access.mask is None else whole(access.mask)
         where = np.searchsorted(self.starts, offsets, side="right") - 1
         inside = (where >= 0) & (offsets < self.ends[where])
         chosen = inside if chosen is None else inside & chosen
         span = max(1, access.width // self.granule)
         cells = (offsets // self.granule + self.first[where])[chosen]
-        who = np.broadcast_to(m.thread_numbers, m.shape)[chosen]
+        who = whole(m.thread_numbers)[chosen]
 
         def pick(values):
-            values = np.broadcast_to(values, m.shape)[chosen]
+            values = whole(values)[chosen]
             return np.repeat(values, span) if span > 1 else values
 
         if span > 1:

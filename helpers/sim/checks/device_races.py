@@ -80,7 +80,7 @@ class DeviceRaces(DeviceCheck):
     def barrier(self, m: Machine, rows=None) -> None:
         self._set(m, rows, "barrier")
 
-    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         self._set(m, rows, "barrier")
 
     def looked(self, m: Machine, site) -> None:
@@ -223,12 +223,12 @@ class DeviceRaces(DeviceCheck):
         block, thread = self.places.thread(m, who[i])
         other_block, other_thread = self.places.thread(m, last[i])
         other = self.launch.program.sites[self.sites[int(stamps[i]) >> 1]]
-        rival = f"thread {other_thread}" + (f" of block {other_block}" if other_block != block else "")
+        other_name = f"thread {other_thread}" + (f" of block {other_block}" if other_block != block else "")
         m.findings.add(
             "race",
             site.line,
             f"Thread {thread} of block {block} {verb} {self.places.element(cells[i])}, "
-            f"which {rival} {other_verb} at {line_of(site, other)}, and nothing says who comes first.",
+            f"which {other_name} {other_verb} at {line_of(site, other)}, and nothing says who comes first.",
             other_line=other.line,
             block=block,
             thread=thread,

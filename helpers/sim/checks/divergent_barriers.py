@@ -48,6 +48,21 @@ def different_counts(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.n
             return
 
 
+def too_many_come(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray], blocks: np.ndarray, expected: int) -> None:
+    """In `blocks` (boolean), more threads come to a named barrier than it is for, without one waiting for another."""
+    block = int(np.flatnonzero(blocks)[0])
+    here = [(entry, row[block]) for entry, row in zip(entries, rows, strict=True) if row[block].any()]
+    entry, row = here[0]
+    m.findings.add(
+        KIND, entry.line,
+        f"{sum(int(row.sum()) for _, row in here)} threads of block {m.block_position(block)} come to barrier {entry.barrier}, "
+        f"which lets go of the first {expected}: which these are is not determined.",
+        other_line=here[-1][0].line if here[-1][0].line != entry.line else None,
+        block=m.block_position(block), thread=m.thread_position(int(np.flatnonzero(row)[0])),
+        advice="Give each group of warps a barrier of its own, and count all of its threads.",
+    )  # fmt: skip
+
+
 def some_never_come(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray], gone: np.ndarray) -> None:
     """In the blocks `gone` (boolean), threads have ended without reaching the barrier that the others wait at."""
     block = int(np.flatnonzero(gone)[0])

@@ -3,6 +3,8 @@
 They read on a way of their own, the *async proxy*, on which ordinary stores are not seen until a `fence.proxy.async` stands
 between. The right result comes out of a machine that does one thing after the other, so it is told from what is noted here.
 What cp.async brings is let pass: PTX counts it as generic, but much code that is in use hands it to wgmma with no fence.
+So is an mbarrier without a fence between its init and the copies that count there: NVIDIA's guide has fence.proxy.async,
+CUTLASS fence.mbarrier_init alone, others neither, and PTX does not say by which way a copy reaches its mbarrier.
 """
 
 from __future__ import annotations

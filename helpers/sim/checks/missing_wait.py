@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.sites import AccessKind
+
 from .accesses import Access, PieceAccess, Touched
 from .landings import Landing, Landings
 from .observer import SharedCheck
@@ -14,6 +16,10 @@ from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first
 from .warp_meetings import Arrivals
 
+AT_ITS_BARRIER = (
+    "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "
+    "that an earlier phase of it is over says nothing."
+)
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
 
 
@@ -50,9 +56,9 @@ class MissingWait(SharedCheck):
         touched = access.touched(m, self.cells)
         own = access.own(m, touched) if isinstance(access, PieceAccess) else None
         if own is None:
-            self._still_under_way(m, access, "writes")
+            self._still_under_way(m, access, "starts a copy to")
         else:  # another block's threads are none of this block's: `cluster_races` looks after them
-            self._look(m, access.site, Touched(touched.cells[own], touched.who[own]), "writes")
+            self._look(m, access.site, Touched(touched.cells[own], touched.who[own]), "starts a copy to")
         self.under_way.reshape(-1)[touched.cells] = access.site.index + 1
 
     def copy_landed(self, m: Machine, access: Access) -> None:
@@ -92,7 +98,7 @@ class MissingWait(SharedCheck):
     def acquire(self, m: Machine) -> None:
         self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
 
-    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         if self.landings:
             if self.cells.rows == 1 and any((came.threads != came.threads[:1]).any() for came in arrivals):
                 self.cells.expand(m)
@@ -130,6 +136,7 @@ class MissingWait(SharedCheck):
             "missing-wait", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} has not been waited for.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)),
+            advice=AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None,
         )  # fmt: skip
         return True
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .accesses import Access, DeviceAccess, MatrixAccess, PieceAccess
     from .protocols import Machine, PhaseBarrier
     from .shared_cells import SharedCells
-    from .warp_meetings import Arrivals
+    from .warp_meetings import Arrivals, WarpMoment
 
 
 class Observer:
@@ -127,11 +127,11 @@ class Observer:
     def barrier(self, m: Machine, rows: np.ndarray | None = None) -> None:
         """All threads of these blocks (boolean; None: all) have passed a barrier."""
 
-    def reached(self, m: Machine) -> int | None:
-        """The active threads have come to a barrier, and may have to wait for others. When is that, as the check counts time?"""
+    def reached(self, m: Machine) -> WarpMoment | None:
+        """The active threads have come to a barrier or mbarrier. When is that, and what do they know?"""
 
-    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
-        """A barrier of some threads of these blocks (boolean), or one at which some only arrived, is complete."""
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
+        """A barrier of some threads of these blocks (boolean), or one at which some only arrived, is complete. number: its own."""
 
     def warp_barrier(self, m: Machine, masks: np.ndarray | None = None) -> None:
         """The active warps pass a __syncwarp(). masks: [blocks, warps, 32], which lanes each names; None: all of them."""

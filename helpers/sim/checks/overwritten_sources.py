@@ -38,7 +38,10 @@ class OverwrittenSources(SharedCheck):
 
     def _count(self, m: Machine, access: MatrixAccess | PieceAccess, change: int) -> None:
         cells = access.touched(m, self.cells).cells
-        np.add.at(self.readers.reshape(-1), cells, change)
+        if isinstance(access, MatrixAccess):  # which has each granule once
+            self.readers.reshape(-1)[cells] += change
+        else:
+            np.add.at(self.readers.reshape(-1), cells, change)
         self.reader_site.reshape(-1)[cells] = access.site.index + 1
 
     def write(self, m: Machine, access: Access) -> None:

@@ -19,7 +19,7 @@ class LoadedKernel(Protocol):
     of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has."""
 
     name: str
-    sites: list[Site]
+    sites: tuple[Site, ...]
     shared: list[tuple[str, int, int]]
     shared_start: int
     ungiven: list[tuple[str, int]]
@@ -40,8 +40,11 @@ class PhaseBarrier(Protocol):
 
     phase: np.ndarray
 
+    def arrivals(self, m: Machine, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
+        """The warps of those who completed the last phase of the barriers of `rows` (boolean), [blocks, threads], and when they came."""
+
     def arrivers(self, m: Machine, rows: np.ndarray) -> np.ndarray:
-        """[blocks, threads]: the warps of those who completed the last phase of the barriers of `rows` (boolean)."""
+        """[blocks, threads]: all of these."""
 
 
 class Machine(Protocol):

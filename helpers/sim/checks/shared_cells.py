@@ -23,7 +23,7 @@ class SharedCells:
     """Granules of `granule` bytes, `count` per row. checks: those whose arrays have these rows."""
 
     def __init__(self, program: LoadedKernel, nbytes: int):
-        self.granule = min(4, program.shared_granule)
+        self.granule = program.shared_granule
         self.count = nbytes // self.granule
         self.rows = 1
         self.program = program

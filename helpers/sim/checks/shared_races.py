@@ -12,7 +12,7 @@ from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
-from .warp_meetings import Arrivals, WarpMeetings
+from .warp_meetings import Arrivals, WarpMeetings, WarpMoment
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
@@ -41,7 +41,7 @@ class SharedRaces(SharedCheck):
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         program = launch.program
-        self.sites = program.sites
+        self.sites, self.race_free = program.sites, program.race_free
         self.warp_barriers = program.warp_barriers
         self.arrays = (
             "writer",
@@ -75,13 +75,12 @@ class SharedRaces(SharedCheck):
 
     def read(self, m: Machine, access: Access) -> None:
         site = access.site
-        if access.remote or not site.may_race or site.strong:
+        if access.remote or site.index in self.race_free or site.strong:
             return
         touched = access.touched(m, self.cells)
-        cells, who, several = touched[:3]
+        cells, who = touched[:2]
         if not cells.size:
             return
-        self.empty = False
         last = self.writer.reshape(-1).take(cells)
         conflict = (last != 0) & ((last != who) | (last == SEVERAL))
         if conflict.any():
@@ -89,6 +88,15 @@ class SharedRaces(SharedCheck):
             conflict &= ~self.rechecks[self.writer_site.reshape(-1).take(cells)]
             if conflict.any():
                 self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
+        self._has_read(m, touched, site)
+
+    def reading_ended(self, m: Machine, access: PieceAccess) -> None:
+        """A bulk copy reads until its thread has waited for it."""
+        self._has_read(m, access.touched(m, self.cells), access.site)
+
+    def _has_read(self, m: Machine, touched: Touched, site: Site) -> None:
+        cells, who, several = touched[:3]
+        self.empty = False
         reader = self.reader.reshape(-1)
         before = reader.take(cells)
         self._date("reader", touched, (before != 0) & (before > WARPGROUP))
@@ -193,7 +201,8 @@ class SharedRaces(SharedCheck):
         touched = access.touched(m, self.cells)
         cells = touched.cells
         if self.meetings:
-            self._date("reader", touched, np.zeros(len(cells), bool))
+            self.time += 1
+            self.reader_time.reshape(-1)[cells] = self.time
             self.reader_warps.reshape(-1)[cells] = 0xF << access.thread // WARP
         self.reader.reshape(-1)[cells] = WARPGROUP - access.thread // GROUP
         self.reader_site.reshape(-1)[cells] = access.site.index
@@ -311,9 +320,11 @@ class SharedRaces(SharedCheck):
         found[conflict] = self.meetings.unmet(self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP, others, time, several, product)
         return found
 
-    def reached(self, m: Machine) -> int:
+    def reached(self, m: Machine) -> WarpMoment | None:
+        if not self.meetings:
+            return None
         self.time += 1
-        return self.time - 1
+        return WarpMoment(self.time - 1, self.meetings.known)
 
     def barrier_made(self, m: Machine, access: Access) -> None:
         self.unpublished = True
@@ -352,7 +363,7 @@ class SharedRaces(SharedCheck):
         if self.fenced and (site.generic or site.space == "shared"):
             self.acquire(m)
 
-    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray) -> None:
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         if not self.meetings:
             return
         if self.cells.rows == 1 and any((came.threads != came.threads[:1]).any() for came in arrivals):
@@ -363,12 +374,11 @@ class SharedRaces(SharedCheck):
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         chosen = np.zeros(m.blocks, bool)
         chosen[rows] = True
-        arrivers = barrier.arrivers(m, chosen)
-        if arrivers.any():
+        arrivals = [Arrivals(threads, False, moment) for threads, moment in barrier.arrivals(m, chosen)]
+        if arrivals:
             waiting = np.zeros((m.blocks, m.threads), bool)
             waiting.reshape(-1)[lanes] = True
-            # They arrived before, and it is not known when: this can only miss a race.
-            self.barrier_of_some(m, [Arrivals(arrivers, False, self.time), Arrivals(waiting, True, self.time)], chosen)
+            self.barrier_of_some(m, [*arrivals, Arrivals(waiting, True, self.reached(m))], chosen)
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
         if m.mask is None and self.cells.rows == 1 and (masks is None or (masks == masks[:1]).all()):
@@ -386,17 +396,17 @@ class SharedRaces(SharedCheck):
         i = first(conflict)
         cell, site = touched.cells[i], access.site
         block, _, offset = self.cells.place(m, touched, i)
-        who, rival, at_other = self._pair(m, name, touched, i, int(last[i]))
+        who, other_who, at_other = self._pair(m, name, touched, i, int(last[i]))
         sites = self.other_site if at_other and name == "reader" else getattr(self, f"{name}_site")
         other = self.sites[int(sites.reshape(-1)[cell])]
         thread = m.thread_position(max(who - 1, 0))
-        other_thread = f"thread {m.thread_position(rival - 1)}" if rival > 0 else "another thread"
+        other_thread = f"thread {m.thread_position(other_who - 1)}" if other_who > 0 else "another thread"
         m.findings.add(
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, "
             f"which {other_thread} {other_verb} at {line_of(site, other)} with no barrier between.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
-            advice=advice or self._advice(m, name, cell, who, rival, touched.who[conflict], last[conflict]),
+            advice=advice or self._advice(m, name, cell, who, other_who, touched.who[conflict], last[conflict]),
         )  # fmt: skip
 
     def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
@@ -410,14 +420,14 @@ class SharedRaces(SharedCheck):
             pairs = [pair for pair in pairs if (pair[0] - 1) // WARP != (pair[1] - 1) // WARP] or pairs
         return pairs[0] if pairs else (mine[0], 0, False)
 
-    def _advice(self, m: Machine, name: str, cell: int, who: int, rival: int, whos, lasts) -> str | None:
+    def _advice(self, m: Machine, name: str, cell: int, who: int, other_who: int, whos, lasts) -> str | None:
         """What to do, if it is not to call __syncthreads(). whos, lasts: all that race, as the arrays have them."""
         mine, theirs = (whos - 1) // WARP, np.where(lasts > 0, (lasts - 1) // WARP, -2 - lasts)
         within = m.threads <= WARP or bool(((mine == theirs) & (whos > 0)).all())
         passed = False
-        if self.warp_barriers and who > 0 and rival > 0:
+        if self.warp_barriers and who > 0 and other_who > 0:
             row = self.cells.row_of(cell)
-            passed = self.clocks.now(row, rival - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
+            passed = self.clocks.now(row, other_who - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
         if within:
             return PARTIAL_ADVICE if passed else WARP_ADVICE
         return WARP_IS_NOT_ENOUGH if passed else None

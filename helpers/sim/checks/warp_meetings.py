@@ -13,12 +13,20 @@ import numpy as np
 from helpers.sim.code.hardware_units import WARP
 
 
+class WarpMoment(NamedTuple):
+    """When threads came to a barrier, and what the warps of their blocks knew then: see `WarpMeetings.known`."""
+
+    time: int
+    known: np.ndarray
+
+
 class Arrivals(NamedTuple):
-    """Threads ([blocks, threads], boolean) that came to a barrier at a time. waits: did they wait there, or go on at once?"""
+    """Threads ([blocks, threads], boolean) that came to a barrier. waits: did they wait there, or go on at once?"""
 
     threads: np.ndarray
     waits: bool
-    time: int
+    moment: WarpMoment
+    line: int | None = None
 
 
 class WarpMeetings:
@@ -35,18 +43,17 @@ class WarpMeetings:
         return other
 
     def meet(self, arrivals: list[Arrivals]) -> None:
-        """Those who wait learn what all who came have done until they came, and what those know now."""
-        came = np.zeros((len(self.known), self.warps), np.int32)  # when, 0: not
-        waits = np.zeros(came.shape, bool)
-        for threads, waiting, time in arrivals:
-            warps = self._warps(threads)
-            came = np.where(warps, np.maximum(came, time), came)
+        """Those who wait learn what all who came had done and knew when they came."""
+        together = np.zeros((len(self.known), self.warps), np.int32)
+        waits = np.zeros(together.shape, bool)
+        for threads, waiting, (time, known), _ in arrivals:
+            warps = self.warps_of(threads)
             waits |= warps & waiting
-        together = np.where((came > 0)[:, :, None], self.known, 0).max(axis=1)
-        together = np.maximum(together, came)
+            together = np.maximum(together, np.where(warps[:, :, None], known, 0).max(axis=1))
+            together = np.maximum(together, np.where(warps, np.int32(time), 0))
         self.known = np.where(waits[:, :, None], np.maximum(self.known, together[:, None]), self.known)
 
-    def _warps(self, threads: np.ndarray) -> np.ndarray:
+    def warps_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, warps]: those that some of the threads belong to."""
         threads = np.pad(threads[: len(self.known)], ((0, 0), (0, -threads.shape[1] % WARP)))
         return threads.reshape(len(threads), self.warps, WARP).any(axis=2)

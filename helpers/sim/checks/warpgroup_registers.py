@@ -25,7 +25,6 @@ from .protocols import Machine
 from .shared_cells import SharedCells
 
 GROUP = 4 * WARP  # threads of a warpgroup
-NOBODY = np.zeros((), bool)
 FENCE_ADVICE = 'Put asm volatile("wgmma.fence.sync.aligned;") before the first wgmma of every batch, after its registers are set.'
 
 
@@ -45,15 +44,23 @@ class Product:
     inputs: frozenset[int]
     reads: list[MatrixAccess] = field(default_factory=list)
 
-    def concerns(self, m, register: int) -> bool:
-        """Does the register hold this product's result in some active thread?"""
-        return register in self.held and _some(self.mask, self.held[register], m.mask)
+    def concerns(self, m, registers) -> bool:
+        """Does one of the registers hold this product's result in some active thread?"""
+        held = [self.held[register] for register in registers if register in self.held]
+        if not held or not _some(self.mask, m.mask):
+            return False
+        return any(mask is None or _some(self.mask, mask, m.mask) for mask in held)
 
 
 def _some(*masks) -> bool:
     """Is there a thread in all masks? None is every thread."""
-    masks = [mask for mask in masks if mask is not None]
-    return not masks or bool(np.logical_and.reduce(np.broadcast_arrays(*masks)).any())
+    common = None
+    for mask in masks:
+        if common is None:
+            common = mask
+        elif mask is not None and mask is not common:
+            common = common & mask
+    return common is None or bool(common.any())
 
 
 def _without(mask, gone):
@@ -112,8 +119,8 @@ class WarpgroupRegisters(SharedCheck):
         if late.any():
             _note(m, "missing-fence", site.line, "A warp executes its first wgmma with no wgmma.fence before.", advice=FENCE_ADVICE)
             self.fenced = m.uniform(True, np.bool_)  # said once
-        for register in (*accumulators, *inputs):
-            line, mask = self.changed.get(register, (None, NOBODY))
+        for register in filter(self.changed.__contains__, (*accumulators, *inputs)):
+            line, mask = self.changed[register]
             if _some(mask, m.mask):
                 what = "an accumulator" if register in accumulators else "a register of A"
                 _note(
@@ -122,9 +129,9 @@ class WarpgroupRegisters(SharedCheck):
                 )  # fmt: skip
                 del self.changed[register]
         for product in self.products:
-            if any(product.concerns(m, register) for register in inputs):
+            if product.concerns(m, inputs):
                 _unfinished(m, site.line, product, "takes as A")
-            elif product.shape != shape and any(product.concerns(m, register) for register in accumulators):
+            elif product.shape != shape and product.concerns(m, accumulators):
                 _unfinished(m, site.line, product, "of another shape continues")
         self.products.append(Product(site, shape, m.mask, self.commits, dict.fromkeys(accumulators), frozenset(inputs), list(reads)))
 
@@ -150,14 +157,14 @@ class WarpgroupRegisters(SharedCheck):
 
     def registers_used(self, m: Machine, line: int | None, registers: tuple[int, ...]) -> None:
         for product in self.products:
-            if any(product.concerns(m, register) for register in registers):
+            if product.concerns(m, registers):
                 _unfinished(m, line, product, None)
 
     def registers_changed(self, m: Machine, line: int | None, registers: tuple[int, ...]) -> None:
         self.divisible = False
         for product in self.products:
             for register in registers:
-                if (register in product.inputs and _some(product.mask, m.mask)) or product.concerns(m, register):
+                if (register in product.inputs and _some(product.mask, m.mask)) or product.concerns(m, (register,)):
                     _note(
                         m, "race", line, f"A thread changes a register that the wgmma{_of(line, product.site.line)} may still be using.",
                         other_line=product.site.line, advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.",
@@ -172,7 +179,7 @@ class WarpgroupRegisters(SharedCheck):
     def register_copied(self, m: Machine, target: int, source: int | None) -> None:
         self.divisible = False
         for product in self.products:
-            if source is not None and product.concerns(m, source):
+            if source is not None and product.concerns(m, (source,)):
                 product.held[target] = product.held[source]
             elif target in product.held and target != source:
                 _let_go(m, product, (target,))

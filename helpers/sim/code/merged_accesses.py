@@ -71,7 +71,7 @@ def ptx_accesses(program: Program) -> list[PtxAccess]:
             # A copy is matched by its source, which it names second.
             site = next((s for s in op.sites if s.op in _MATCHED and (s.op is not AccessKind.COPY or s.space == "global")), None)
             if site is not None and site.address is not None and site.space not in ("param", "const"):
-                space = "generic" if site.generic else "shared" if site.space == "cluster" else site.space
+                space = "shared" if site.space == "cluster" else site.space
                 base, offset = numbers.of(site.address.base)
                 place = block.index, barriers
                 access = PtxAccess(op.ptx_line, site.op, space, site.width, place, base, offset + site.address.offset, site.part)

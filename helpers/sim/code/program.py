@@ -166,7 +166,7 @@ class Program:
     names: dict[int, str]  # of registers; the machine's own and constants have none
     constants: list[tuple[int, np.ndarray]]
     specials: list[tuple[int, str]]
-    sites: list[Site]
+    sites: tuple[Site, ...]
     parameters: list[tuple[ptx.Variable, int]]
     shared: list[tuple[str, int, int]]  # (name, address, bytes) of its variables; 0 bytes: what the launch gives
     shared_start: int  # address of the first
@@ -181,6 +181,7 @@ class Program:
     uses: frozenset[str]
     line: int | None
     doubts: Doubts  # about values that nobody has written
+    race_free: frozenset[int] = frozenset()  # sites that read what nobody can write between the same two barriers
     exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
 

@@ -91,16 +91,13 @@ def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
     return CostRule.NONE
 
 
-@dataclass
+@dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """One memory access of an instruction: what it does to which space, how wide it is, and how the hardware performs it.
+    """One memory access of an instruction: what the PTX says of it, whatever launches and machine code there are.
 
-    pc: position of the instruction in the program. space: 'generic' until an address has told. width: bytes per lane in
-    the PTX. charged: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its SASS
-    opcode, '' if unknown or removed. shift: where the charged access begins, relative to the address of this one.
-    matrices: how many 8 x 8 matrices one instruction moves by the rule MATRIX. estimate: why `charged` is only the PTX's
-    width, '' where it is what ptxas made. address: the operand that says where, None if it has none; base: its register, None
-    for a fixed address.
+    pc: position of the instruction in the program. space: 'generic' where only an address tells. width: bytes per lane.
+    address: the operand that says where, None if it has none; base: its register, None for a fixed address. matrices: how
+    many 8 x 8 matrices one instruction moves by the rule MATRIX.
     """
 
     index: int
@@ -112,35 +109,47 @@ class Site:
     opcode: str
     ptx_line: int
     rule: CostRule
-    charged: int = 0
-    sass: str = ""
-    shift: int = 0
+    address: Address | None = None
+    base: int | None = None
     matrices: int = 0
-    estimate: str = ""
-    may_race: bool = True
+    part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     within_block: bool = False  # .cta: it is atomic to threads of the same block only
     volatile: bool = False
-    generic: bool = field(init=False)  # does only the address tell the state space? Then `space` is where it went last
-    part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
-    address: Address | None = None
-    base: int | None = None
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
-    def __post_init__(self):
-        self.charged, self.generic = self.width, self.space == "generic"
+    @property
+    def generic(self) -> bool:
+        """Does only the address tell the state space?"""
+        return self.space == "generic"
 
     @property
     def atomic(self) -> bool:
         """May it meet other atomic accesses of the same memory, without an order between? The one definition for all checks."""
         return self.strong or self.op.atomic or self.op is AccessKind.BARRIER
 
-    @property
-    def made(self) -> AccessKind:
-        """What ptxas made of it: some loads of wmma become LDSM, and an atomic operation whose old value nobody uses RED."""
-        other = _MAY_BECOME.get(self.op)
-        return other if other and opcode_row(self.sass).op == other else self.op
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChargedSite:
+    """A site as a launch is charged for it: what ptxas made of the access in the machine code that is launched.
+
+    width: bytes per lane that ptxas's instruction moves (0: another site is charged for it). sass: its opcode, '' if unknown
+    or removed. shift: where the charged access begins, relative to the address of the site. estimate: why `width` is only
+    the PTX's, '' where it is what ptxas made. made: what ptxas made of it: some loads of wmma become LDSM, and an atomic
+    operation whose old value nobody uses RED.
+    """
+
+    site: Site
+    width: int
+    sass: str = ""
+    shift: int = 0
+    estimate: str = ""
+    made: AccessKind = field(init=False)
+
+    def __post_init__(self):
+        other = _MAY_BECOME.get(self.site.op)
+        object.__setattr__(self, "made", other if other and opcode_row(self.sass).op == other else self.site.op)
 
     def rule_in(self, space: str) -> CostRule:
-        """The rule of this access where its address turned out to lie in `space`."""
-        return self.rule if self.op is AccessKind.COPY else rule_of(self.made, space)
+        """The rule of this access where its address lies in `space`."""
+        return self.site.rule if self.site.op is AccessKind.COPY else rule_of(self.made, space)

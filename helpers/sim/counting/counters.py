@@ -11,7 +11,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.program import Program
+from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
 
 from . import names, rules
 
@@ -27,10 +28,10 @@ ALWAYS = (
 
 
 class Counting:
-    """Accumulates the counters of one launch."""
+    """Accumulates the counters of one launch. charged: how each of the program's sites is charged."""
 
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program: Program, charged: tuple[ChargedSite, ...]):
+        self.program, self.charged = program, charged
         self.totals: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         self.named: dict[tuple[int | None, str], int] = defaultdict(int)
         self.blocks = [[0, 0] for _ in program.blocks]
@@ -54,14 +55,15 @@ class Counting:
         for i, value in enumerate(charged):
             totals[i] += value * times
 
-    def access(self, m, site, addresses: np.ndarray) -> None:
-        """One executed access of a chunk. addresses: int64 in the site's space."""
-        rule = site.rule_in(site.space)
-        if not site.charged or rule is CostRule.NONE or rule in rules.TWO_SIDED:
+    def access(self, m, site, space: str, addresses: np.ndarray) -> None:
+        """One executed access of a chunk. addresses: int64 in `space`."""
+        made = self.charged[site.index]
+        rule = made.rule_in(space)
+        if not made.width or rule is CostRule.NONE or rule in rules.TWO_SIDED:
             return
         mask = m.mask
-        if site.shift:
-            addresses = addresses + site.shift
+        if made.shift:
+            addresses = addresses + made.shift
         base = addresses.item(0)
         known = m.memo[site.index]
         if (
@@ -77,16 +79,16 @@ class Counting:
             charged = None
         if charged is None:
             rows, rows_mask, blocks, threads, times = m.compact(addresses, mask)
-            counted = rules.total(rule, rows, rows_mask, site.charged, blocks, threads)
+            counted = rules.total(rule, rows, rows_mask, made.width, blocks, threads)
             charged = known[3][base & 127] = tuple(value * times for value in counted.charged)
-        totals = self.totals[site.index, site.space]
+        totals = self.totals[site.index, space]
         totals[0] += charged[0]
         totals[1] += charged[1]
         totals[2] += charged[2]
 
     def copy(self, m, site, sources, targets) -> None:
         """A cp.async, by a rule for which both sides matter: the shared side of .ca, the global side of .cg."""
-        if not site.charged:
+        if not self.charged[site.index].width:
             return
         mask, bases = m.mask, (sources.item(0), targets.item(0))
         known = m.memo[site.index]
@@ -106,13 +108,16 @@ class Counting:
             known[2][place] = counted.charged
         self.add(site, site.space, known[2][place])
 
-    def matrix(self, m, site, addresses, matrices: int) -> None:
+    def matrix(self, m, site, space: str, addresses, matrices: int) -> None:
         """ldmatrix and stmatrix, and what ptxas made one."""
+        if not self.charged[site.index].width:
+            return
         rows, rows_mask, blocks, threads, times = m.compact(addresses, m.mask)
-        self.add(site, site.space, rules.total(CostRule.MATRIX, rows, rows_mask, matrices, blocks, threads).charged, times)
+        self.add(site, space, rules.total(CostRule.MATRIX, rows, rows_mask, matrices, blocks, threads).charged, times)
 
     def warpgroups(self, site, times: int, columns: int, sparse: bool, a_in_shared: bool) -> None:
-        """Products of warpgroups, see `rules.warpgroups`."""
+        """Products of warpgroups, see `rules.warpgroups`; ptxas makes one instruction of each."""
+        self.named[site.line, names.tensor("gmma")] += 4 * times
         self.add(site, site.space, rules.warpgroups(times, columns, sparse, a_in_shared).charged)
 
     def finish_chunk(self, m) -> None:
@@ -146,10 +151,10 @@ class Counting:
         for (line, name), value in self.named.items():
             add(line, name, value)
         for (index, space), (requests, second, ideal) in sorted(self.totals.items()):
-            site = self.program.sites[index]
+            site, made = self.program.sites[index], self.charged[index].made
             if not requests:
                 continue
-            op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(site.made, site.made)
+            op = {"ldmatrix": "ld", "stmatrix": "st", "cp.async": "ld"}.get(made, made)
             if space in ("global", "local"):
                 add(site.line, names.requests(space, op), requests)
                 add(site.line, names.sectors(space, op), second)
@@ -160,7 +165,7 @@ class Counting:
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL, second)
                 add(site.line, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL, ideal)
             elif space == "shared":
-                if site.made is AccessKind.MATRIX_LOAD:
+                if made is AccessKind.MATRIX_LOAD:
                     add(site.line, names.executed("ldsm"), requests)  # shared_ld does not count it
                 else:
                     add(site.line, names.executed(f"shared_{op}"), requests)

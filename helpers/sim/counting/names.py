@@ -88,3 +88,13 @@ MEANINGS: dict[str, str] = {
     threads("ffma"): "fused multiply-adds, counted per thread",
     INSTRUCTIONS: "machine instructions, counted per warp",
 }
+
+# Of units that few kernels use: told where there is something to tell.
+MEANINGS_OF_OTHER_UNITS: dict[str, str] = {
+    tensor("hmma"): "matrix instructions of a warp: 16-bit and TF32 products on the tensor cores",
+    tensor("gmma"): "matrix instructions of a warpgroup (wgmma), counted for each of its four warps",
+    bulk_executed("ld"): "bulk copies to shared memory that were started (TMA)",
+    bulk_sectors("ld"): "32-byte sectors that they bring, to each block that receives them",
+    bulk_executed("st"): "bulk copies from shared memory that were started",
+    bulk_sectors("st"): "32-byte sectors that they store",
+}

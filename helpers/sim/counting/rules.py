@@ -211,7 +211,8 @@ def _crowds(sides, active, width):
     worst = np.zeros(len(on), np.int64)
     for side in sides:
         slot = side.reshape(-1, size)[row, lane] // unit % slots
-        worst = np.maximum(worst, np.bincount(row * slots + slot, minlength=len(on) * slots).reshape(-1, slots).max(axis=1))
+        cells = (row * slots + slot).astype(np.intp, copy=False)
+        worst = np.maximum(worst, np.bincount(cells, minlength=len(on) * slots).reshape(-1, slots).max(axis=1))
     worst = worst.reshape(len(active), -1)
     return worst.sum(axis=1), np.count_nonzero(worst, axis=1)
 
@@ -399,9 +400,9 @@ def _row_sets(addresses, active, blocks, threads):
         else:
             yield np.ascontiguousarray(addresses).reshape(-1, WARP), None, times
         return
-    addresses = np.broadcast_to(addresses, (height, threads)).reshape(-1, WARP)
-    active = np.broadcast_to(active, (height, threads)).reshape(-1, WARP)
-    yield from _split_active(addresses, active, times)
+    every = (height, threads)
+    addresses, active = (array if array.shape == every else np.broadcast_to(array, every) for array in (addresses, active))
+    yield from _split_active(addresses.reshape(-1, WARP), active.reshape(-1, WARP), times)
 
 
 def _split_active(rows, mask, times):
@@ -465,7 +466,7 @@ def _repeats(rows, pattern, step=2048):
 def _remainders(bases, modulo):
     if len(bases) == 1:
         return (int(bases[0]) % modulo,), (1,)
-    counts = np.bincount(bases & (modulo - 1), minlength=modulo)
+    counts = np.bincount((bases & (modulo - 1)).astype(np.intp, copy=False), minlength=modulo)
     present = np.flatnonzero(counts)
     return present.tolist(), counts[present].tolist()
 

@@ -75,12 +75,12 @@ def cp_async(op):
             if bytes_read is None:
                 m.checks.device_read(m, DeviceAccess(reads, places, good, width))
             if m.watching:
-                watch(m, reads, addresses, good)
+                watch(m, reads, reads.space, addresses, good)
                 if m.counting is not None:
                     m.counting.copy(m, writes if through_cache else reads, addresses, offsets)
             m.mask = whole
             flat = m.memory.views[RAW[piece]]
-            index = places >> shift
+            index = (places >> shift).astype(np.intp, copy=False)
             values = [(flat[k:] if k else flat).take(index, mode="wrap") for k in range(count)]
         else:
             good = wanted
@@ -93,7 +93,7 @@ def cp_async(op):
         # result
         offsets, mask = m.shared.locate(m, writes, offsets, width)
         if m.recorder is not None:
-            m.recorder.access(m, writes, offsets)
+            m.recorder.access(m, writes, writes.space, offsets)
         queue(m).issue(m, writes, offsets, values, width, mask)
 
     return run

@@ -15,7 +15,7 @@ from helpers.sim.machine.memory import RAW
 from . import numerics
 from .base import DTYPES, instruction
 from .floating import _choose, packed
-from .loads_stores import _found_in, address_of, generic_parts, space_of, watch
+from .loads_stores import address_of, generic_parts, space_of, watch
 from .numerics import F16, F64, U16, bfloat_to_float, flush
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
@@ -112,9 +112,8 @@ def _atomic(op, has_result: bool):
     targets = [op.target(item, part) for item in op.vector(0)] if has_result else []
     dtype = DTYPES[t]
     size = dtype.itemsize
-    site = op.site(space, AccessKind.ATOMIC if has_result else AccessKind.REDUCTION, size * count)
-    site.rechecks = name in ("cas", "min", "max", "and", "or")
-    site.within_block = op.has("cta")
+    kind = AccessKind.ATOMIC if has_result else AccessKind.REDUCTION
+    site = op.site(space, kind, size * count, rechecks=name in ("cas", "min", "max", "and", "or"), within_block=op.has("cta"))
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
@@ -139,7 +138,7 @@ def _atomic(op, has_result: bool):
         else:
             op.fail(f"works on {where} memory, where atomics make no sense")
         if m.watching and where != "cluster":
-            watch(m, site, addresses, mask)
+            watch(m, site, where, addresses, mask)
         if where == "shared":
             m.checks.update(m, Access(site, offsets, mask, size * count))
         elif where == "global":
@@ -182,7 +181,6 @@ def _atomic(op, has_result: bool):
         else:
             results, whole = None, m.mask
             for where, local, mask in generic_parts(m, addresses):
-                _found_in(site, where)
                 if mask is not None:
                     m.mask = mask if whole is None else mask & whole
                 try:

@@ -193,6 +193,7 @@ class Binding:
         self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
         self.orders = self.has("acquire", "release", "acq_rel") and not self.has("cta")
+        self.merges = False  # leaves the results of threads that take no part as they are
         self.bitwise = False  # a bit of the sources matters to a few bits of the results alone
         self.addend: tuple[int, tuple[int, ...]] | None = None  # (predicate, registers that are read only where it is set)
         self.run: Callable | None = None
@@ -270,15 +271,15 @@ class Binding:
         i = self.instruction
         raise RunError(f"{i.place}: the machine does not know the instruction `{i.text}`.", i.line)
 
-    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None, at: int | None = None) -> Site:
+    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None, at: int | None = None, **more) -> Site:
         """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it.
-        at: the operand that is its address, by default the first in brackets."""
+        at: the operand that is its address, by default the first in brackets. more: further fields of the `Site`."""
         i, sites = self.instruction, self.loader.sites
-        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule or rule_of(kind, space))
         where = self.operands if at is None else self.operands[at : at + 1]
-        site.address = next((operand for operand in where if isinstance(operand, Address)), None)
-        if site.address is not None and isinstance(site.address.base, Register):
-            site.base = self._register(site.address.base.name)
+        address = next((operand for operand in where if isinstance(operand, Address)), None)
+        base = self._register(address.base.name) if address is not None and isinstance(address.base, Register) else None
+        rule = rule or rule_of(kind, space)
+        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, **more)
         sites.append(site)
         self.sites.append(site)
         return site
@@ -551,7 +552,7 @@ def closures(op: Binding, guard: Guard | None) -> tuple[list[Callable], list[Cal
     if guard is not None:
         both = _guarded(steps, op.writes, guard, op.counters, op.line)
         return [both], [both]
-    return steps, [_masked(steps, op.writes)] if op.writes else steps
+    return steps, [_masked(steps, op.writes)] if op.writes and not op.merges else steps
 
 
 def _masked(steps, writes):

@@ -18,6 +18,7 @@ import numpy as np
 from helpers.sim.checks import misaligned, out_of_bounds
 from helpers.sim.checks.accesses import PieceAccess
 from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Address, Vector
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.swizzle import SPAN, swizzle
@@ -150,6 +151,13 @@ def _tensor_at(op, i: int):
             tensor = known.get(data)
             if tensor is None:
                 tensor = known[data] = Tensor.unpack(data)
+            if tensor is None and not any(data):
+                m.fail(
+                    "this tensor map is 128 zero bytes: none can be made of a matrix that is empty, whose first byte or rows lie at no "
+                    "multiple of 16 bytes, or, to be stored to, whose rows end at none. Look at its address, leading dimension and "
+                    "columns first, and use ordinary loads and stores there.",
+                    line,
+                )
             if tensor is None:
                 m.fail("these 128 bytes are no tensor map. Pass helpers.tensor_map(array, box) as the argument.", line)
             if tensor.rank != rank:
@@ -387,6 +395,10 @@ def bulk_tensor(op):
             _count(m, line, "ld", len(lanes), sum(_box_sectors(tensor, corners[chosen], False) for chosen, *_ in copies))
             for chosen, rows, offsets, barriers in copies:
                 piece = Piece(rows, offsets, tensor.nbytes, tensor).checked(m, site, lanes[chosen], 128)
+                if m.recorder is not None:
+                    for row, lane, barrier, at in zip(rows, lanes[chosen], barriers, piece.units(CHUNK), strict=True):
+                        by_row = at.reshape(-1, tensor.row // CHUNK) - m.shared.start
+                        m.recorder.move(m, line, "copy", row, lane % m.threads // WARP, barrier - m.shared.start, by_row)
                 # meaning
                 size = _unit(tensor, tensor.kind in _CHANGED)
                 parts = _in_passes(len(chosen), tensor.nbytes)
@@ -515,6 +527,10 @@ def _tensor_store(op, name: str | None):
             size = _unit(tensor, name is not None)
             values = _from_shared(m, site, piece, lanes, size)
             _count(m, line, "st" if name is None else "red", len(lanes), _box_sectors(tensor, corners, True))
+            if m.recorder is not None:
+                for row, lane, at in zip(piece.rows, lanes, piece.units(CHUNK), strict=True):
+                    places = at.reshape(-1, tensor.row // CHUNK) - m.shared.start
+                    m.recorder.move(m, line, "store", row, lane % m.threads // WARP, places=places)
             change = None if name is None else _reduction(op, name, _PTX_TYPES[tensor.kind], flushed=tensor.kind.endswith("_ftz"))
             for part in _in_passes(len(lanes), tensor.nbytes):
                 places, inside = _box(tensor, corners[part], size, stored=True)

@@ -79,9 +79,9 @@ def reader(space: str, site, t: str, count: int):
         def from_device(m, addresses):
             offsets, mask = m.memory.locate(m, site, addresses, width)
             if m.watching and space == "global":
-                watch(m, site, addresses, mask)
+                watch(m, site, space, addresses, mask)
             m.checks.device_read(m, DeviceAccess(site, offsets, mask, width))
-            index = offsets >> shift
+            index = (offsets >> shift).astype(np.intp, copy=False)
             flat = m.memory.views[dtype]
             values = [flat.take(index, mode="wrap")]
             for k in range(1, count):
@@ -96,9 +96,9 @@ def reader(space: str, site, t: str, count: int):
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
             if m.watching:
-                watch(m, site, offsets, mask)
+                watch(m, site, space, offsets, mask)
             m.checks.read(m, Access(site, offsets, mask, width))
-            index = (offsets >> shift) + shared.bases[size]
+            index = ((offsets >> shift) + shared.bases[size]).astype(np.intp, copy=False)
             flat = shared.views[dtype]
             values = [flat.take(index, mode="wrap")]
             for k in range(1, count):
@@ -114,7 +114,7 @@ def reader(space: str, site, t: str, count: int):
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
             m.checks.read(m, RemoteAccess(site, rows, offsets, mask, width))
-            index = (offsets >> shift) + rows * (shared.stride // size)
+            index = ((offsets >> shift) + rows * (shared.stride // size)).astype(np.intp, copy=False)
             flat = shared.views[dtype]
             values = [flat[k:].take(index, mode="wrap") for k in range(count)]
             return values if mask is m.mask else [_zero_outside(v, mask, m) for v in values]
@@ -125,7 +125,7 @@ def reader(space: str, site, t: str, count: int):
         memory = m.params if space == "param" else m.local
         offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
-            watch(m, site, offsets, mask)
+            watch(m, site, space, offsets, mask)
         values = [memory.load(m, offsets + k * size if k else offsets, size).view(dtype) for k in range(count)]
         return values if mask is m.mask else [_zero_outside(v, mask, m) for v in values]
 
@@ -138,14 +138,14 @@ def _zero_outside(value, mask, m):
     return np.where(good, value, value.dtype.type(0))
 
 
-def watch(m, site, addresses, mask):
-    """Count and trace an access; lanes that were refused do not count."""
+def watch(m, site, space: str, addresses, mask):
+    """Count and trace an access that goes to `space`; lanes that were refused do not count."""
     if mask is m.mask:
-        m.observe(site, addresses)
+        m.observe(site, space, addresses)
         return
     whole = m.mask
     m.mask = mask
-    m.observe(site, addresses)
+    m.observe(site, space, addresses)
     m.mask = whole
 
 
@@ -161,7 +161,7 @@ def writer(space: str, site, t: str, count: int):
         def to_device(m, addresses, values):
             offsets, mask = m.memory.locate(m, site, addresses, width)
             if m.watching:
-                watch(m, site, addresses, mask)
+                watch(m, site, space, addresses, mask)
             flat, index = m.memory.views[dtype], offsets >> shift
             access = DeviceAccess(site, offsets, mask, width)
             before = m.checks.before_device_write(m, access, lambda: [flat[k:].take(index) for k in range(count)])
@@ -177,7 +177,7 @@ def writer(space: str, site, t: str, count: int):
             shared = m.shared
             offsets, mask = shared.locate(m, site, offsets, width)
             if m.watching:
-                watch(m, site, offsets, mask)
+                watch(m, site, space, offsets, mask)
             index = (offsets >> shift) + shared.bases[size]
             flat = shared.views[dtype]
             scatter(flat, index, values, mask)
@@ -201,7 +201,7 @@ def writer(space: str, site, t: str, count: int):
         memory = m.params if space == "param" else m.local
         offsets, mask = memory.locate(m, site, offsets, width, size)
         if m.watching and space == "local":
-            watch(m, site, offsets, mask)
+            watch(m, site, space, offsets, mask)
         raw = RAW[size]
         for k, value in enumerate(values):
             memory.store(m, offsets + k * size if k else offsets, value.view(raw), size, mask)
@@ -278,9 +278,9 @@ def ld(op):
     targets = [op.target(item, t) for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
-    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count)
+    strong, volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
+    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count, strong=strong, volatile=volatile)
     polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
-    site.strong, site.volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
     # meaning
     if space == "generic":
         load = _generic_reader(site, t, count)
@@ -309,12 +309,6 @@ def ld(op):
     return run
 
 
-def _found_in(site, space: str) -> None:
-    """A generic access goes to `space`: counted and drawn as such. What goes to other blocks is neither."""
-    if space != "cluster":
-        site.space = space
-
-
 def _generic_reader(site, t, count):
     readers = {space: reader(space, site, t, count) for space in ("global", "shared", "cluster", "local", "param")}
 
@@ -322,7 +316,6 @@ def _generic_reader(site, t, count):
         result = None
         whole = m.mask
         for space, local, mask in generic_parts(m, addresses):
-            _found_in(site, space)
             if mask is None:
                 return readers[space](m, local)
             m.mask = mask if whole is None else mask & whole
@@ -356,8 +349,8 @@ def st(op):
     sources = [op.bind(item, t) for item in op.vector(1)]
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
-    site = op.site(space, AccessKind.STORE, DTYPES[t].itemsize * count)
-    site.strong, site.volatile = op.has("release", "relaxed"), op.has("volatile", "mmio")
+    strong, volatile = op.has("release", "relaxed"), op.has("volatile", "mmio")
+    site = op.site(space, AccessKind.STORE, DTYPES[t].itemsize * count, strong=strong, volatile=volatile)
     dtype = DTYPES[t]
     # meaning
     if space == "generic":
@@ -382,7 +375,6 @@ def _generic_writer(site, t, count):
     def store(m, addresses, values):
         whole = m.mask
         for space, local, mask in generic_parts(m, addresses):
-            _found_in(site, space)
             if mask is None:
                 writers[space](m, local, values)
                 continue

@@ -12,6 +12,7 @@ import numpy as np
 
 from helpers.sim.checks.accesses import Access, RemoteAccess
 from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Address
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.copies import Arrival, MBarrier
@@ -248,6 +249,9 @@ def _wait(op):
             done[lanes] = over
             if over.any():
                 m.checks.waited(m, barrier, rows[over], lanes[over])
+                if m.recorder is not None:
+                    for row, warp in np.unique(np.stack([rows[over], lanes[over] % m.threads // WARP], axis=1), axis=0):
+                        m.recorder.move(m, line, "wait", row, warp, offset - m.shared.start)
             if not over.all():
                 m.vain = functools.partial(barrier.missing, offset, int(rows[~over][0]))
         finished = done.reshape(m.blocks, m.threads)

@@ -3,22 +3,23 @@
 A matrix is spread over the registers of a warp as `fragments` tabulates. An instruction collects it into an ordinary array
 [warps, rows, columns], computes there, and spreads the result over the registers again.
 
-How exact. Products of f16, bf16, tf32 and 8-bit floats are exact in float64, in which they are summed; C is added and the
-total rounded once, to nearest even, to the type of D. Integer results are exact. A GPU sums in another way (it aligns the
-products of a few elements of K to the largest of them and C, and cuts off what lies below), so that the two agree within
+How exact. Sums of f16, bf16 and tf32 in an f32 accumulator, and in wgmma those of 8-bit floats, have the bits that an H200
+gives (`cut_sums`): all terms are cut off at the same place, far enough down, and so is their sum. Other GPUs cut elsewhere.
+Otherwise products are exact in float64, in which they are summed; C is added and the total rounded once, to nearest even,
+to the type of D. Integer results are exact. Whatever the GPU, machine and GPU agree within
 
     |D(machine) - D(GPU)| <= (K + 2) * 2^-23 * (|C| + sum |A| |B|)          for an f32 accumulator,
 
-and within one more rounding, 2^-10 of the same sum, for an f16 accumulator; f64 within (K + 2) * 2^-53 of it. For 8-bit
-floats read 2^-13 instead of 2^-23: some GPUs keep no more bits of their sums. A chain of such instructions is bounded by
-the sum of the links' bounds. Nothing is claimed about single bits.
+where a subnormal number of A or B counts as the smallest normal one, and within one more rounding, 2^-10 of the same sum,
+for an f16 accumulator; f64 within (K + 2) * 2^-53 of it. For 8-bit floats read 2^-13 instead of 2^-23. A chain of such
+instructions is bounded by the sum of the links' bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import ml_dtypes
 import numpy as np
 
 from helpers.sim.checks import divergent_barriers
@@ -40,8 +41,16 @@ ROW, WORD = LANE // 4, LANE % 4  # a lane's row and 32-bit word of an 8 x 16-byt
 
 # --- warps as matrices -----------------------------------------------------------------------------------------------
 
-_BYTE = np.arange(256, dtype=np.uint8)
-_FLOAT8 = {"e4m3": _BYTE.view(ml_dtypes.float8_e4m3fn).astype(F64), "e5m2": _BYTE.view(ml_dtypes.float8_e5m2).astype(F64)}
+
+def _e4m3() -> np.ndarray:
+    """The values of the 256 bytes as e4m3: exponents are biased by 7, there is no infinity, and only all bits set are NaN."""
+    byte = np.arange(256)
+    exponent, fraction = byte >> 3 & 15, byte & 7
+    size = np.where(exponent > 0, np.ldexp(8.0 + fraction, exponent - 10), np.ldexp(1.0 * fraction, -9))
+    return np.where(byte & 127 == 127, np.nan, np.where(byte < 128, size, -size))
+
+
+_FLOAT8 = {"e4m3": _e4m3(), "e5m2": (np.arange(256, dtype=np.uint16) << np.uint16(8)).view(F16).astype(F64)}  # e5m2: half of an f16
 
 
 def _tf32(bits):
@@ -80,6 +89,68 @@ _RESULTS = {
     "f64": lambda d: np.ascontiguousarray(d).view(U64),
     "s32": lambda d: (d.astype(I64) & 0xFFFFFFFF).astype(U32),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sums:
+    """How a tensor core adds the products of one instruction: all terms are cut off (not rounded) `behind` bits behind the point of the
+    term with the highest exponent, and what they add up to is cut off to `kept` bits.
+
+    The exponent of a product is the sum of its factors' exponents, each at least its type's lowest (`LOWEST`).
+    """
+
+    behind: int
+    kept: int
+
+
+LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}  # exponents of normal numbers
+_WIDE, _NARROW = {"f16", "bf16", "tf32"}, {"e4m3", "e5m2"}
+
+
+def sums_of(a_type: str, d_type: str, warpgroup: bool = False) -> Sums | None:
+    """How sums of FP32 are made of products of such elements, or None where they are exact and rounded once (as far as is known).
+
+    Found by comparing with an H200: all bits agree, of every shape of mma.sync and wgmma (`tests/sim/isa/test_matrix_record.py`). Sums in
+    FP16 are not cut, and FP8 is only in wgmma: mma.sync has other ways to multiply it.
+    """
+    if d_type != "f32":
+        return None
+    if a_type in _WIDE:
+        return _SUMS
+    return Sums(13, 14) if warpgroup and a_type in _NARROW else None
+
+
+def cut_sums(sums: Sums, left: np.ndarray, right: np.ndarray, old: np.ndarray, kinds: tuple[str, str]) -> np.ndarray:
+    """left [..., M, K] times right [..., K, N] plus old [..., M, N], added as `sums` says; float64 in and out.
+
+    kinds: element types of left and right. Sums that are not finite are float64's.
+    """
+    if faster and sums == _SUMS and right.shape[-1] % 8 == 0:
+        return faster[0](left, right, old, [LOWEST[kind] for kind in kinds])
+    with np.errstate(all="ignore"):
+        exact = np.matmul(left, right) + old
+        a, b = (
+            np.where(x == 0, _NOTHING, np.maximum(np.frexp(x)[1] - 1, LOWEST[kind])) for x, kind in zip((left, right), kinds, strict=True)
+        )
+        top = np.where(old == 0, _NOTHING, np.frexp(old)[1] - 1)
+        for k in range(left.shape[-1]):
+            np.maximum(top, a[..., k, None] + b[..., k, None, :], out=top)
+        np.clip(top, -126, 256, out=top)
+        scale = np.ldexp(1.0, sums.behind - top)
+        total = np.trunc(old * scale)
+        for k in range(left.shape[-1]):
+            term = left[..., k, None] * right[..., k, None, :]
+            term *= scale
+            total += np.trunc(term, out=term)
+        total *= np.ldexp(1.0, top - sums.behind)
+        np.bitwise_and(total.view(I64), ~((1 << (53 - sums.kept)) - 1), out=total.view(I64))
+    return np.where(np.isfinite(exact), total, exact)
+
+
+_SUMS = Sums(25, 24)
+# Functions (left, right, old, lowest exponents of both) that make these sums, for N a multiple of 8. Native code adds its own.
+faster: list[Callable[[np.ndarray, np.ndarray, np.ndarray, list[int]], np.ndarray]] = []
+_NOTHING = -(1 << 20)  # the exponent of a zero
 
 
 @dataclass(frozen=True)
@@ -123,9 +194,10 @@ class Operand:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""
         f = self.fragment
         bits = _RESULTS[self.kind](matrix.reshape(-1, f.count * f.height * f.width).take(f.scatter, axis=1))
-        words = bits.view(self.word).reshape(m.blocks, m.warp_count, WARP, len(self.registers))
-        for i, register in enumerate(self.registers):
-            m.regs[register] = m.from_warps(words[..., i])
+        words = bits.view(self.word).reshape(m.blocks, m.warp_count * WARP, len(self.registers))
+        rows = np.ascontiguousarray(words[:, : m.threads].transpose(2, 0, 1))
+        for register, row in zip(self.registers, rows, strict=True):
+            m.regs[register] = m.from_rows(row)
         if self.kind == "f32":  # the next product of a chain goes on with them
             self._remember(m, [m.regs[r] for r in self.registers], matrix.astype(F32).astype(F64))
 
@@ -159,12 +231,16 @@ def _product(op, shape: Shape, tables):
     c, d = _operand(op, 3, tables(other, "c"), c_type), _operand(op, 0, part, d_type, result=True)
     named, spread_out = sparse_rows(op, 4, shape) if shape.sparse else (None, None)
     saturate, bitwise = op.has("satfinite"), next((way for way in ("xor", "and") if op.has(way)), None)
+    sums = sums_of(shape.a_type, d_type)
 
     def run(m):
         _whole_warps(m, op)
         left, right = a.collect(m), b.collect(m)
         if spread_out is not None:
             left = spread_out(m.warps(m.regs[named].view(U32), 0).reshape(-1, WARP), left)
+        if sums:
+            d.spread(m, cut_sums(sums, left, right, c.collect(m), (shape.a_type, shape.b_type)))
+            return
         total = np.matmul(left, right)
         if bitwise == "xor":  # bits that differ = bits of both - twice the common ones
             total = left.sum(axis=2, keepdims=True) + right.sum(axis=1, keepdims=True) - 2 * total
@@ -309,10 +385,8 @@ def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     stride_at = max(address_at, vector_at) + 1
     stride = op.source(stride_at, "b32") if len(op.operands) > stride_at else None
     packed = part.width if by_row else part.height
-    sites = [op.site(space, what, unit.count * bits // 8) for unit in units]
-    for site in sites:
-        site.part = True
-    sites[0].matrices = _at_a_time(len(units))
+    first = _at_a_time(len(units))
+    sites = [op.site(space, what, unit.count * bits // 8, part=True, matrices=0 if i else first) for i, unit in enumerate(units)]
 
     def places(m):
         """The address of each unit's first element."""
@@ -326,36 +400,30 @@ def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     return part, kind, units, sites, space, places
 
 
-def _charge_as_made(sites) -> None:
-    """Each access at its own width, unless ptxas removed the whole: the widths of its parts are known here, and not in the PTX."""
-    for site in sites:
-        site.charged = site.charged and site.width
-
-
 def _at_a_time(matrices: int) -> int:
     """How many of some 8 x 8 matrices one LDSM loads."""
     return 4 if matrices >= 4 else 2 if matrices >= 2 else 1
 
 
-def _watch_matrices(m, site, addressed) -> None:
+def _watch_matrices(m, site, space: str, addressed) -> None:
     """A wmma load that ptxas made an LDSM is counted and traced like ldmatrix."""
     while addressed:
         count = _at_a_time(len(addressed))
         rows = np.concatenate([_by_warp(m, a)[..., ::4] for a in addressed[:count]], axis=-1)
         every = np.concatenate([rows] * (4 // count), axis=-1)
-        _watch_rows(m, site, m.from_rows(every.reshape(every.shape[0], -1)[:, : m.threads]), count)
+        _watch_rows(m, site, space, m.from_rows(every.reshape(every.shape[0], -1)[:, : m.threads]), count)
         addressed = addressed[count:]
 
 
-def _watch_rows(m, site, offsets, count: int) -> None:
+def _watch_rows(m, site, space: str, offsets, count: int) -> None:
     """Count and trace the rows of `count` matrices: lane 8 i + r has the offset of row r of matrix i."""
     if m.recorder is not None:
         whole = m.mask
         m.mask = _with_rows(m, count)
-        m.recorder.access(m, site, offsets)
+        m.recorder.access(m, site, space, offsets)
         m.mask = whole
-    if m.counting is not None and site.charged:
-        m.counting.matrix(m, site, offsets, count)
+    if m.counting is not None:
+        m.counting.matrix(m, site, space, offsets, count)
 
 
 def _with_rows(m, count: int):
@@ -395,9 +463,8 @@ def wmma_load(op):
     # meaning
     def run(m):
         _whole_warps(m, op)
-        _charge_as_made(sites)
         columns, addressed, observers = [], [], (m.counting, m.recorder)
-        as_matrices = sites[0].made is AccessKind.MATRIX_LOAD
+        as_matrices = m.watching and m.launch.charged[sites[0].index].made is AccessKind.MATRIX_LOAD
         if as_matrices:
             m.counting = m.recorder = None
         for (load, unit), addresses in zip(loads, places(m), strict=True):
@@ -407,8 +474,11 @@ def wmma_load(op):
             addressed.append(addresses)
         m.counting, m.recorder = observers
         if as_matrices:
-            inside = [parts[0][1] for parts in (generic_parts(m, a) for a in addressed)] if space == "generic" else addressed
-            _watch_matrices(m, sites[0], inside)
+            where = space
+            if space == "generic":
+                where = generic_parts(m, addressed[0])[0][0]
+                addressed = [generic_parts(m, addresses)[0][1] for addresses in addressed]
+            _watch_matrices(m, sites[0], where, addressed)
         raw = np.ascontiguousarray(np.stack(columns, axis=-1))
         words = raw.view(np.dtype(f"u{bits // 8}"))
         # result
@@ -436,7 +506,6 @@ def wmma_store(op):
     # meaning
     def run(m):
         _whole_warps(m, op)
-        _charge_as_made(sites)
         words = np.stack([m.warps(m.regs[s].view(words_of), 0) for s in sources], axis=-1)
         for (store, unit), addresses in zip(stores, places(m), strict=True):
             width = unit.count * BITS[kind] // 8
@@ -492,7 +561,8 @@ def _row_addresses(op, i: int):
 def _rows(m, site, offsets, count: int):
     """Check, count and trace the rows of `count` matrices: lane 8 i + r has the address of row r of matrix i.
 
-    Gives, per matrix, the offset of each lane's word and the mask of lanes whose row may be used (None: all).
+    Gives, per matrix, the offset of each lane's word and the mask of lanes whose row may be used (None: all), and the access as the
+    checks see it: a row belongs to one of the four lanes that have its words.
     """
     whole = m.mask
     wanted = m.mask = _with_rows(m, count)
@@ -500,16 +570,24 @@ def _rows(m, site, offsets, count: int):
         safe, mask = m.shared.locate(m, site, offsets, 16)
     finally:
         m.mask = whole
-    _watch_rows(m, site, offsets, count)
+    _watch_rows(m, site, site.space, offsets, count)
     rows = _by_warp(m, safe)
     good = None if mask is wanted else _by_warp(m, mask)
-    for i in range(count):
-        words = m.from_rows((rows[..., 8 * i + ROW] + 4 * WORD).reshape(rows.shape[0], -1)[:, : m.threads])
-        if good is None:
-            yield words, whole
-            continue
-        usable = m.from_rows(good[..., 8 * i + ROW].reshape(good.shape[0], -1)[:, : m.threads])
-        yield words, usable if whole is None else usable & whole
+
+    def layout(warps):
+        return m.from_rows(warps.reshape(warps.shape[0], -1)[:, : m.threads])
+
+    def usable(places, part=None):
+        """Of the active lanes, those whose row at `places` may be used; part: of these, some [32]."""
+        if good is None and part is None:
+            return whole
+        chosen = np.ones(rows.shape, bool) if good is None else good[..., places]
+        chosen = layout(chosen if part is None else chosen & part)
+        return chosen if whole is None else chosen & whole
+
+    words = [(layout(rows[..., 8 * i + ROW] + 4 * WORD), usable(8 * i + ROW)) for i in range(count)]
+    own = 8 * WORD + ROW
+    return words, Access(site, layout(rows[..., own]), usable(own, None if count == 4 else count > WORD), 16, lambda: True)
 
 
 def _by_warp(m, array):
@@ -534,15 +612,15 @@ def ldmatrix(op):
     targets = [op.target(item, "b32") for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} matrices into {len(targets)} registers")
-    site = op.site("shared", AccessKind.MATRIX_LOAD, 16)
-    site.matrices = count
+    site = op.site("shared", AccessKind.MATRIX_LOAD, 16, matrices=count)
 
     # meaning
     def run(m):
         _whole_warps(m, op)
         shared = m.shared
-        for d, (offsets, mask) in zip(targets, _rows(m, site, address(m), count), strict=True):
-            m.checks.read(m, Access(site, offsets, mask, 4))
+        rows, access = _rows(m, site, address(m), count)
+        m.checks.read(m, access)
+        for d, (offsets, mask) in zip(targets, rows, strict=True):
             words = shared.views[U32].take((offsets >> 2) + shared.bases[4], mode="wrap")
             if mask is not m.mask:
                 words = np.where(mask, words, np.uint32(0))
@@ -562,14 +640,14 @@ def stmatrix(op):
     sources = [op.bind(item, "b32") for item in op.vector(1)]
     if len(sources) != count:
         op.fail(f"stores {count} matrices from {len(sources)} registers")
-    site = op.site("shared", AccessKind.MATRIX_STORE, 16)
-    site.matrices = count
+    site = op.site("shared", AccessKind.MATRIX_STORE, 16, matrices=count)
 
     # meaning
     def run(m):
         _whole_warps(m, op)
         shared = m.shared
-        for s, (offsets, mask) in zip(sources, _rows(m, site, address(m), count), strict=True):
+        rows, access = _rows(m, site, address(m), count)
+        for s, (offsets, mask) in zip(sources, rows, strict=True):
             words = m.regs[s].view(U32)
             if turned:
                 words = m.from_warps(transposed(m.warps(words, 0)))
@@ -577,7 +655,7 @@ def stmatrix(op):
             index = np.broadcast_to((offsets >> 2) + shared.bases[4], m.shape)
             chosen = slice(None) if mask is None else np.broadcast_to(mask, m.shape)
             shared.views[U32][index[chosen]] = np.broadcast_to(words, m.shape)[chosen]
-            m.checks.write(m, Access(site, offsets, mask, 4))
+        m.checks.write(m, access)
 
     return run
 

@@ -27,7 +27,7 @@ from helpers.sim.layouts.register_fragments import BITS, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
 from .base import finisher, instruction
-from .mma import Operand, numbers_of, sparse_rows
+from .mma import Operand, cut_sums, numbers_of, sparse_rows, sums_of
 
 U32, U64, I64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
 WARPS = 4  # of a warpgroup
@@ -143,6 +143,9 @@ class Stored:
             rows, inverse = np.unique(blocks[mine], return_inverse=True)
             raw = memory[:, index] if len(rows) == m.blocks else memory[rows[:, None, None], index]
             matrices = numbers_of(self.kind, raw)[inverse]
+            if m.recorder is not None:
+                for block, group in zip(blocks[mine], groups[mine], strict=True):
+                    m.recorder.move(m, op.line, self.name, block, group * WARPS, places=at - m.shared.start)
             if out is None:
                 out = np.empty((len(flat), *matrices.shape[1:]))
             out[mine] = matrices
@@ -214,6 +217,13 @@ def whole_warpgroups(m, op) -> np.ndarray:
     return (threads == GROUP)[:, :count]
 
 
+def _note(m, op, active: np.ndarray, kind: str, number: int = 0) -> None:
+    """Record a move of each active warpgroup."""
+    if m.recorder is not None:
+        for block, group in zip(*np.nonzero(active), strict=True):
+            m.recorder.move(m, op.line, kind, block, group * WARPS, number)
+
+
 def _of_warpgroup(op) -> None:
     op.rendezvous = WARPS
     op.loader.uses.add("async proxy")
@@ -238,7 +248,8 @@ def wgmma_commit_group(op):
     _of_warpgroup(op)
 
     def run(m):
-        whole_warpgroups(m, op)
+        active = whole_warpgroups(m, op)
+        _note(m, op, active, "commit")
         m.checks.products_committed(m)
 
     return run
@@ -251,7 +262,8 @@ def wgmma_wait_group(op):
     pending = op.immediate(0)
 
     def run(m):
-        whole_warpgroups(m, op)
+        active = whole_warpgroups(m, op)
+        _note(m, op, active, "awaited", pending)
         m.checks.products_awaited(m, pending)
 
     return run
@@ -300,9 +312,10 @@ def wgmma_mma_async(op):
     inputs = a.registers if from_registers else ()
     op.held = (*d.registers, *inputs)
     op.addend = adds, c.registers
-    site = op.site("shared", AccessKind.WARPGROUP, CORE)
-    site.charged = 0  # the tensor cores' own way to shared memory: no wavefronts of the load-store unit
+    op.merges = True
+    site = op.site("shared", AccessKind.WARPGROUP, CORE)  # the tensor cores' own way there, past the load-store unit
     saturate, bitwise = op.has("satfinite"), op.has("and")
+    sums = sums_of(a_type, d_type, warpgroup=True)
     if (a_type == "b1") != bitwise:
         op.unknown()
 
@@ -320,17 +333,17 @@ def wgmma_mma_async(op):
         if spread_out is not None:
             words = by_group(m, m.warps(m.regs[named].view(U32), 0))[active]
             left = spread_out(words.reshape(-1, WARP), left.reshape(len(words) * WARPS, ROWS // WARPS, -1)).reshape(len(words), ROWS, -1)
-        total = np.matmul(left, right.swapaxes(1, 2))
+        right = right.swapaxes(1, 2)
         if signs[0] != signs[1]:
-            total = -total
+            left = -left
         every = c.collect(m).reshape(m.blocks, m.warp_count, ROWS // WARPS, shape.n)
         old = every[:, :count].reshape(m.blocks, -1, ROWS, shape.n)[active]
         on = m.regs[adds]
         if on.size == 1:
-            total = total + old if on.item() else total
+            old = old if on.item() else np.zeros_like(old)
         else:
-            on = by_group(m, m.warps(on, False))[active]
-            total = np.where(on[:, 0, None, None], total + old, total)
+            old = np.where(by_group(m, m.warps(on, False))[active][:, 0, None, None], old, 0)
+        total = cut_sums(sums, left, right, old, (a_type, b_type)) if sums else np.matmul(left, right) + old
         if saturate:
             total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         m.checks.product_started(m, site, shape.name, d.registers, inputs, reads)

@@ -14,7 +14,7 @@ import numpy as np
 
 from helpers.errors import RunError
 from helpers.sim.checks import divergent_barriers, endless
-from helpers.sim.checks.warp_meetings import Arrivals
+from helpers.sim.checks.warp_meetings import Arrivals, WarpMoment
 
 from .cluster import ClusterBarrier
 from .lanes import Lanes
@@ -37,7 +37,7 @@ class Parked:
     line: int | None
     aligned: bool
     vote: tuple | None = None  # of a barrier that reduces a predicate: (how, register of the result, the threads' values)
-    came: int = 0  # when, as the checks count time
+    came: WarpMoment | None = None
 
 
 class Clock:
@@ -428,7 +428,7 @@ class Chunk(Lanes):
         mask = self.mask if self.mask is not None else np.ones((1,) * self.nd, bool)
         if vote is not None:
             vote = (*vote[:2], self.regs[vote[2]])
-        came = self.checks.reached(self) or 0
+        came = self.checks.reached(self)
         self.parked.append(Parked(None if arrive else resume, mask, barrier, expected, line, aligned, vote, came))
         self.turns = 0
         if arrive:
@@ -461,6 +461,8 @@ class Chunk(Lanes):
                 continue
             released = True
             self.wake()
+            if (complete & (arrived > needed)).any():
+                divergent_barriers.too_many_come(self, entries, rows, complete & (arrived > needed), needed)
             self._pass(entries, rows, complete, expected)
         if stuck and not released:
             divergent_barriers.deadlock(self, self.parked, CLUSTER)
@@ -532,8 +534,8 @@ class Chunk(Lanes):
             self.checks.barrier(self, complete)
         else:
             came = zip(entries, rows, strict=True)
-            arrivals = [Arrivals(row & complete[:, None], entry.resume is not None, entry.came) for entry, row in came]
-            self.checks.barrier_of_some(self, arrivals, complete)
+            arrivals = [Arrivals(row & complete[:, None], entry.resume is not None, entry.came, entry.line) for entry, row in came]
+            self.checks.barrier_of_some(self, arrivals, complete, entries[0].barrier)
         every = bool(complete.all())
         where = None if every else self._blocks(complete)
         if any(entry.vote is not None for entry in entries):
@@ -656,9 +658,9 @@ class Chunk(Lanes):
                 step(self)
             self.recorder.instruction(self, op)
 
-    def observe(self, site, addresses) -> None:
-        """Called for every executed access when counters or a trace are wanted."""
+    def observe(self, site, space: str, addresses) -> None:
+        """Called for every executed access when counters or a trace are wanted. space: where it goes."""
         if self.counting is not None:
-            self.counting.access(self, site, addresses)
+            self.counting.access(self, site, space, addresses)
         if self.recorder is not None:
-            self.recorder.access(self, site, addresses)
+            self.recorder.access(self, site, space, addresses)

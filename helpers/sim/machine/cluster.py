@@ -18,7 +18,7 @@ from helpers.sim.code.addresses import RANK_SHIFT
 from helpers.sim.code.ptx import declarations
 
 OFFSET_BITS = (1 << RANK_SHIFT) - 1
-PORTABLE, LARGEST = 8, 16  # blocks per cluster that every GPU with clusters runs, and that the largest may run
+LARGEST = 16  # blocks per cluster that a GPU may run
 
 
 @dataclass(frozen=True)

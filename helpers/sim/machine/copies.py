@@ -183,7 +183,7 @@ class MBarrier:
     attached: list = field(default_factory=list)
     line: int | None = None
     expect_line: int | None = None
-    # Who arrived, as (rows of barriers, lanes of the chunk): in this phase, and in the last one that is complete.
+    # Who arrived, as (rows of barriers, lanes of the chunk, when): in this phase, and in the last one that is complete.
     arrived: list = field(default_factory=list)
     ordered: list = field(default_factory=list)
 
@@ -210,7 +210,7 @@ class MBarrier:
     def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1) -> None:
         """The lanes arrive at the barriers of the blocks `rows`, each `count` times."""
         np.subtract.at(self.pending, rows, count)
-        self.arrived.append((rows, lanes))
+        self.arrived.append((rows, lanes, m.checks.reached(m)))
         self.settle(m)
 
     def settle(self, m) -> None:
@@ -222,7 +222,7 @@ class MBarrier:
             self.phase[done] += 1
             self.pending[done] += self.expected[done]
             self.announced[done] = 0
-            self.ordered = _join(_of(self.ordered, ~done), _of(self.arrived, done))
+            self.ordered = [*_of(self.ordered, ~done), *_of(self.arrived, done)]
             self.arrived = _of(self.arrived, ~done)
             m.wake()
 
@@ -239,13 +239,21 @@ class MBarrier:
                 self.attached.append(item)
         self.settle(m)
 
-    def arrivers(self, m, rows: np.ndarray) -> np.ndarray:
-        """[blocks, threads]: the warps of those who completed the last phase of the barriers of `rows` (boolean [blocks])."""
-        warps = np.zeros((m.blocks, m.warp_count), bool)
-        for targets, lanes in self.ordered:
+    def arrivals(self, m, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
+        """The warps of those who completed the last phase of the barriers of `rows` (boolean [blocks]), as boolean [blocks, threads],
+        and when they came."""
+        found = []
+        for targets, lanes, moment in self.ordered:
             lanes = lanes[rows[targets]]
-            warps[lanes // m.threads, lanes % m.threads // WARP] = True
-        return np.repeat(warps, WARP, axis=1)[:, : m.threads]
+            if len(lanes):
+                warps = np.zeros((m.blocks, m.warp_count), bool)
+                warps[lanes // m.threads, lanes % m.threads // WARP] = True
+                found.append((np.repeat(warps, WARP, axis=1)[:, : m.threads], moment))
+        return found
+
+    def arrivers(self, m, rows: np.ndarray) -> np.ndarray:
+        """[blocks, threads]: all of these."""
+        return np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
 
     def missing(self, offset: int, row: int) -> tuple[str, int | None]:
         """What the current phase of the block `row` lacks: (the end of a sentence, the line that announced bytes or None)."""
@@ -262,14 +270,6 @@ class MBarrier:
 
 
 def _of(entries: list, rows: np.ndarray) -> list:
-    """The entries of (rows, lanes) that belong to the blocks `rows` (boolean)."""
-    kept = [(targets[rows[targets]], lanes[rows[targets]]) for targets, lanes in entries]
-    return [(targets, lanes) for targets, lanes in kept if len(targets)]
-
-
-def _join(first: list, second: list) -> list:
-    """Both lists as one entry, so that entries stay few."""
-    both = [*first, *second]
-    if len(both) < 2:
-        return both
-    return [(np.concatenate([targets for targets, _ in both]), np.concatenate([lanes for _, lanes in both]))]
+    """The entries of (rows, lanes, when) that belong to the blocks `rows` (boolean)."""
+    kept = [(targets[rows[targets]], lanes[rows[targets]], moment) for targets, lanes, moment in entries]
+    return [entry for entry in kept if len(entry[0])]

@@ -19,7 +19,7 @@ from helpers.sim.code.hardware_units import WARP
 
 from .cluster import Clusters
 
-BLOCK_AXES, THREAD_AXES = (0, 2, 4), (1, 3, 5)
+BLOCK_AXES = (0, 2, 4)  # the others are the threads'
 
 
 class Lanes:
@@ -38,6 +38,7 @@ class Lanes:
         self.keep = keep if keep is not None else ([i for i in range(6) if self.full[i] > 1] or [5])
         self.shape = tuple(self.full[i] for i in self.keep)
         self.nd = len(self.shape)
+        self.in_rows = (bz == 1 or ny * nx == 1) and (by == 1 or nx == 1)  # is the layout's order that of [blocks, threads]?
         self.blocks, self.threads = nz * ny * nx, bx * by * bz
         self.lanes = self.blocks * self.threads
         self.block_positions = [i for i, axis in enumerate(self.keep) if axis in BLOCK_AXES]
@@ -71,6 +72,8 @@ class Lanes:
 
     def from_rows(self, rows: np.ndarray) -> np.ndarray:
         """[blocks, threads] (either may be 1) -> the layout."""
+        if self.in_rows and rows.size == self.lanes:
+            return rows.reshape(self.shape)
         nz, ny, nx = self.extent if rows.shape[0] > 1 else (1, 1, 1)
         bx, by, bz = self.block if rows.shape[1] > 1 else (1, 1, 1)
         return self._kept(rows.reshape(nz, ny, nx, bz, by, bx).transpose(0, 3, 1, 4, 2, 5))
@@ -155,7 +158,10 @@ class Lanes:
 
     def rows_of(self, array: np.ndarray) -> np.ndarray:
         """[blocks, threads] of a broadcast array; threads in linear order."""
-        six = self._six(np.broadcast_to(array, self.shape))
+        whole = array if array.shape == self.shape else np.broadcast_to(array, self.shape)
+        if self.in_rows:
+            return whole.reshape(self.blocks, self.threads)
+        six = self._six(whole)
         return six.transpose(0, 2, 4, 1, 3, 5).reshape(self.blocks, self.threads)
 
     def thread_row(self, array: np.ndarray) -> np.ndarray:
@@ -206,7 +212,9 @@ class Lanes:
         def rows(a):
             if a.size == 1:
                 return a.reshape(1, 1)
-            return np.broadcast_to(self._six(a), target).transpose(0, 2, 4, 1, 3, 5).reshape(blocks, threads)
+            six = self._six(a)
+            whole = six if six.shape == target else np.broadcast_to(six, target)
+            return whole.transpose(0, 2, 4, 1, 3, 5).reshape(blocks, threads)
 
         return rows(array), None if mask is None else rows(mask), blocks, threads, times
 

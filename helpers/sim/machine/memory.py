@@ -285,7 +285,7 @@ class ThreadMemory:
         if offsets.size == 1:
             return self._load_at(offsets.item(), width)
         self._densify(m)
-        index = np.broadcast_to((offsets >> 2) * m.lanes, m.shape) + m.lane_index
+        index = (np.broadcast_to((offsets >> 2) * m.lanes, m.shape) + m.lane_index).astype(np.intp, copy=False)
         flat = self.dense.reshape(-1)
         low = flat.take(index)
         if width == 8:
@@ -318,7 +318,7 @@ class ThreadMemory:
                 self._set_word(m, at >> 2, (old & ~ones) | (value.astype(np.uint32) << shift), mask)
             return
         self._densify(m)
-        index = np.broadcast_to((offsets >> 2) * m.lanes, m.shape) + m.lane_index
+        index = (np.broadcast_to((offsets >> 2) * m.lanes, m.shape) + m.lane_index).astype(np.intp, copy=False)
         flat = self.dense.reshape(-1)
         value = np.broadcast_to(value, m.shape)
         if width == 8:

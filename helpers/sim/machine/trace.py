@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.errors import LaunchError
 from helpers.sim.code.hardware_units import WARP
-from helpers.sim.code.sites import AccessKind, CostRule
+from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
 
 ACCESS = np.dtype([("site", "i4"), ("block", "i4"), ("warp", "i4"), ("iteration", "i4"), ("order", "i8")])
 BARRIER = np.dtype([("block", "i4"), ("warp", "i4"), ("line", "i4"), ("order", "i8"), ("kind", "U12")])
@@ -56,7 +56,7 @@ class TraceFilter:
 
 
 @dataclass(frozen=True)
-class Site:
+class TracedSite:
     """A memory instruction as ptxas made it. width: bytes per lane; 0 if ptxas merged it into another or removed it.
 
     rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
@@ -78,11 +78,12 @@ class Site:
     estimate: str = ""
 
     @staticmethod
-    def of(site) -> Site:
-        """The trace's words for a site of the program."""
-        width = 16 if site.op is AccessKind.LOAD and site.made is AccessKind.MATRIX_LOAD else site.charged  # a row of a matrix
-        facts = site.rule_in(site.space), site.matrices, site.shift, site.estimate
-        return Site(site.pc, site.line, site.space, site.made, width, site.opcode, site.sass, site.ptx_line, *facts)
+    def of(charged: ChargedSite, space: str) -> TracedSite:
+        """The trace's words for a site of the program. space: where its addresses lay."""
+        site, made = charged.site, charged.made
+        width = 16 if site.op is AccessKind.LOAD and made is AccessKind.MATRIX_LOAD else charged.width  # a row of a matrix
+        facts = charged.rule_in(space), site.matrices, charged.shift, charged.estimate
+        return TracedSite(site.pc, site.line, space, made, width, site.opcode, charged.sass, site.ptx_line, *facts)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,26 @@ class Allocation:
     shape: tuple[int, ...]
     itemsize: int
     dtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What an engine beside the threads does with a block's shared memory, and who waits for it. block, warp: of a copy, the warp that
+    started it; of a warpgroup's product, its first warp.
+
+    kind: "copy", a bulk copy to shared memory begins (number: its mbarrier's place; places: [rows, pieces of 16 bytes]); "store", one of a
+    box from there begins (places as before); "wait", the phase of an mbarrier that was waited for is over (number: its place); "A" or "B",
+    a product begins to read a matrix (places: [lines, k], each element); "commit", its group of products is closed; "awaited", all but the
+    last `number` groups are done. Places are bytes from the beginning of the block's shared memory.
+    """
+
+    block: int
+    warp: int
+    line: int
+    order: int
+    kind: str
+    number: int
+    places: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,7 @@ class Trace:
 
     `barriers` are what a warp passed: kind "sync" a barrier of the block, "warp" one of the warp; "commit" closes a group of
     copies, "wait 1" waits until one group at most is under way, "wait all" for every copy, "wait" for an mbarrier's phase, and
-    "copy" starts a bulk copy.
+    "copy" starts a bulk copy. `moves`: what bulk copies write to shared memory and warpgroups' products read there, in order.
     With `TraceFilter(registers=True)`: `steps` are the executed instructions (code: index into `code`; active: bit per lane)
     and `writes` the registers they set, in order (step: index into `steps`; register: index into `registers`), with the
     32 lanes' bits in the same row of `values`.
@@ -121,7 +142,7 @@ class Trace:
 
     accesses: np.ndarray
     addresses: np.ndarray
-    sites: list[Site]
+    sites: list[TracedSite]
     barriers: np.ndarray
     math: np.ndarray
     allocations: list[Allocation]
@@ -134,6 +155,7 @@ class Trace:
     code: tuple[CodeLine, ...] = ()
     registers: tuple[tuple[str, str], ...] = ()
     filter: TraceFilter = TraceFilter()
+    moves: tuple[Move, ...] = ()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
         """The events that match every given condition (a value, or a set or range of values)."""
@@ -169,9 +191,12 @@ def _matches(values: np.ndarray, wanted) -> np.ndarray:
 
 @dataclass
 class Recorder:
-    """Collects events of all chunks of a launch."""
+    """Collects events of all chunks of a launch. charged: how each of the program's sites is charged. spaces: where those whose
+    addresses are generic went last, by index."""
 
     filter: TraceFilter
+    charged: tuple[ChargedSite, ...]
+    spaces: dict[int, str] = field(default_factory=dict)
     accesses: list[np.ndarray] = field(default_factory=list)
     addresses: list[np.ndarray] = field(default_factory=list)
     barriers: list[np.ndarray] = field(default_factory=list)
@@ -182,6 +207,7 @@ class Recorder:
     values: list[np.ndarray] = field(default_factory=list)
     events: int = 0
     stepped: int = 0
+    moves: list[Move] = field(default_factory=list)
     truncated: bool = False
 
     @property
@@ -193,13 +219,16 @@ class Recorder:
         f = self.filter
         return not self.truncated and (f.lines is None or line in f.lines) and (f.spaces is None or space in f.spaces)
 
-    def access(self, m, site, addresses) -> None:
-        """Record one executed access of a chunk. addresses: int64, broadcast to the lanes."""
+    def access(self, m, site, space: str, addresses) -> None:
+        """Record one executed access of a chunk. addresses: int64 in `space`, broadcast to the lanes."""
         order = m.next_order()
         iterations = m.iterations(site)
-        if not self.wants(site.line, site.space):
+        if site.generic:
+            self.spaces[site.index] = space
+        if not self.wants(site.line, space):
             return
-        rows = m.warps(addresses + site.shift if site.shift else addresses, -1)
+        shift = self.charged[site.index].shift
+        rows = m.warps(addresses + shift if shift else addresses, -1)
         active = m.warps_active()
         chosen = active.any(axis=2) & m.traced_blocks(self.filter)[:, None] & m.traced_warps(self.filter)[None, :]
         if self.filter.iterations is not None:
@@ -226,6 +255,19 @@ class Recorder:
     def barrier(self, m, line, kind: str) -> None:
         """Record that the active warps passed a barrier."""
         self._event(m, line, kind, BARRIER, "kind", self.barriers)
+
+    def move(self, m, line, kind: str, row: int, warp: int, number: int = 0, places: np.ndarray | None = None) -> None:
+        """Record a `Move` in a block, given by its row in the chunk."""
+        order = m.next_order()
+        f = self.filter
+        if self.truncated or (f.spaces is not None and "shared" not in f.spaces):
+            return
+        if not (m.traced_blocks(f)[row] and m.traced_warps(f)[warp]):
+            return
+        if len(self.moves) >= f.limit:
+            self.truncated = True
+            return
+        self.moves.append(Move(int(m.block_numbers[row]), int(warp), line or 0, order, kind, int(number), places))
 
     def instruction(self, m, op) -> None:
         """Record that the active warps executed an instruction, as far as it was asked for."""
@@ -275,7 +317,7 @@ class Recorder:
         into.append(events)
         self.events += len(blocks)
 
-    def trace(self, sites, allocations, grid, block, program=None) -> Trace:
+    def trace(self, allocations, grid, block, program) -> Trace:
         """The finished trace, each block's events in order."""
 
         def join(parts, empty):
@@ -284,10 +326,11 @@ class Recorder:
         accesses = join(self.accesses, np.empty(0, ACCESS))
         addresses = join(self.addresses, np.empty((0, WARP), np.int64))
         order = np.lexsort((accesses["warp"], accesses["order"], accesses["block"]))
-        shown = [Site.of(site) for site in sites]
+        shown = [TracedSite.of(charged, self.spaces.get(charged.site.index, charged.site.space)) for charged in self.charged]
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
             allocations, self.truncated, grid, block, **self._stepped(program), filter=self.filter,
+            moves=tuple(sorted(self.moves, key=lambda move: (move.block, move.order))),
         )  # fmt: skip
 
     def _stepped(self, program) -> dict:

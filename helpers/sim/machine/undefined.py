@@ -23,6 +23,7 @@ from helpers.sim.code.sites import AccessKind
 
 from .memory import RAW, SharedMemory, ThreadMemory
 
+PATTERNS = 64  # different undefined bits of registers that are remembered
 _FOLLOWED = ("regs", "params", "local", "shared", "memory", "checks", "findings", "watching", "polls", "mask")
 
 
@@ -52,17 +53,17 @@ class Undefined:
 
     def __init__(self, m, doubts: Doubts):
         self.doubts = doubts
-        self.bits: dict[int, np.ndarray] = {}
-        for register in doubts.registers:
-            raw = _raw(m, register)
-            if raw is not None:
-                self.bits[register] = m.uniform(_ones(raw), raw)
+        kinds = {register: raw for register in doubts.registers if (raw := _raw(m, register)) is not None}
+        whole = {raw: m.uniform(_ones(raw), raw) for raw in set(kinds.values())}
+        self.bits: dict[int, np.ndarray] = {register: whole[raw] for register, raw in kinds.items()}
+        self.latest: tuple = (None, None, None, None)  # what `note` was last given, and what it made of that
+        self.patterns: dict[tuple, np.ndarray] = {}  # bits by their contents: registers that have the same share an array
         self.memory: dict[str, ThreadMemory | SharedMemory] = {}  # of the spaces that a followed access has gone to
 
     def part(self, m, cut: Callable, rows: np.ndarray) -> Undefined:
         """The same for some of the blocks: `cut` takes the lanes of the part `m` out of an array."""
         other = Undefined.__new__(Undefined)
-        other.doubts = self.doubts
+        other.doubts, other.latest, other.patterns = self.doubts, (None, None, None, None), {}
         other.bits = {register: cut(bits) for register, bits in self.bits.items()}
         other.memory = {
             space: memory.part(m, rows) if isinstance(memory, SharedMemory) else memory.part(cut) for space, memory in self.memory.items()
@@ -84,13 +85,25 @@ class Undefined:
         old = self.bits.get(register)
         if bits is None and old is None:
             return
-        if active is not None:
-            nothing = np.zeros((), _raw(m, register))
-            bits = np.where(active, nothing if bits is None else bits, nothing if old is None else old)
-        if bits is None or not bits.any():
+        given = active, bits, old
+        if all(a is b for a, b in zip(given, self.latest, strict=False)):  # the registers of a matrix have the same bits
+            bits = self.latest[3]
+        else:
+            if active is not None:
+                nothing = np.zeros((), _raw(m, register))
+                bits = np.where(active, nothing if bits is None else bits, nothing if old is None else old)
+            if bits is not None:
+                bits = self._shared(bits) if bits.any() else None
+            self.latest = *given, bits
+        if bits is None:
             self.bits.pop(register, None)
         else:
             self.bits[register] = bits
+
+    def _shared(self, bits: np.ndarray) -> np.ndarray:
+        if len(self.patterns) >= PATTERNS:
+            self.patterns.clear()
+        return self.patterns.setdefault((bits.dtype, bits.shape, bits.tobytes()), bits)
 
 
 def unwritten_value(m, register: int) -> np.ndarray:
@@ -254,11 +267,14 @@ def _outside(m, op: Op, active) -> np.ndarray | None:
 
 def _seen(m, op: Op, registers, active, what: str) -> None:
     """Report the active threads for which undefined bits of these registers decide something, and take the bits for defined."""
+    fine: set[int] = set()  # arrays, by their id, that have no such bits
     for register in registers:
         bits = m.undefined.bits.get(register)
-        if bits is None:
+        if bits is None or id(bits) in fine:
             continue
         bad = bits != 0 if active is None else (bits != 0) & active
-        if bad.any():
+        if not bad.any():
+            fine.add(id(bits))
+        else:
             unwritten.note(m, op, register, bad, what)
             m.undefined.note(m, register, None, bad)

@@ -18,10 +18,11 @@ from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
 
-from . import engine
+from . import engine, sums
 from .declined import Declined
 from .offsets import GENERIC
 
+sums.offer()
 PATIENCE = 0.8  # how long the NumPy machine runs alone, as a part of the time that compiling takes: it may soon be done
 LARGE = 2500  # instructions of a kernel that is made for the ways a launch can take
 MOST_VARIANTS = 4  # how many different ones, before it is made for all
@@ -75,7 +76,7 @@ def _attempt(launch, blocks, progress, at_once):
     options = making.options_for(
         program,
         launch.block,
-        None if launch.counting is None else _charges(program),
+        None if launch.counting is None else _charges(launch),
         launch.checks.wanted and launch.shared_bytes > 0,
         launch.checks.device,
         _fixed_branches(launch),
@@ -202,20 +203,21 @@ def _check_wishes(launch, blocks: int) -> None:
                 raise Declined(f"the threads that execute a guarded `{op.opcode}` are counted", op)
 
 
-def _charges(program):
+def _charges(launch):
     """(position, number among its accesses) -> Charge, of what is counted."""
     from .lower import Charge
 
     found = {}
-    for (position, number), site in _numbered(program):
+    for (position, number), site in _numbered(launch.program):
+        made = launch.charged[site.index]
         spaces = {site.space: 0}
         if site.generic:
             spaces = {"global": 0, "shared": GENERIC}
         for space, more in spaces.items():
-            rule = site.rule_in(space)
-            if not site.charged or rule in (CostRule.NONE, CostRule.WARPGROUP):
+            rule = made.rule_in(space)
+            if not made.width or rule in (CostRule.NONE, CostRule.WARPGROUP):
                 continue
-            width, shift = site.charged, site.shift
+            width, shift = made.width, made.shift
             if rule is CostRule.MATRIX:
                 width = site.matrices
             elif rule in TWO_SIDED or site.part:
@@ -250,7 +252,6 @@ def _count(launch, totals) -> bool:
             return False
         found += [(site, *part) for part in parts]
     for site, space, values in found:
-        site.space = space
         counting.add(site, space, values)
     start = 0
     for i, block in enumerate(launch.program.blocks):

@@ -48,7 +48,7 @@ def _shape(low, instruction):
 def _space(op: Op) -> str:
     """The state space of an access, 'generic' if the instruction names none; constants lie in global memory."""
     (site,) = op.sites
-    return "generic" if site.generic else {"const": "global"}.get(site.space, site.space)
+    return {"const": "global"}.get(site.space, site.space)
 
 
 def _address(low) -> Address:

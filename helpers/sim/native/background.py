@@ -50,7 +50,7 @@ class BackgroundRun:
             launch,
             memory=DeviceMemory(launch.program, arrays),
             findings=findings,
-            counting=None if launch.counting is None else Counting(launch.program),
+            counting=None if launch.counting is None else Counting(launch.program, launch.charged),
         )
         try:
             self.run(self.own, self.cancelled)

@@ -1,6 +1,6 @@
-"""Writing LLVM IR: `Writer` is text and names, `Function` writes one function as one would write it in Python.
+"""Writing LLVM IR: `Writer` is text and names, `LlvmFunction` writes one function as one would write it in Python.
 
-    f = Function("i32", "largest", values="ptr", count="i32")
+    f = LlvmFunction("i32", "largest", values="ptr", count="i32")
     best = f.variable(f.constant("i32", 0))
     with f.loop(f.count) as i:
         value = f.load("i32", f.values.at(i * 4))
@@ -78,7 +78,7 @@ class Var:
 
     __slots__ = ("f", "name", "type")
 
-    def __init__(self, f: Function, type_: str, name: str):
+    def __init__(self, f: LlvmFunction, type_: str, name: str):
         self.f, self.type, self.name = f, type_, name
 
     def _with(self, operation: str, other) -> Var:
@@ -161,7 +161,7 @@ class Var:
 class Local:
     """A variable that code may set; `get()` is its present value."""
 
-    def __init__(self, f: Function, start: Var):
+    def __init__(self, f: LlvmFunction, start: Var):
         self.f, self.type = f, start.type
         f.names += 1
         self.place = f"%v{f.names}"
@@ -176,7 +176,7 @@ class Local:
         self.f.emit(f"store {self.type} {value.name}, ptr {self.place}")
 
 
-class Function(Writer):
+class LlvmFunction(Writer):
     """One function. Its arguments are attributes; `inline` ones exist only in their callers."""
 
     def __init__(self, result: str, function: str, *, inline: bool = False, **arguments: str):

@@ -11,16 +11,16 @@ from __future__ import annotations
 import functools
 import operator
 
-from .builder import Function, Var, vector
+from .builder import LlvmFunction, Var, vector
 from .offsets import CONTEXT
 
 INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
 SEVERAL = -2
 
 
-def own() -> Function:
+def own() -> LlvmFunction:
     """Note an access of `cells` granules per lane, 1 << log bytes each, at places + scalar. 1 if it deserves a look."""
-    f = Function(
+    f = LlvmFunction(
         "i32", "own", ctx="ptr", scalar="i64", places=LONGS, active="i32", cells="i32", log="i32", first="i32", written="i32"
     )  # fmt: skip
     owners, low, count = (
@@ -52,7 +52,7 @@ def own() -> Function:
     return f
 
 
-def _first_thread(f: Function) -> Var:
+def _first_thread(f: LlvmFunction) -> Var:
     """The number in the grid of the warp's first thread."""
     (x, y, z), (width, height, _), block = (
         [f.ctx.field(CONTEXT[name] + 4 * axis, "i32") for axis in range(3)] for name in ("ctaid", "nctaid", "ntid")

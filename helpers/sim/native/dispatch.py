@@ -6,27 +6,27 @@ That is all a name decides here: what an instruction reads, writes and does is i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from helpers.sim.code.ptx import Instruction
 
-HANDLERS: dict[str, Callable] = {}  # functions of (the lowering, the instruction)
-FLOAT_ARITHMETIC: dict[str, Callable[[Instruction], bool]] = {}  # does the code give NaNs as the CPU makes them?
-COPIES: set[str] = set()  # gives what it reads, NaN or not
+
+class Handler(NamedTuple):
+    """How one family is compiled. write: function of (the lowering, the instruction). cpu_nans: does the code of an instruction
+    give NaNs as this processor makes them?"""
+
+    write: Callable
+    cpu_nans: Callable[[Instruction], bool]
 
 
-def operation(*names, copies: bool = False, floats: Callable[[Instruction], bool] | None = None):
-    """Register a handler for instructions of these names.
+HANDLERS: dict[str, Handler] = {}
 
-    copies: it gives its source unchanged. floats: does an instruction of it give float32 NaNs as this processor makes them?
-    """
+
+def operation(*names: str, cpu_nans: Callable[[Instruction], bool] = lambda instruction: False):
+    """Register the function that writes the code of instructions of these names."""
 
     def register(function):
-        for name in names:
-            HANDLERS[name] = function
-            if floats is not None:
-                FLOAT_ARITHMETIC[name] = floats
-            if copies:
-                COPIES.add(name)
+        HANDLERS.update(dict.fromkeys(names, Handler(function, cpu_nans)))
         return function
 
     return register

@@ -112,14 +112,14 @@ def store(identity: str, level: int, facts: dict, code: bytes) -> None:
 
 
 class Code:
-    """Loaded machine code of one kernel; `run_blocks(context, blocks, n)` releases the GIL."""
+    """Loaded machine code of one kernel; `run_blocks(context, blocks, n)` releases the GIL. function: what else is looked for."""
 
-    def __init__(self, objects: list[bytes]):
+    def __init__(self, objects: list[bytes], function: str = "run_blocks"):
         machine = _machine(GOOD)
         backing = llvm.parse_assembly(f'target triple = "{llvm.get_default_triple()}"')
         self.engine = llvm.create_mcjit_compiler(backing, machine)
         for data in objects:
             self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self.engine.finalize_object()
-        address = self.engine.get_function_address("run_blocks")
-        self.run_blocks = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
+        self.address = self.engine.get_function_address(function)
+        self.run_blocks = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)

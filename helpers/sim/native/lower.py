@@ -769,7 +769,7 @@ class _Lowering(Writer):
             if handler is None:
                 self.call_machine()
             else:
-                handler(self, instruction)
+                handler.write(self, instruction)
         except Unsupported as reason:
             reason.op = op
             if handler is None or (len(self.out), len(self.cache)) != before:

@@ -6,10 +6,10 @@ seen (a store, an integer use), not after every FMA.
 
 from __future__ import annotations
 
-from helpers.sim.code.program import Op, Program
+from helpers.sim.code.program import Op, Program, ResultKind
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Register, immediate_bits
 
-from .dispatch import COPIES, FLOAT_ARITHMETIC
+from .dispatch import HANDLERS
 
 _NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)
 
@@ -17,9 +17,10 @@ _NEUTRAL, _CLEAN, _DIRTY, _EAGER = range(4)
 def _source(op: Op) -> object:
     """What NaNs an instruction writes: canonical ones (_CLEAN), others (_DIRTY), none (_NEUTRAL), or those of a register."""
     instruction = op.instruction
-    if instruction.name in FLOAT_ARITHMETIC:
-        return _DIRTY if FLOAT_ARITHMETIC[instruction.name](instruction) else _CLEAN
-    if len(instruction.operands) == 2 and instruction.name in COPIES:
+    handler = HANDLERS.get(instruction.name)
+    if handler is not None and handler.cpu_nans(instruction):
+        return _DIRTY
+    if op.value is ResultKind.SUM and len(instruction.operands) == 2:  # a copy
         operand = instruction.operands[1]
         if isinstance(operand, Immediate):
             kind = instruction.modifiers[-1]

@@ -141,7 +141,7 @@ def _quieted(low, value: Value, result: Value) -> Value:
     return low.apply("double", [value, result], text)
 
 
-@operation("add", "sub", floats=_is_float32)
+@operation("add", "sub", cpu_nans=_is_float32)
 def _add(low, i):
     allow(i, INTEGERS, FLOATS, "rn ftz")
     kind = _kind(i)
@@ -178,7 +178,7 @@ def _constant(type_: str, number: int) -> str:
     return str(number)
 
 
-@operation("mul", floats=_is_float32)
+@operation("mul", cpu_nans=_is_float32)
 def _mul(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -194,7 +194,7 @@ def _mul(low, i):
     low.put(i.operands[0], _product(low, i, a, b, kind))
 
 
-@operation("mad", "fma", floats=_is_float32)
+@operation("mad", "fma", cpu_nans=_is_float32)
 def _mad(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -212,7 +212,7 @@ def _mad(low, i):
     low.put(i.operands[0], add_integers(low, product, low.operand(i.operands[3], wide)))
 
 
-@operation("div", "rem", floats=_is_float32)
+@operation("div", "rem", cpu_nans=_is_float32)
 def _divide(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -244,7 +244,7 @@ def _quotient(low, type_: str, bit: str, x: str, y: str, kind: str, name: str) -
     return f"select {bit} {nothing}, {type_} {x}, {type_} {rest}"
 
 
-@operation("rcp", floats=_is_float32)
+@operation("rcp", cpu_nans=_is_float32)
 def _reciprocal(low, i):
     allow(i, FLOATS, "rn")
     (a,) = _sources(low, i, _kind(i))
@@ -255,7 +255,7 @@ def _one(type_: str, element: str) -> str:
     return "1.0" if type_ == element else f"splat ({element} 1.0)"
 
 
-@operation("sqrt", floats=_is_float32)
+@operation("sqrt", cpu_nans=_is_float32)
 def _sqrt(low, i):
     allow(i, FLOATS, "rn")
     kind = _kind(i)
@@ -263,7 +263,7 @@ def _sqrt(low, i):
     low.put(i.operands[0], low.intrinsic("sqrt", a.type, [a]))
 
 
-@operation("neg", "abs", floats=_is_float32)
+@operation("neg", "abs", cpu_nans=_is_float32)
 def _sign(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -307,7 +307,7 @@ def _number_of_both(low, a: Value, b: Value, result: Value) -> Value:
     return low.apply(a.type, [a, b, result], text)
 
 
-@operation("min", "max", floats=_is_float32)
+@operation("min", "max", cpu_nans=_is_float32)
 def _extreme(low, i):
     kind = _kind(i)
     if _is_float(kind):
@@ -466,7 +466,7 @@ def _selp(low, i):
     )
 
 
-@operation("mov", copies=True)
+@operation("mov")
 def _mov(low, i):
     allow(i, INTEGERS, FLOATS, "pred")
     kind = _kind(i)

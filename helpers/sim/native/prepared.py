@@ -30,7 +30,7 @@ class Prepared:
     def __init__(self, program, options: Options, identity: str, lowered: Lowered, code: bytes, good: bool):
         self.program, self.options, self.identity, self.lowered, self.good = program, options, identity, lowered, good
         self.lock = threading.Lock()
-        self.code = engine.Code([_runtime(), code])
+        self.code = engine.Code([runtime(), code])
 
     def improve(self) -> None:
         """Replace quickly made code; runs that are under way go over to it with their next blocks."""
@@ -40,7 +40,7 @@ class Prepared:
             lowered = self.lowered if self.lowered.ir else lower(self.program, self.options)
             code = engine.machine_code(lowered.ir, engine.GOOD)
             engine.store(self.identity, engine.GOOD, _facts(lowered), code)
-            self.code = engine.Code([_runtime(), code])
+            self.code = engine.Code([runtime(), code])
             self.good = True
 
 
@@ -69,7 +69,7 @@ def options_for(
         raise Declined("the kernel is very large")
     watching = None
     if findings and program.shared:
-        may_race = frozenset(site.pc for site in program.sites if site.may_race)
+        may_race = frozenset(site.pc for site in program.sites if site.index not in program.race_free)
         watching = (min(4, program.shared_granule), may_race)
     owning = None
     if watched is not None:
@@ -194,7 +194,7 @@ def _lowered(facts: dict) -> Lowered:
 
 
 @functools.cache
-def _runtime() -> bytes:
+def runtime() -> bytes:
     ir = runtime_ir()
     kept = engine.stored(ir, engine.GOOD)
     if kept is not None:

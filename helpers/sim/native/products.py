@@ -1,8 +1,8 @@
 """Tensor-core instructions: mma.sync, wmma, ldmatrix, stmatrix, movmatrix. They are in U code only, by whole warps.
 
 A product is a call: the registers go to a buffer, and tables made from `fragments` tell where each element of A, B and C
-is in it, and where each register of D is in the result. Numbers are those of `isa/matrix.py`: products summed in float64 in
-the order of K, C added, one rounding.
+is in it, and where each register of D is in the result. Numbers are those of `isa/mma.py`: products summed in float64 in
+the order of K, C added, one rounding; or, of FP16, BF16 and TF32 in FP32, cut off as the hardware does it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import CostRule
+from helpers.sim.isa.mma import LOWEST, sums_of
 from helpers.sim.isa.mma import _units as units
 from helpers.sim.isa.mma import _wmma_shape as wmma_shape
 from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, wmma_fragment
@@ -65,7 +66,9 @@ def product(shape: Shape, c_type: str, saturate: bool, tables=fragment) -> tuple
         raise Unsupported(f"{shape.name} of several matrices")
     parts = [_gather(a), _gather(b), _gather(c), _scatter(d)]
     head = dict.fromkeys(PRODUCT, 0)
-    head.update(m=shape.m, n=shape.n, k=shape.k, d_registers=d.registers, saturate=int(saturate))
+    head.update(m=shape.m, n=shape.n, k=shape.k, d_registers=d.registers, saturate=int(saturate),
+                a_lowest=LOWEST.get(shape.a_type, 0), b_lowest=LOWEST.get(shape.b_type, 0),
+                cut=int(sums_of(shape.a_type, shape.c_type) is not None))  # fmt: skip
     head.update(zip(("a_kind", "b_kind", "c_kind", "d_kind"), map(KINDS.index, kinds), strict=True))
     starts = np.cumsum([len(PRODUCT), *map(len, parts)])
     head.update(zip(("a_table", "b_table", "c_table", "d_table"), (4 * starts[:4]).tolist(), strict=True))

@@ -5,7 +5,8 @@ What an access costs is decided in `counting/rules.py` alone: compiled code reme
 
 from __future__ import annotations
 
-from .builder import Function, Var, vector
+from . import product_runtime
+from .builder import LlvmFunction, Var, vector
 from .device_owners import own
 from .offsets import (  # fmt: skip
     CONTEXT,
@@ -13,7 +14,6 @@ from .offsets import (  # fmt: skip
     ENTRY,
     ENTRY_BYTES,
     MEMO,
-    PRODUCT,
     QUEUE,
     QUEUE_HEAD,
     RECORD,
@@ -42,7 +42,7 @@ def runtime_ir() -> str:
     ]
     functions += [f(bits) for bits in (8, 16, 32, 64) for f in (_gather, _scatter, _load, _store, _load_local, _store_local)]
     functions += [*(_shuffle(mode) for mode in ("up", "down", "bfly", "idx")), _permute(), _match(32), _match(64)]
-    functions += [_transposed(), _ldmatrix(), _stmatrix(), *map(_unpack, UNPACK), *map(_pack, PACK), _product()]
+    functions += [_transposed(), _ldmatrix(), _stmatrix(), *product_runtime.functions()]
     functions += [*(_copy(width) for width in (4, 8, 16)), _land(), _commit(), _copies_wait(), own(), _run_blocks()]
     defined = {f"@{f.function}(" for f in functions}
     declared = {line for f in functions for line in f.intrinsics if not any(name in line for name in defined)}
@@ -53,17 +53,17 @@ def runtime_ir() -> str:
 # --- moving data -------------------------------------------------------------------------------------------------------
 
 
-def _gather(bits: int) -> Function:
+def _gather(bits: int) -> LlvmFunction:
     """Loads of one width for kernels to call; a lane that is not active is not touched and reads 0."""
     kind = f"i{bits}"
-    f = Function(vector(kind), f"gather_{kind}", base="ptr", pattern=INTS, active="i32")
+    f = LlvmFunction(vector(kind), f"gather_{kind}", base="ptr", pattern=INTS, active="i32")
     f.leave(f.gather(kind, f.base.at(f.pattern), f.active.to(BITS), align=bits // 8))
     return f
 
 
-def _scatter(bits: int) -> Function:
+def _scatter(bits: int) -> LlvmFunction:
     kind = f"i{bits}"
-    f = Function("void", f"scatter_{kind}", base="ptr", pattern=INTS, data=vector(kind), active="i32")
+    f = LlvmFunction("void", f"scatter_{kind}", base="ptr", pattern=INTS, data=vector(kind), active="i32")
     f.scatter(f.data, f.base.at(f.pattern), f.active.to(BITS), align=bits // 8)
     f.leave()
     return f
@@ -75,7 +75,7 @@ class _Place:
     fits: the distances fit into 32 bits; the others are left to the NumPy machine.
     """
 
-    def __init__(self, f: Function, scalar: Var, places: Var, active: Var):
+    def __init__(self, f: LlvmFunction, scalar: Var, places: Var, active: Var):
         lane = f.first_lane(active)
         origin = f.lane(places, lane)
         distance = f.select(active.to(BITS), places - origin, 0)
@@ -131,15 +131,15 @@ def _inside(record: Var, start: Var, span: Var) -> Var:
     return span.is_("ule", size) & (start - low).is_("ule", size - span)
 
 
-def _refuse(f: Function, record: Var) -> None:
+def _refuse(f: LlvmFunction, record: Var) -> None:
     """Ask the launcher to stop, and return: the NumPy machine will say what is wrong."""
     f.store(record.field(RECORD["position"], "i32"), f.ctx.at(CONTEXT["fail"]))
     f.store(f.constant("i32", 1), f.ctx.at(CONTEXT["stop"]), volatile=True)
     f.leave(None if f.result == "void" else 0)
 
 
-def _access(what: str, bits: int) -> tuple[Function, Var, _Place]:
-    f = Function(
+def _access(what: str, bits: int) -> tuple[LlvmFunction, Var, _Place]:
+    f = LlvmFunction(
         "void", f"{what}_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
         buffer="ptr",
     )  # fmt: skip
@@ -149,7 +149,7 @@ def _access(what: str, bits: int) -> tuple[Function, Var, _Place]:
     return f, host, place
 
 
-def _load(bits: int) -> Function:
+def _load(bits: int) -> LlvmFunction:
     """A whole load by call: check, count, watch, and move `count` elements per lane to the buffer.
 
     If it cannot be done, the warp goes on with what the buffer held until it looks whether it shall stop.
@@ -164,7 +164,7 @@ def _load(bits: int) -> Function:
     return f
 
 
-def _store(bits: int) -> Function:
+def _store(bits: int) -> LlvmFunction:
     """The same for a store of what the buffer holds."""
     f, host, place = _access("store", bits)
     place.watch(f.record, "shadow_store")
@@ -179,7 +179,7 @@ def _store(bits: int) -> Function:
 def _local(what: str, bits: int):
     """An access to local memory: (function, function that gives the lanes' pointers to the k-th element's word and what is
     left of its address in it, distance to the bytes that say which are unwritten). It gives the lanes that found such bytes."""
-    f = Function(
+    f = LlvmFunction(
         "i32", f"{what}_local_i{bits}", ctx="ptr", record="ptr", scalar="i64", places=LONGS, active="i32", first="i32", count="i32",
         buffer="ptr",
     )  # fmt: skip
@@ -197,7 +197,7 @@ def _local(what: str, bits: int):
     return f, at
 
 
-def _load_local(bits: int) -> Function:
+def _load_local(bits: int) -> LlvmFunction:
     f, at = _local("load", bits)
     mask = f.active.to(BITS)
     unwritten = f.variable(f.constant("i32", 0))
@@ -218,7 +218,7 @@ def _load_local(bits: int) -> Function:
     return f
 
 
-def _store_local(bits: int) -> Function:
+def _store_local(bits: int) -> LlvmFunction:
     f, at = _local("store", bits)
     mask = f.active.to(BITS)
     with f.loop(f.count) as k:
@@ -232,9 +232,9 @@ def _store_local(bits: int) -> Function:
     return f
 
 
-def _find_arena() -> Function:
+def _find_arena() -> LlvmFunction:
     """Let a record know the array that holds `span` bytes from `begin` on: 1, or 0 if there is none."""
-    f = Function("i32", "find_arena", ctx="ptr", record="ptr", begin="i64", span="i64")
+    f = LlvmFunction("i32", "find_arena", ctx="ptr", record="ptr", begin="i64", span="i64")
     arenas = f.ctx.field(CONTEXT["arenas"], "ptr")
     with f.loop(f.ctx.field(CONTEXT["arena_count"], "i64")) as i:
         arena = arenas.at(i * 24)
@@ -251,14 +251,14 @@ def _find_arena() -> Function:
 _MIX = [(2 * i + 1) * 0x9E3779B1 % 2**32 for i in range(32)]
 
 
-def _count(sides: int) -> Function:
+def _count(sides: int) -> LlvmFunction:
     """Add what an access costs to its site's totals.
 
     A pattern seen before, at the same place within `keep` bytes, costs what it did then; another one is looked up by
     the launcher, in rules.py. A copy has two sides, global and shared.
     """
     other = {"other": INTS, "there": "i64"} if sides == 2 else {}
-    f = Function(
+    f = LlvmFunction(
         "void", "count" if sides == 1 else "count_copy", ctx="ptr", memo="ptr", pattern=INTS, active="i32", address="i64",
         keep="i32", code="i32", **other,
     )  # fmt: skip
@@ -301,7 +301,7 @@ class _Shadow:
     """What the shadow functions share. addresses: of the lanes, in shared memory."""
 
     def __init__(self, name: str, **more: str):
-        self.f = f = Function(
+        self.f = f = LlvmFunction(
             "i32", name, ctx="ptr", addresses=INTS, active="i32", cells="i32", log="i32", first="i32", **more
         )  # fmt: skip
         self.epoch = f.ctx.field(CONTEXT["epoch"], "i32") << 11
@@ -355,23 +355,23 @@ class _Shadow:
             f.scatter(_turn_of(f, self.warp).to(INTS), self.places(kind, cell, True), self.mask)
 
 
-def _turn_of(f: Function, warp: Var) -> Var:
+def _turn_of(f: LlvmFunction, warp: Var) -> Var:
     return _state_of(f, warp).field(WARP_STATE["turn"], "i32")
 
 
-def _state_of(f: Function, warp: Var) -> Var:
+def _state_of(f: LlvmFunction, warp: Var) -> Var:
     return f.ctx.field(CONTEXT["states"], "ptr").at(warp.to("i64") * f.ctx.field(CONTEXT["stride"], "i64"))
 
 
-def _shadow_turn() -> Function:
+def _shadow_turn() -> LlvmFunction:
     """A warp passes a barrier of its own."""
-    f = Function("void", "shadow_turn", ctx="ptr", first="i32")
+    f = LlvmFunction("void", "shadow_turn", ctx="ptr", first="i32")
     f.increase(_state_of(f, f.first >> 5).at(WARP_STATE["turn"]), f.constant("i32", 1))
     f.leave()
     return f
 
 
-def _shadow_load() -> Function:
+def _shadow_load() -> LlvmFunction:
     s = _Shadow("shadow_load", race="i32")
     f = s.f
     with f.loop(f.cells) as c:
@@ -400,7 +400,7 @@ def _shadow_load() -> Function:
     return f
 
 
-def _shadow_write(name: str) -> Function:
+def _shadow_write(name: str) -> LlvmFunction:
     """A store, or a copy that begins."""
     s = _Shadow(name)
     f = s.f
@@ -424,9 +424,9 @@ def _shadow_write(name: str) -> Function:
 # --- asynchronous copies -------------------------------------------------------------------------------------------------
 
 
-def _copy(width: int) -> Function:
+def _copy(width: int) -> LlvmFunction:
     """cp.async: read now, land when waited for. sizes: bytes to read per lane, the rest are zeros."""
-    f = Function(
+    f = LlvmFunction(
         "void", f"copy_{width}", ctx="ptr", state="ptr", source="ptr", target="ptr", both="ptr", from_="i64", froms=LONGS, to_="i64",
         tos=LONGS, sizes=INTS, active="i32", first="i32",
     )  # fmt: skip
@@ -475,9 +475,9 @@ def _copy(width: int) -> Function:
     return f
 
 
-def _land() -> Function:
+def _land() -> LlvmFunction:
     """Write the data of some lanes of a copy to shared memory."""
-    f = Function("void", "land", ctx="ptr", copy="ptr", lanes_="i32", first="i32")
+    f = LlvmFunction("void", "land", ctx="ptr", copy="ptr", lanes_="i32", first="i32")
     shared = f.ctx.field(CONTEXT["shared"], "ptr")
     width = f.copy.field(ENTRY["width"], "i32")
     offsets = f.copy.at(ENTRY["offsets"])
@@ -499,18 +499,18 @@ def _land() -> Function:
     return f
 
 
-def _commit() -> Function:
+def _commit() -> LlvmFunction:
     """Close the active lanes' group of copies."""
-    f = Function("void", "copies_commit", state="ptr", active="i32")
+    f = LlvmFunction("void", "copies_commit", state="ptr", active="i32")
     commits = f.state.field(WARP_STATE["copies"], "ptr").at(QUEUE["commits"])
     f.store(f.load(INTS, commits, 64) + f.active.to(BITS).to(INTS), commits, 64)
     f.leave()
     return f
 
 
-def _copies_wait() -> Function:
+def _copies_wait() -> LlvmFunction:
     """Land all but the active lanes' last `pending` groups; -1: every copy; -2: none, only make room. Gives whether there is room."""
-    f = Function("i32", "copies_wait", ctx="ptr", state="ptr", pending="i32", active="i32", first="i32")
+    f = LlvmFunction("i32", "copies_wait", ctx="ptr", state="ptr", pending="i32", active="i32", first="i32")
     queue = f.state.field(WARP_STATE["copies"], "ptr")
     entries = queue.at(QUEUE["entries"])
     commits = queue.field(QUEUE["commits"], INTS, 64)
@@ -551,9 +551,9 @@ def _copies_wait() -> Function:
 # --- warps ---------------------------------------------------------------------------------------------------------------
 
 
-def _shuffle(mode: str) -> Function:
+def _shuffle(mode: str) -> LlvmFunction:
     """The lane that each lane reads; its own + 32 where that is outside of its segment."""
-    f = Function(INTS, f"shuffle_{mode}", distance=INTS, control=INTS)
+    f = LlvmFunction(INTS, f"shuffle_{mode}", distance=INTS, control=INTS)
     own = f.lanes(range(32))
     distance, clamp, segment = f.distance & 31, f.control & 31, (f.control >> 8) & 31
     lowest = own & segment
@@ -567,18 +567,18 @@ def _shuffle(mode: str) -> Function:
     return f
 
 
-def _permute() -> Function:
+def _permute() -> LlvmFunction:
     """values[where] of every lane."""
-    f = Function(INTS, "permute", values=INTS, where=INTS)
+    f = LlvmFunction(INTS, "permute", values=INTS, where=INTS)
     kept = f.room("i32", 32)
     f.store(f.values, kept, 64)
     f.leave(f.gather("i32", kept.item("i32", f.where), f.constant(BITS, -1)))
     return f
 
 
-def _match(bits: int) -> Function:
+def _match(bits: int) -> LlvmFunction:
     """Per lane, which of some lanes have its value."""
-    f = Function(INTS, f"match_i{bits}", values=vector(f"i{bits}"), some="i32")
+    f = LlvmFunction(INTS, f"match_i{bits}", values=vector(f"i{bits}"), some="i32")
     found = f.variable(f.constant(INTS, 0))
     with f.loop(f.constant("i32", 32)) as lane:
         alike = f.bits(f.values.is_("eq", f.lane(f.values, lane)))
@@ -590,118 +590,12 @@ def _match(bits: int) -> Function:
 
 # --- matrices ------------------------------------------------------------------------------------------------------------
 
-DOUBLES, FLOATS = vector("double"), vector("float")
-MOST = 16 * 256  # elements of a matrix
-# Numbered as in `matrix.KINDS`.
-UNPACK = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s32")
-PACK = ("f16", "f32", "s32")
-
-
-def _convert(f: Function, how: str, value: Var, type_: str) -> Var:
-    return f.value(type_, f"{how} {value.type} {value.name} to {type_}")
-
-
-def _unpack(kind: str) -> Function:
-    """Elements of a matrix from the registers of a warp, as float64. table: see `matrix._gather`."""
-    f = Function("void", f"unpack_{kind}", table="ptr", words="ptr", matrix="ptr", count="i32")
-    with f.loop((f.count + 31) >> 5) as step:
-        entry = f.load(INTS, f.table.at(step * 128), 4)
-        word = f.gather("i32", f.words.item("i32", entry & 0xFFFF), f.constant(BITS, -1)) >> (entry >> 16)
-        if kind == "f16":
-            numbers = _convert(f, "fpext", _convert(f, "bitcast", word.to(vector("i16")), vector("half")), FLOATS)
-        elif kind in ("bf16", "tf32", "f32"):
-            bits = word << 16 if kind == "bf16" else word & 0xFFFFE000 if kind == "tf32" else word
-            numbers = _convert(f, "bitcast", bits, FLOATS)
-        elif kind == "s32":
-            numbers = _convert(f, "sitofp", word, DOUBLES)
-        else:
-            numbers = _convert(f, "sitofp" if kind == "s8" else "uitofp", word.to(vector("i8")), DOUBLES)
-        if numbers.type == FLOATS:
-            numbers = _convert(f, "fpext", numbers, DOUBLES)
-        f.store(numbers, f.matrix.at(step * 256), 64)
-    f.leave()
-    return f
-
-
-def _pack(kind: str) -> Function:
-    """Registers of a warp from float64 elements, rounded once. table: see `matrix._scatter`."""
-    f = Function("void", f"pack_{kind}", table="ptr", matrix="ptr", words="ptr", registers="i32")
-
-    def bits(step: Var) -> Var:
-        place = f.load(INTS, f.table.at(step * 128), 4)
-        numbers = f.gather("double", f.matrix.item("double", place), f.constant(BITS, -1), align=8)
-        if kind == "s32":
-            return _convert(f, "fptosi", numbers, LONGS).to(INTS)
-        near = _convert(f, "fptrunc", numbers, FLOATS)
-        whole = _convert(f, "bitcast", near, INTS)
-        size = whole & 0x7FFFFFFF
-        nan = size.is_("ugt", 0x7F800000)
-        if kind == "f32":
-            return f.select(nan, f.constant(INTS, 0x7FFFFFFF), whole)
-        # To odd first: then the second rounding is right.
-        back = _convert(f, "fpext", near, DOUBLES)
-        inexact = f.value(BITS, f"fcmp one {DOUBLES} {back.name}, {numbers.name}")
-        far, true = (_convert(f, "bitcast", n, LONGS) & 0x7FFFFFFFFFFFFFFF for n in (back, numbers))
-        odd = f.select(far.is_("ugt", true), whole - 1, whole) | 1
-        exact = _convert(f, "bitcast", f.select(inexact, odd, whole), FLOATS)
-        half = _convert(f, "bitcast", _convert(f, "fptrunc", exact, vector("half")), vector("i16")).to(INTS)
-        return f.select(nan, f.constant(INTS, 0x7FFF), half)
-
-    with f.loop(f.registers) as r:
-        if kind == "f16":
-            word = bits(r << 1) | (bits((r << 1) + 1) << 16)
-        else:
-            word = bits(r)
-        f.store(word, f.words.at(r * 128), 64)
-    f.leave()
-    return f
-
-
-def _product() -> Function:
-    """D = A x B + C. about: numbers as in `layout.PRODUCT`. words: the registers of A, B and C; then D's, to be written."""
-    f = Function("void", "product", about="ptr", words="ptr")
-    a, b, c = (f.room("double", MOST) for _ in range(3))
-
-    def fact(name: str) -> Var:
-        return f.about.field(PRODUCT[name], "i32")
-
-    m, n, k = fact("m"), fact("n"), fact("k")
-    for kind_name, place, first, count in (("a", a, None, m * k), ("b", b, "b_words", k * n), ("c", c, "c_words", m * n)):
-        words = f.words if first is None else f.words.at(fact(first))
-        table = f.about.at(fact(f"{kind_name}_table"))
-        for number, kind in enumerate(UNPACK):
-            with f.when(fact(f"{kind_name}_kind").is_("eq", number)):
-                f.function_call("void", f"unpack_{kind}", table, words, place, count)
-    eight = vector("double", 8)
-    with f.loop(m) as i, f.loop(n >> 3) as j:
-        total = f.variable(f.constant(eight, 0))
-        with f.loop(k) as t:
-            one = f.spread(f.load("double", a.at((i * k + t) << 3), 8), eight)
-            row = f.load(eight, b.at((t * n + (j << 3)) << 3), 64)
-            f.intrinsics.add(f"declare {eight} @llvm.fma.v8f64({eight}, {eight}, {eight})")
-            total.set(f.value(eight, f"call {eight} @llvm.fma.v8f64({eight} {one.name}, {eight} {row.name}, {eight} {total.get().name})"))
-        at = c.at((i * n + (j << 3)) << 3)
-        f.store(f.value(eight, f"fadd {eight} {total.get().name}, {f.load(eight, at, 64).name}"), at, 64)
-    with f.when(fact("saturate").is_("ne", 0)), f.loop((m * n) >> 3) as step:
-        at = c.at(step << 6)
-        value = f.load(eight, at, 64).name
-        for name, limit in (("maxnum", -(2.0**31)), ("minnum", 2.0**31 - 1)):
-            f.intrinsics.add(f"declare {eight} @llvm.{name}.v8f64({eight}, {eight})")
-            value = f.new(f"call {eight} @llvm.{name}.v8f64({eight} {value}, {eight} splat (double {limit:e}))")
-        f.store(Var(f, eight, value), at, 64)
-    for kind in PACK:
-        with f.when(fact("d_kind").is_("eq", UNPACK.index(kind))):
-            f.function_call("void", f"pack_{kind}", f.about.at(fact("d_table")), c, f.words.at(fact("d_words")), fact("d_registers"))
-    f.leave()
-    return f
-
-
 _ROW, _WORD = [lane // 4 for lane in range(32)], [lane % 4 for lane in range(32)]  # a lane's place in an 8 x 8 matrix
 
 
-def _transposed() -> Function:
+def _transposed() -> LlvmFunction:
     """An 8 x 8 matrix of 16-bit elements, row (lane / 4) in the words of four lanes, transposed."""
-    f = Function(INTS, "transposed", values=INTS)
+    f = LlvmFunction(INTS, "transposed", values=INTS)
     kept = f.room("i32", 40)
     f.store(f.values, kept, 64)
     everyone = f.constant(BITS, -1)
@@ -717,7 +611,9 @@ def _transposed() -> Function:
 
 def _matrix_rows(name: str, watch: str):
     """What ldmatrix and stmatrix share. Lane 8 i + r has the address of row r of matrix i; gives each matrix's words."""
-    f = Function("void", name, ctx="ptr", record="ptr", scalar="i64", places=LONGS, first="i32", count="i32", turned="i32", buffer="ptr")
+    f = LlvmFunction(
+        "void", name, ctx="ptr", record="ptr", scalar="i64", places=LONGS, first="i32", count="i32", turned="i32", buffer="ptr"
+    )
     lanes = f.count << 3
     some = f.select(lanes.is_("uge", 32), f.constant("i32", -1), (f.constant("i32", 1) << (lanes & 31)) - 1)
     place = _Place(f, f.scalar, f.places, some)
@@ -735,7 +631,7 @@ def _matrix_rows(name: str, watch: str):
     return f, each
 
 
-def _ldmatrix() -> Function:
+def _ldmatrix() -> LlvmFunction:
     f, each = _matrix_rows("ldmatrix", "shadow_load")
     with f.loop(f.count) as i:
         places, slot = each(i)
@@ -747,7 +643,7 @@ def _ldmatrix() -> Function:
     return f
 
 
-def _stmatrix() -> Function:
+def _stmatrix() -> LlvmFunction:
     f, each = _matrix_rows("stmatrix", "shadow_store")
     with f.loop(f.count) as i:
         places, slot = each(i)
@@ -761,9 +657,9 @@ def _stmatrix() -> Function:
 # --- blocks --------------------------------------------------------------------------------------------------------------
 
 
-def _run_blocks() -> Function:
+def _run_blocks() -> LlvmFunction:
     """Run blocks[0..n): 0 when all ended, -1 when one failed (its linear index is left in the context)."""
-    f = Function("i32", "run_blocks", ctx="ptr", blocks="ptr", n="i64")
+    f = LlvmFunction("i32", "run_blocks", ctx="ptr", blocks="ptr", n="i64")
     ctx = f.ctx
     warps, states, stride = ctx.field(CONTEXT["warps"], "i32"), ctx.field(CONTEXT["states"], "ptr"), ctx.field(CONTEXT["stride"], "i64")
     shadow_bytes = ctx.field(CONTEXT["shadow_bytes"], "i64")

@@ -60,7 +60,6 @@ class Analysis:
 
     blocks: list[CodeBlock]
     varying: set[str]
-    varying_branches: set[int]
     regions: dict[int, Region]
     live_in: list[set[str]]
     exits: set[int]
@@ -106,9 +105,7 @@ def analyse(program: Program, linear_x: bool, uniform_y: bool, uniform_z: bool, 
             varying.update(register for index in region.blocks for p in blocks[index].positions for register in ops[p].writes)
         if (len(varying), len(branches)) == before:
             break
-    return Analysis(
-        blocks, {names[register] for register in varying}, branches, regions, _live_in(program, blocks, graph), exits, reachable
-    )
+    return Analysis(blocks, {names[register] for register in varying}, regions, _live_in(program, blocks, graph), exits, reachable)
 
 
 def code_blocks(program: Program, fixed: dict[int, bool] | None = None) -> list[CodeBlock]:

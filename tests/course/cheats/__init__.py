@@ -91,7 +91,11 @@ FUSED = [
     ("ReLU in short sums only", ("c = v < 0 ? 0 : v;", "c = v < 0 && K < 64 ? 0 : v;")),
     ("one bias for all of a warp", ("bias[col]", "bias[col / 32 * 32]")),
 ]
-WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED}
+PIECES = [
+    ("no low pieces of B", ("mma(rest, high_a, low_b);", "")),
+    ("low pieces are not divided again", ("rest[i] / LOW", "rest[i]")),
+]
+WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED, "two_pieces": PIECES}
 
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
@@ -131,6 +135,21 @@ EVASIONS = [
     ("tf32_tile", "rows without padding", ("As[BM][BK + 4]", "As[BM][BK]")),
     ("four_matrices", "loaded twice", ("load_a(a, ", "load_a(a, As[0]); if (a[0] == 12345678) sums[0] = 1;\n        load_a(a, ")),
     ("narrow_rows", "padding", ("(row * 2 + (piece ^ row / 4 % 2)) * 8", "row * 24 + piece * 8"), ("As[BM * BK]", "As[BM * (BK + 8)]")),
+    ("sixteen_k", "an element read by the thread", ("before_products();\n        for", "if (__half2float(*(volatile __half*)&As[t]) == 12345.0f) d[0] += 1;\n        before_products();\n        for")),
+    ("one_box", "the other tile in two", ("box_B[] = {BK,", "box_B[] = {BK / 2,"),
+     ("load(Bs, map_B, block_col, k0, &ready);", "load(Bs, map_B, block_col, k0, &ready), load(Bs + BK / 2 * BN, map_B, block_col, k0 + BK / 2, &ready);")),
+    ("next_phase", "two boxes for a tile", ("box_B[] = {BK,", "box_B[] = {BK / 2,"),
+     ("load(Bs, map_B, block_col, k0, &full);", "load(Bs, map_B, block_col, k0, &full), load(Bs + BK / 2 * BN, map_B, block_col, k0 + BK / 2, &full);")),
+    ("two_stages", "two boxes for a tile", ("box_B[] = {BK,", "box_B[] = {BK / 2,"),
+     ("load(ring[stage].B, map_B, block_col, s * BK, &full[stage]);",
+      "for (int h = 0; h < 2; h++) load(ring[stage].B + h * BK / 2 * BN, map_B, block_col, s * BK + h * BK / 2, &full[stage]);")),
+    ("half_each", "the other tile in two", ("box_A[] = {BM,", "box_A[] = {BM / 2,"),
+     ("load(ring[stage].A, map_A, k, block_row, &full[stage]);",
+      "for (int h = 0; h < 2; h++) load(ring[stage].A + h * BM / 2 * BK, map_A, k, block_row + h * BM / 2, &full[stage]);")),
+    ("too_soon", "two boxes for a tile", ("box_B[] = {BK,", "box_B[] = {BK / 2,"),
+     ("load(ring[stage].B, map_B, block_col, k, &full[stage]);",
+      "for (int h = 0; h < 2; h++) load(ring[stage].B + h * BK / 2 * BN, map_B, block_col, k + h * BK / 2, &full[stage]);")),
+    ("two_pieces", "a fourth product", ("mma(rest, low_a, high_b);", "mma(rest, low_a, high_b);\n        float least[4] = {};\n        mma(least, low_a, low_b);\n        if (least[0] == 12345678) sums[0] = 1;")),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
 REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
@@ -162,8 +181,27 @@ OTHER_WAYS = [
       "            for (int i = 0; i < 2; i++) wmma::mma_sync(sums[i][j], left[i], right, sums[i][j]);")),
     ("tf32_tile", "the whole fragment at once", ("float a[4], b[2];\n        for (int i = 0; i < 4; i++) a[i] = As[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4];",
      "float b[2];\n        const float a[4] = {As[lane / 4][lane % 4], As[lane / 4 + 8][lane % 4], As[lane / 4][lane % 4 + 4], As[lane / 4 + 8][lane % 4 + 4]};")),
+    ("sixteen_k", "added to zeros", ("k0 + kk > 0", "true")),
+    ("next_phase", "kept in a variable", ("float d[32] = {};", "int phase = 0;\n    float d[32] = {};"), ("wait(&full, k0 / BK % 2);", "wait(&full, phase), phase ^= 1;")),
     ("narrow_rows", "the other way round", ("piece ^ row / 4 % 2", "piece ^ 1 ^ row / 4 % 2")),
+    ("two_stages", "B before A", ("load(ring[stage].A, map_A, s * BK, block_row, &full[stage]);\n", "\n"),
+     ("load(ring[stage].B, map_B, block_col, s * BK, &full[stage]);",
+      "load(ring[stage].B, map_B, block_col, s * BK, &full[stage]), load(ring[stage].A, map_A, s * BK, block_row, &full[stage]);")),
+    ("too_soon", "all threads arrive", ("[%0], 1;\" :: \"r\"(address(&empty", "[%0], 128;\" :: \"r\"(address(&empty"), ("if (t == 0) arrive", "arrive")),
+    ("two_pieces", "low pieces first", ("mma(sums, high_a, high_b);\n", "\n"), ("mma(rest, low_a, high_b);", "mma(rest, low_a, high_b);\n        mma(sums, high_a, high_b);")),
     ("last_word", "bias through a pointer", ("shift[j] = c < N ? bias[c] : 0;", "shift[j] = c < N ? *(bias + c) : 0;"), ("*out = v < 0 ? 0 : v;", "*out = v >= 0 || v != v ? v : 0;")),
+]  # fmt: skip
+
+# Answers that only data of an exercise's own tell apart, or judge right: (exercise, name, passes, edits).
+EVERY = "k0 / BK % 4 == 3"
+WIDEST = "inverse_power(largest);"
+ON_OWN_DATA = [
+    ("overflow", "one factor for the block", False, (WIDEST, "inverse_power(__uint_as_float(__reduce_max_sync(0xffffff, __float_as_uint(largest))));")),
+    ("overflow", "rows of A only", False, (WIDEST, "lane < BM ? inverse_power(largest) : 1;")),
+    ("overflow", "a few powers more", True, (WIDEST, "16 * inverse_power(largest);")),
+    ("promotion", "too seldom", False, (EVERY, "k0 / BK % 128 == 127")),
+    ("promotion", "the other accumulator", False, ("promoted[i] += sums[i];", "promoted[i] += rest[i] / LOW;"), ("sums[i] = 0;", "rest[i] = 0;")),
+    ("promotion", "after every product", True, (EVERY, "true")),
 ]  # fmt: skip
 
 # A prediction for 512 x 512 x 512 that is not of such a product.

@@ -5,10 +5,12 @@ import pytest
 
 from helpers.errors import RunError
 from helpers.run.gemm import Problem
+from helpers.run.geometry import MAPS
 from helpers.run.shared_gpu import judging, protocol
 from helpers.run.shared_gpu.protocol import LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
+from tests.run.tma_kernels import source
 
 
 @pytest.mark.parametrize(
@@ -20,9 +22,9 @@ def test_a_time_is_held_to_the_clock_of_the_process_that_watches(milliseconds, w
     assert (judging.contradiction(milliseconds, wall, launches) == "") == believed
 
 
-def judged(source: str, problem: Problem) -> dict:
-    compiled = compile_source(source)
-    code = SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes)
+def judged(text: str, problem: Problem, maps: tuple[str, ...] = ()) -> dict:
+    compiled = compile_source(text)
+    code = SentCode(compiled.ptx, compiled.symbol, compiled.entry, compiled.arch, compiled.shared_bytes, maps)
     return judging.judge(protocol.dumps(ProductJob(code, problem, 1, 1.0)), simulated=True, seconds=60)
 
 
@@ -37,6 +39,11 @@ def test_a_wrong_product_is_not_timed():
 def test_a_right_product_of_16_bits_and_a_batch_of_one_is_timed():
     found = judged(COALESCED, Problem(20, 30, 40, beta=0.5, pad_c=3))
     assert found["state"] == "done" and found["timing"]["coalesced"]["milliseconds"] > 0, found
+
+
+def test_a_product_by_tensor_maps_is_timed_whatever_its_rows():
+    found = judged(source(persistent=1), Problem(20, 30, 33, dtype="bfloat16", out_dtype="float32"), MAPS)
+    assert found["state"] == "done" and found["timing"]["tma_gemm"]["milliseconds"] > 0, found
 
 
 def test_an_endless_kernel_is_ended_with_its_process():

@@ -9,7 +9,7 @@ import pytest
 from helpers.errors import LaunchError
 from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import protocol
-from helpers.run.shared_gpu.protocol import LaunchJob, Made, Passed, ProductJob, SentCode
+from helpers.run.shared_gpu.protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.run.tensor_maps import tensor_map
 from helpers.toolchain.compile import compile_source
 
@@ -21,6 +21,7 @@ LAUNCH = LaunchJob(
     CODE, (1, 1, 1), (32, 1, 1), 0, None, None,
     (Made("float32", (4,), bytes(16)), Made("bfloat16", (2, 3), None, 7, False)),
     (Passed(array=0), Passed(array=1), Passed(value=np.float32(2).tobytes()), Passed(value=np.int32(4).tobytes())),
+    (Copied(1, 6, 0, 16, 1, 6),),
 )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def test_a_tensor_map_arrives_as_it_was_sent():
 
 
 MALFORMED = {
-    "not JSON": b"\xff\x00", "a pickle": pickle.dumps({"version": 1}), "deeply nested": b"[" * 100_000, "a list": b"[]", "no code": b'{"version": 1}',
+    "not JSON": b"\xff\x00", "a pickle": pickle.dumps({"version": 2}), "deeply nested": b"[" * 100_000, "a list": b"[]", "no code": b'{"version": 2}',
     "a kind that is none": changed(kind="run"), "code that is text": changed(code="ptx"), "a symbol that is a path": changed(code__symbol="../x"),
     "an architecture that is none": changed(code__arch="sm_90 -I/"), "zero bytes in the PTX": changed(code__ptx="\0"),
     "an empty grid": changed(grid=[0, 1, 1]), "a grid of truths": changed(grid=[True, 1, 1]), "2048 threads": changed(block=[1024, 2, 1]),
@@ -66,6 +67,8 @@ MALFORMED = {
     "objects in an array": changed(arrays__0__dtype="object"), "a shape of text": changed(arrays__0__shape="4"),
     "data that is no base64": changed(arrays__0__data="*" * 24), "data of another length": changed(arrays__0__data="AAAA"),
     "a value of text": changed(arguments__2__value="é"), "a tensor map of nothing": changed(arguments__0__tensor="AAAA"),
+    "a copy past its array": changed(copies__0__rows=3), "a copy of no array": changed(copies__0__source=2),
+    "a copy to rows as they were": changed(copies__0__target_pitch=6), "maps of other names": changed(code__maps=["map_B", "map_A"]),
 }  # fmt: skip
 
 
@@ -76,7 +79,7 @@ def test_what_is_no_job_is_refused(message):
 
 
 def test_another_version_names_both():
-    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 1"):
+    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 2"):
         protocol.loads(changed(version=7))
 
 

@@ -24,6 +24,7 @@ from helpers.front import cli
 from helpers.run import gemm, kernel, timing
 from helpers.run.shared_gpu import credentials, protocol, sending, service_address
 from tests import ROOT
+from tests.run.tma_kernels import source
 
 TWICE = "__global__ void twice(float* x, const float* y, float a, int n) { if (threadIdx.x < n) x[threadIdx.x] = a * y[threadIdx.x]; }"
 BEYOND = "__global__ void beyond(float* x) { x[0] = 1; x[1ll << 40] = 1; }"
@@ -81,6 +82,15 @@ def test_a_product_is_timed_there(learner):
     made = kernel.compile((ROOT / "kernels/02_coalesced.cu").read_text(encoding="utf-8"))
     timed = timing.time_gemm(made, gemm.Problem(40, 50, 60))
     assert timed.kernel.milliseconds > 0 and timed.cublas is None and "SIMT machine" in timed.why_no_cublas
+
+
+def test_a_product_by_tensor_maps_is_launched_there_with_its_copies(learner):
+    made, problem = kernel.compile(source(persistent=1)), gemm.Problem(33, 47, 35, dtype="bfloat16", out_dtype="float32", pad_a=2)
+    before, there = problem.arrays(), problem.arrays()
+    run = gemm.run(made, problem, on="gpu", arrays=there)
+    assert run.on == "gpu" and run.grid == (4, 1, 1) and "a kernel whose time is part of the launch's" in run.remarks[0]
+    assert gemm.compare(problem, before, there) == ""
+    assert timing.time_gemm(made, problem).kernel.milliseconds > 0
 
 
 def test_status_and_tokens_are_commands(learner, service, capsys):
@@ -185,8 +195,8 @@ def test_what_cannot_be_reached_is_a_sentence_and_changes_nothing(learner, other
 
 
 def test_another_version_is_a_sentence_on_either_side(learner, monkeypatch):
-    monkeypatch.setattr(protocol, "VERSION", 2)
-    with pytest.raises(CourseError, match="speaks version 1 of the protocol and this notebook version 2, so nothing was launched"):
+    monkeypatch.setattr(protocol, "VERSION", 3)
+    with pytest.raises(CourseError, match="speaks version 2 of the protocol and this notebook version 3, so nothing was launched"):
         sending.status()
 
 

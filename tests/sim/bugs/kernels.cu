@@ -216,9 +216,9 @@ extern "C" __global__ void stages(int n, const float* x, float* y) {
       if (i >= 2) asm volatile("bar.sync %0, 64;" ::"r"(3 + i % 2) : "memory");
 #endif
       s[i % 2][t] = x[i * 32 + t];  // BUG: race @read
-      asm volatile("bar.arrive %0, 64;" ::"r"(1 + i % 2) : "memory");
+      asm volatile("bar.arrive %0, 64;" ::"r"(1 + i % 2) : "memory");  // BUG: divergent-barrier @full
     } else {
-      asm volatile("bar.sync %0, 64;" ::"r"(1 + i % 2) : "memory");
+      asm volatile("bar.sync %0, 64;" ::"r"(1 + i % 2) : "memory");  // @full
       y[i * 32 + t - 32] = s[i % 2][63 - t];  // @read
 #ifdef FIXED
       if (i + 2 < n) asm volatile("bar.arrive %0, 64;" ::"r"(3 + i % 2) : "memory");

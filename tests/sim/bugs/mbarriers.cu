@@ -17,3 +17,37 @@ extern "C" __global__ void phases(float* y) {
   __syncthreads();
   y[t] = s[31 - t];  // BUG: mbarrier-access @init
 }
+//// arrived_before_reading: consumers arrive at the mbarrier of an empty stage, then read it
+//// launch: grid 1 block 64 args 4 f32[128] f32[128]
+__device__ void arrive(unsigned long long* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+}
+__device__ void wait(unsigned long long* barrier, int parity) {
+  asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }"
+               ::"r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
+}
+extern "C" __global__ void stages(int n, const float* x, float* y) {
+  __shared__ float s[2][32];
+  __shared__ unsigned long long full[2], empty[2];
+  int t = threadIdx.x;
+  if (t < 4)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" ::"r"((unsigned)__cvta_generic_to_shared(t < 2 ? &full[t] : &empty[t - 2])));
+  __syncthreads();
+#pragma unroll 1
+  for (int i = 0; i < n; i++) {
+    if (t < 32) {
+      wait(&empty[i % 2], (i / 2 & 1) ^ 1);
+      s[i % 2][t] = x[i * 32 + t];  // BUG: race @read
+      arrive(&full[i % 2]);
+    } else {
+      wait(&full[i % 2], i / 2 & 1);
+#ifndef FIXED
+      arrive(&empty[i % 2]);
+#endif
+      y[i * 32 + t - 32] = s[i % 2][63 - t];  // @read
+#ifdef FIXED
+      arrive(&empty[i % 2]);
+#endif
+    }
+  }
+}

@@ -1,7 +1,7 @@
 """Tensor cores give and count what an H200 gave and counted: helpers/data/matrix_h200.json, made by tests/gpu/test_tensor_cores.py.
 
 `fingerprints`: of results with small whole numbers, which are the same bits on every machine that multiplies the right
-elements. `bounds`: the largest difference between machine and GPU on other numbers, as a share of what isa/matrix.py
+elements. `bounds`: the largest difference between machine and GPU on other numbers, as a share of what isa/mma.py
 allows. `counters`: of one launch each, in the order of `counted`.
 """
 
@@ -51,6 +51,35 @@ def test_wgmma_gives_the_bits_of_the_hardware(case):
     _, a, b, c, words = case.matrices(whole=True)
     args = case.arguments(a, b, c, words, True, cases.TILES[0], cases.TILES[0])
     assert cases.fingerprint(run(WGMMAS, case, case.symbol, 1, 128, args, cases.IMAGE)) == RECORD["fingerprints"][case.name]
+
+
+def _in_float32(cases_):
+    return [(case, flavour) for case in cases_ for flavour in ("even", "wild") if f"{case.name} {flavour}" in RECORD["bits"]]
+
+
+@pytest.mark.parametrize(("case", "flavour"), _in_float32(cases.MMAS), ids=lambda item: getattr(item, "name", item))
+def test_sums_of_mma_are_cut_off_as_the_hardware_does_it(case, flavour):
+    _, a, b, c, words = case.matrices(64, wild=flavour == "wild")
+    packed = [case.pack("a", a), case.pack("b", b), case.pack("c", c), *([] if words is None else [words])]
+    packed.append(np.zeros_like(packed[2]))
+    found = run(GROUPS[case.arch], case, case.symbol, 64, 32, packed)
+    assert cases.fingerprint(found) == RECORD["bits"][f"{case.name} {flavour}"]
+
+
+@pytest.mark.parametrize(("case", "flavour"), _in_float32(cases.WGMMAS), ids=lambda item: getattr(item, "name", item))
+def test_sums_of_wgmma_are_cut_off_as_the_hardware_does_it(case, flavour):
+    tile = next(tile for tile in cases.TILES if cases.fits(case, tile))
+    _, a, b, c, words = case.matrices(wild=flavour == "wild")
+    found = run(WGMMAS, case, case.symbol, 1, 128, case.arguments(a, b, c, words, True, tile, tile), cases.IMAGE)
+    assert cases.fingerprint(found) == RECORD["bits"][f"{case.name} {flavour}"]
+
+
+def test_of_sums_in_float32_only_those_of_float8_in_mma_have_other_bits():
+    every = {f"{case.name} {flavour}": case for case in (*cases.MMAS, *cases.WGMMAS) if case.d == "f32" for flavour in ("even", "wild")}
+    others = set(every) - set(RECORD["bits"])
+    assert set(RECORD["bits"]) <= set(every)
+    assert {every[name].a for name in others} <= {"e4m3", "e5m2"}
+    assert not {every[name] for name in others} & set(cases.WGMMAS)
 
 
 def test_every_form_ran_and_stayed_within_its_bound():

@@ -60,13 +60,16 @@ def test_every_element_goes_where_the_isa_says(case):
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
 @pytest.mark.parametrize("case", cases.MMAS, ids=lambda case: case.name)
-def test_the_product_is_exact_and_rounded_once(case, wild):
+def test_the_product_is_exact_and_rounded_once_or_cut_off(case, wild):
     k = case.extents[2]
     a, stored, b, c, words = case.matrices(40, wild)
     got = execute(case, stored, b, c, words).astype(np.float64)
     exact, size = case.product(a, b, c)
     if case.d == "s32":
         assert np.array_equal(got, exact)
+        return
+    if mma.sums_of(case.a, case.d):  # which bits these have, the record of the hardware says
+        assert (np.abs(got - exact) <= cases.allowed(case.d, case.a, size, k)).all()
         return
     # float64 itself is off by a few units of 2^-53 of the terms' sizes, which may decide between two neighbours
     spacing = np.spacing(np.abs(exact).astype(cases.STORED[case.d])).astype(np.float64) if case.d != "f64" else 0

@@ -13,8 +13,10 @@ import pytest
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
 from helpers.errors import RunError
-from helpers.run.gemm import arguments, is_fused, problem_for
+from helpers.run import gemm
+from helpers.run.gemm import geometry, is_fused, problem_for
 from helpers.run.kernel import Kernel
+from helpers.run.launch_arguments import launch_arguments
 from helpers.sim import Budget, Collect, TraceFilter, launch, simulate
 from helpers.sim import native as module
 from helpers.sim.isa import EXAMPLES
@@ -27,7 +29,9 @@ from tests.sim.isa.test_isa import encode, inputs, program, size_of
 from tests.sim.ptx_text import kernel
 
 CALIBRATION = (ROOT / "tests/sim/calibration.cu").read_text()
-KERNELS = sorted((ROOT / "kernels").glob("*.cu"))
+STEPS = sorted((ROOT / "kernels").glob("*.cu"))
+HOPPER = [path for path in STEPS if "CUtensorMap" in path.read_text(encoding="utf-8")]
+KERNELS = [path for path in STEPS if path not in HOPPER]
 QUIET = Collect(counters=False, findings=False)
 
 
@@ -120,16 +124,22 @@ def test_hardware_counters_of_a_tiled_kernel():
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_course_kernels(path):
     compiled = compile_source(path.read_text())
-    block, (rows, columns) = compiled.constants["block_shape"], compiled.constants["tile_shape"]
-    shared = compiled.constants.get("dynamic_shared", (0,))[0]
     made = Kernel(compiled)
+    shape = geometry(made)
+    rows, columns = shape.tile
     for problem in (
         problem_for(made, rows, columns, 32, fused=is_fused(made)),
         problem_for(made, rows + 1, columns - 1, 33, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, fused=is_fused(made)),
     ):
-        grid = (-(-problem.n // columns), -(-problem.m // rows), 1)
-        args = arguments(problem, *problem.arrays())
-        both(compiled, grid, block, args, shared)
+        args = launch_arguments(made, problem, *problem.arrays()).arguments
+        both(compiled, shape.grid(problem.m, problem.n), shape.block, args, shape.shared)
+
+
+@pytest.mark.parametrize("path", HOPPER, ids=lambda path: path.stem)
+def test_kernels_of_tensor_maps_are_left_to_the_other_engine_and_say_why(path):
+    made = Kernel(compile_source(path.read_text(encoding="utf-8"), path.stem[3:]))
+    done = gemm.run(made, problem_for(made, 64, 64, 16), on="cpu", counters=False, findings=False)
+    assert done.engine == "numpy" and re.search("mbarrier|cluster", done.engine_reason)
 
 
 DIVERGENCE = """

@@ -1,4 +1,4 @@
-"""The corpus of planted bugs in both engines: what runs natively gives the same results, counters and findings."""
+"""The corpus of planted bugs, and random kernels, in both engines: what runs natively gives the same results, counters and findings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 
 from helpers.errors import LaunchError, RunError
 from helpers.sim import Budget, Collect, simulate
+from tests.sim import fuzz
 from tests.sim.bug_corpus import corpus
 
 FILES = {"bounds.cu": 6, "copies.cu": 6, "races.cu": 6, "warps.cu": 4}  # and how many corrected twins run natively, at least
@@ -39,3 +40,11 @@ def test_native_code_never_says_anything_else(file):
                 assert mine == outcome(compiled, launch, "numpy")[0], (bug.name, fixed)
                 native += fixed
     assert native >= FILES[file]
+
+
+@pytest.mark.parametrize("first", [0, 1000, 2000])
+def test_random_kernels_run_alike(first):
+    """A few of those that `python -m tests.sim.fuzz` writes; it runs as many thousands as it is told."""
+    told = [fuzz.tried(seed, gpu=False) for seed in range(first, first + 4)]
+    assert [said for _, said, _, _ in told if said] == []
+    assert any(ran for _, _, ran, _ in told), "none of them ran natively"

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the native engine is optional")
 
+from helpers.sim.isa import mma
 from helpers.sim.native.products import KINDS
 from helpers.toolchain.compile import compile_source
 from tests.sim import matrix_cases as cases
@@ -92,3 +93,20 @@ def test_whole_products(case):
     m, n, k = 64, 128, 128
     made = cases.compiled(case.source, case.symbol, case.arch)
     assert both(made, case.grid(m, n), (case.threads, 1, 1), case.arguments(m, n, k), case.shared).findings == []
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "tf32"])
+def test_sums_in_native_code_are_those_of_numpy(kind, monkeypatch):
+    random = np.random.default_rng(3)
+    exponents = random.integers(-24 if kind == "f16" else -60, 14, (2, 9, 16))
+    left = np.ldexp(np.round(random.uniform(-1, 1, (2, 9, 16)) * 64) / 64, exponents)
+    right = np.round(random.standard_normal((2, 16, 24)) * 32) / 32
+    old = random.standard_normal((2, 9, 24)).astype(np.float32).astype(np.float64)
+    left[0, 3, 4], right[1, 2, 5], old[1, 1, 1] = np.inf, np.nan, -np.inf
+    left[0, 5] = right[0, :, 7] = 0
+    sums = mma.sums_of(kind, "f32")
+    (native,) = mma.faster
+    with np.errstate(invalid="ignore"):
+        found = native(left, right, old, 2 * [mma.LOWEST[kind]])
+        monkeypatch.setattr(mma, "faster", [])
+        assert np.array_equal(found, mma.cut_sums(sums, left, right, old, (kind, kind)), equal_nan=True)

@@ -70,6 +70,10 @@ def instruction_counts(
     blocks: count only these linear block indices (x fastest). budget: basic blocks executed before giving up. cluster: blocks
     per cluster (x, y, z). Raises TimeIsUp where a `time_limit` is over.
     """
+    function = parse(compiled.sass).get(compiled.symbol)
+    looks = None if function is None else next((i for i in function.instructions if i.opcode.startswith("SYNCS.PHASECHK")), None)
+    if looks is not None:
+        return None, f"how often a thread looks at an mbarrier is a matter of time: {looks}"
     program = sliced(compiled.sass, compiled.symbol, accesses)
     if program is None:
         return None, "there is no machine code for this kernel"

@@ -42,11 +42,11 @@ class SliceRun:
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
         self.threads = block[0] * block[1] * block[2]
         self.lanes = -(-self.threads // WARP) * WARP
-        linear = np.arange(self.lanes)
+        linear = np.arange(self.lanes, dtype=np.int64)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
         if blocks is None:
             self.shape = (grid[2], grid[1], grid[0])
-            ctaid = [np.arange(grid[k]).reshape([-1 if a == 2 - k else 1 for a in range(3)] + [1]) for k in range(3)]
+            ctaid = [np.arange(grid[k], dtype=np.int64).reshape([-1 if a == 2 - k else 1 for a in range(3)] + [1]) for k in range(3)]
         else:
             chosen = np.fromiter(blocks, np.int64)
             self.shape = (1, 1, len(chosen))

@@ -238,6 +238,7 @@ def test_predicates_in_single_bits_of_a_register_decide_branches():
     from helpers.course import steps
     from helpers.course.sweep import variant
     from helpers.run import gemm, kernel
+    from helpers.run.launch_arguments import launch_arguments
     from helpers.sim.counting import names
 
     step = steps.get("double_buffer")
@@ -245,7 +246,7 @@ def test_predicates_in_single_bits_of_a_register_decide_branches():
     shape = gemm.geometry(made)
     for k in (32, 31):  # rows that can be read four floats at a time, and rows that cannot
         problem = gemm.Problem(64, 64, k)
-        arguments = made.checked(gemm.arguments(problem, *problem.arrays()))
+        arguments = made.checked(launch_arguments(made, problem, *problem.arrays()).arguments)
         counts, why = machine_code.instruction_counts(made.compiled, shape.grid(64, 64), shape.block, arguments, accesses=True)
         assert why == "" and counts.complete
         counted, executed = machine_code.counters(counts)[0], gemm.run(made, problem, on="cpu").counters

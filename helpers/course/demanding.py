@@ -1,0 +1,61 @@
+"""Data that ask more of a kernel than numbers between -1 and 1: rows and columns of other magnitudes, and long sums of positive numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.errors import CourseError
+from helpers.run import gemm
+from helpers.run.gemm import Problem
+from helpers.run.kernel import Kernel
+
+_SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
+
+
+@dataclass(frozen=True)
+class ScaledProblem(Problem):
+    """A product whose rows of A and columns of B are multiplied by powers of two, drawn at random: 2^-scales to 2^scales."""
+
+    scales: int = 0
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        random = np.random.default_rng(self.seed + 3)
+        rows, columns = (random.integers(-self.scales, self.scales + 1, count) for count in (len(a), self.n))
+        a *= np.ldexp(np.float32(1), rows)[:, None]
+        b[:, : self.n] *= np.ldexp(np.float32(1), columns)
+        return a, b, c
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
+
+
+def scaled(kernel: Kernel, scales: int, seed: int) -> list[Problem]:
+    """Small products of the kernel's types on such data, other ones for each seed. Their types are as wide as float32."""
+    dtype, out_dtype = gemm.types(kernel)
+    return [
+        ScaledProblem(m, n, k, dtype=dtype, out_dtype=out_dtype, seed=seed + place, scales=scales)
+        for place, (m, n, k) in enumerate(_SHAPES)
+    ]  # fmt: skip
+
+
+def judge_accuracy(kernel: Kernel, k: int, allowed: float, seed: int) -> tuple[str, bool]:
+    """(sentence, good): relative errors of one tile of sums of k products of positive numbers, against float64, in float32's roundoffs.
+
+    allowed: how many, in the root mean square.
+    """
+    problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, k, seed=seed)
+    a, b, c = problem.arrays()
+    arrays = np.abs(a), np.abs(b), c
+    value, _ = problem.expected(*arrays)
+    try:
+        gemm.run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False)
+    except CourseError as error:
+        return f"{problem} of positive numbers: {error.message}", False
+    errors = (arrays[2][:, : problem.n].astype(np.float64) - value) / value
+    yours = float(np.sqrt(np.mean(errors**2))) / problem.result.roundoff
+    side = ", all on one side" if np.all(errors < 0) or np.all(errors > 0) else ""
+    good = yours <= allowed
+    return f"errors of {problem}, positive numbers: yours {yours:.3g} times 2^-24 (root mean square{side}), expected <= {allowed:g}.", good

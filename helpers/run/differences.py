@@ -1,0 +1,86 @@
+"""Where the result of a product differs from the specification, and what a kernel changed that is not its own, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .gemm import Problem
+
+_LONG_SUM = 64  # terms; in shorter sums the worst case of `Problem.expected` tells float32 from fewer bits
+
+
+def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
+    """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
+    if text := compare_others(problem, before, after):
+        return text
+    value, bound = problem.expected(*before)
+    got = after[2][:, : problem.n].astype(np.float64)
+    if text := first_difference(~(np.abs(got - value) <= bound), got, value):
+        if "yours nan" in text:
+            text += " NaN means it was never written, or computed from an element outside the matrices" + (
+                "." if problem.beta else ", or from the old C, which beta = 0 must not read."
+            )
+        return text
+    return inexact(problem, got, value, before)
+
+
+def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, before: Sequence[np.ndarray]) -> str:
+    """'' or a sentence about errors that are too large together, in long sums that are right one by one."""
+    if problem.k <= _LONG_SUM or not got.size:
+        return ""
+    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*before)
+    if error <= allowed:
+        return ""
+    return (
+        f"every element is nearly right, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums "
+        f"stay below {allowed:.2g}. Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
+    )
+
+
+def compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:
+    """'' if the kernel left alone what is not its result: A, B and the padding of C."""
+    if (found := changed(problem, before, after)) is None:
+        return ""
+    which, row, column = found
+    values = f"it was {float(before[which][row, column]):.7g} and is {float(after[which][row, column]):.7g}."
+    if which < 2:
+        return f"{'AB'[which]} is an input, and {_CHANGED} {'AB'[which]}[{row}, {column}]: {values}"
+    return f"element [{row}, {column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and {_CHANGED} it: {values}"
+
+
+_CHANGED = "the kernel changed"
+
+
+def changed(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> tuple[int, int, int] | None:
+    """The first element that is not the kernel's to change and was changed: which array (0 for A), row and column."""
+    for which, first in enumerate((0, 0, problem.n)):
+        old, new = (np.ascontiguousarray(arrays[which][:, first:]) for arrays in (before, after))
+        different = old.view(np.uint8) != new.view(np.uint8)
+        if different.any():
+            row, byte = map(int, np.argwhere(different)[0])
+            return which, row, first + byte // old.itemsize
+    return None
+
+
+_FIRST = "the first is C"  # begins the place of the first difference in a case's message
+
+
+def stored(message: str) -> bool:
+    """Is a case's message about an element that has a wrong value?"""
+    return _FIRST in message or _CHANGED in message
+
+
+def first_difference(wrong: np.ndarray, got: np.ndarray, value: np.ndarray, row0: int = 0, column0: int = 0) -> str:
+    """'' or a sentence about the elements marked as wrong. row0, column0: where the arrays begin in C."""
+    if not wrong.any():
+        return ""
+    row, column = map(int, np.argwhere(wrong)[0])
+    where = "" if not (row0 or column0) else " in this tile"
+    return (
+        f"{int(wrong.sum())} of {wrong.size} elements of C{where} are wrong; {_FIRST}[{row0 + row}, {column0 + column}]: "
+        f"yours {got[row, column]:.7g}, expected {value[row, column]:.7g}."
+    )

@@ -1,0 +1,202 @@
+"""What a GEMM kernel says of its launch: its parameters, its block, its tile of C, its grid, and the boxes of its tensor maps.
+
+A kernel says it in constants that the compiler evaluates, so that a tile size that is edited moves the launch with it:
+
+    extern "C" __device__ constexpr int block_shape[] = {BLOCK_X, BLOCK_Y, 1};                  // threads per block
+    extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};                        // rows, columns of C per block
+    extern "C" __device__ constexpr int dynamic_shared[] = {BYTES};                             // per block; 0 if left out
+    extern "C" __device__ constexpr int grid_depth[] = {BLOCKS};                                // along z for each product
+    extern "C" __device__ constexpr int persistent[] = {BLOCKS_PER_SM};                         // its blocks walk the tiles
+    extern "C" __device__ constexpr int box_A[] = {ROWS, COLUMNS, SWIZZLE_BYTES};               // of map_A; also box_B, box_C
+
+(and `pieces` and `passes`, where other kernels of the file come first: see `passes`.)
+
+Blocks per cluster are those of its `__cluster_dims__`.
+
+**The grid.** One block per tile of C, tiles along N on x and along M on y, each rounded up to whole clusters: a block that lies outside C
+does nothing but take part in its cluster. A persistent kernel gets a grid of one dimension: as many blocks as the GPU's multiprocessors
+hold at BLOCKS_PER_SM, or as there are tiles if these are fewer, rounded down to whole clusters, and at least one cluster. It walks the
+tiles itself, with blocks that may find none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from helpers.errors import LaunchError
+from helpers.model import hardware
+from helpers.sim.layouts.tensor_map import SWIZZLES
+from helpers.sim.machine import cluster as clusters
+
+from .kernel import Kernel
+from .passes import kind, pieces
+from .tensor_maps import check_box
+
+PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
+MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the kernel wants
+MOST_IN_TILE = 2048  # rows or columns of a tile of C
+_SWIZZLES = dict(zip((0, 32, 64, 128), SWIZZLES, strict=True))
+MULTIPROCESSORS = 132  # where the table has no GPU of an architecture
+
+
+@dataclass(frozen=True)
+class CopyBox:
+    """How much of a matrix one bulk copy takes: rows and columns in elements. swizzle: "128B", "64B", "32B" or None."""
+
+    rows: int
+    columns: int
+    swizzle: str | None
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What a kernel says of its launch: threads per block, the tile of C per block, dynamic shared bytes.
+
+    depth: blocks along z for each product, or None if the kernel does not look at z: then it cannot compute a batch.
+    cluster: blocks per cluster as (x, y, z). persistent: blocks per multiprocessor of a kernel whose blocks walk the tiles, None for
+    one block per tile. multiprocessors: what the SIMT machine takes a GPU to have.
+    """
+
+    block: tuple[int, int, int]
+    tile: tuple[int, int]
+    shared: int = 0
+    depth: int | None = None
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    persistent: int | None = None
+    multiprocessors: int = MULTIPROCESSORS
+
+    def tiles(self, m: int, n: int) -> tuple[int, int]:
+        """Tiles of C: (along N, along M)."""
+        return math.ceil(n / self.tile[1]), math.ceil(m / self.tile[0])
+
+    def grid(self, m: int, n: int, batch: int = 1, multiprocessors: int | None = None) -> tuple[int, int, int]:
+        """Blocks along N on x and along M on y, in whole clusters; along z the depth, for each product of a batch.
+
+        Of a persistent kernel (blocks, 1, 1), for a GPU of so many multiprocessors (None: those of the SIMT machine).
+        """
+        across, down = self.tiles(m, n)
+        if self.persistent is None:
+            extents = across, down, (self.depth or 1) * batch
+            x, y, z = (-(-extent // size) * size for extent, size in zip(extents, self.cluster, strict=True))
+            return x, y, z
+        size = self.cluster[0]
+        most = min(across * down, self.persistent * (multiprocessors or self.multiprocessors))
+        return max(1, most // size) * size, 1, 1
+
+    def classes(self, m: int, n: int) -> list[tuple[int, int]]:
+        """(a block, how many blocks behave like those of its cluster), where each block has a tile: interior, right edge, bottom edge,
+        corner.
+
+        In a GEMM what a block does depends only on whether it hangs over the right or the bottom edge of C, so one block of each
+        class, or one cluster where there are clusters, counts for all.
+        """
+        (x, y, _), (columns, rows, _) = self.cluster, self.grid(m, n)
+        across, down = columns // x, rows // y  # clusters
+        found = []
+        for row, tall in ((0, down - 1), (down - 1, 1)) if m % (self.tile[0] * y) else ((0, down),):
+            for column, wide in ((0, across - 1), (across - 1, 1)) if n % (self.tile[1] * x) else ((0, across),):
+                if tall * wide:
+                    found.append((row * y * columns + column * x, tall * wide * x * y))
+        return found
+
+
+def geometry(kernel: Kernel) -> Geometry:
+    """Read back the constants the compiler evaluated. Raises LaunchError with what to write if they are missing."""
+    constants = kernel.compiled.constants
+    block, tile = constants.get("block_shape"), constants.get("tile_shape")
+    if block is None or tile is None:
+        is_fused(kernel)  # of another signature there is more to say than what is missing
+        missing = "block_shape" if block is None else "tile_shape"
+        raise LaunchError(
+            f"{kernel.name} does not say its {missing}, so the course cannot launch it by itself. Add at file level:\n"
+            '    extern "C" __device__ constexpr int block_shape[] = {BLOCK_X, BLOCK_Y, 1};  // threads per block\n'
+            '    extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};        // rows, columns of C per block'
+        )
+    if len(block) not in (1, 2, 3) or len(tile) != 2 or min(block) < 1 or min(tile) < 1:
+        raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers (int).")
+    if max(tile) > MOST_IN_TILE:
+        raise LaunchError(f"tile_shape = {tile}: no tile of C has more than {MOST_IN_TILE} rows or columns (and they are int, not float).")
+    x, y, z = (*block, 1, 1)[:3]
+    depth = constants.get("grid_depth", (None,))[0]
+    cluster = clusters.declared(kernel.ptx, kernel.compiled.symbol).dims or (1, 1, 1)
+    return Geometry(
+        (x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth, cluster,
+        _persistent(constants.get("persistent"), cluster, depth), _multiprocessors(kernel.compiled.arch),
+    )  # fmt: skip
+
+
+def _persistent(said: tuple[int, ...] | None, cluster: tuple[int, int, int], depth: int | None) -> int | None:
+    """Blocks per multiprocessor, None for one block per tile. Raises LaunchError for what cannot be."""
+    if said is None:
+        return None
+    if len(said) != 1 or not 1 <= said[0] <= 32:
+        raise LaunchError(f"persistent = {said}: it is one number, how many blocks a multiprocessor holds at a time (1 to 32).")
+    if cluster[1:] != (1, 1):
+        raise LaunchError(
+            f"persistent, and __cluster_dims__{cluster}: the grid of a persistent kernel has one dimension, and so has its cluster. Write "
+            f"__cluster_dims__({math.prod(cluster)}, 1, 1)."
+        )
+    if depth is not None:
+        raise LaunchError("persistent, and grid_depth: the grid of a persistent kernel has one dimension. Leave one of the two out.")
+    return said[0]
+
+
+def _multiprocessors(arch: str) -> int:
+    """Of the largest GPU that the code is for, as the machine has no number of its own."""
+    same = [gpu.sms for gpu in hardware.gpus() if gpu.arch == arch.replace("compute", "sm").rstrip("af")]
+    return max(same, default=MULTIPROCESSORS)
+
+
+# ------------------------------------------------------------------------------------------------------- parameters
+
+
+def is_fused(kernel: Kernel) -> bool:
+    """Whether the kernel takes a bias after the arguments that all have. Raises LaunchError for any other signature."""
+    return _read(kernel)[0]
+
+
+def tensor_maps(kernel: Kernel) -> tuple[str, ...]:
+    """The names of its tensor maps, those of `MAPS` that it declares. Raises LaunchError for any other signature."""
+    return _read(kernel)[1]
+
+
+def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
+    """(takes a bias, names of its tensor maps). Raises LaunchError for a signature that is not the course's."""
+    parameters, split = kernel.compiled.parameters, bool(pieces(kernel))
+    kinds = [kind(parameter) for parameter in parameters]
+    plain = ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"]
+    maps = tuple(parameter.name for parameter, each in zip(parameters, kinds, strict=True) if each == "map")
+    before = kinds[: len(kinds) - len(maps)]
+    wanted = [[*plain, "pointer"]] if split else [plain, [*plain, "pointer"]]
+    if before not in wanted or maps != tuple(name for name in MAPS if name in maps):
+        raise LaunchError(
+            f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
+            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, or `const int* ranges` for one of "
+            "`pieces`; and behind that, for a kernel that copies by "
+            f"TMA, those of `const __grid_constant__ CUtensorMap {'`, `'.join(MAPS)}` that it uses, in this order). "
+            "Change its parameters, or launch it yourself with .launch(grid, block, args)."
+        )
+    return len(before) == 12 and not split, maps
+
+
+def box(kernel: Kernel, name: str, itemsize: int) -> CopyBox:
+    """The box that the kernel states for its tensor map `name`, of elements of so many bytes. Raises LaunchError with what to write."""
+    matrix = name.removeprefix("map_")
+    said = kernel.compiled.constants.get(f"box_{matrix}")
+    line = f'    extern "C" __device__ constexpr int box_{matrix}[] = {{ROWS, COLUMNS, SWIZZLE_BYTES}};'
+    if said is None:
+        raise LaunchError(
+            f"{kernel.name} takes {name} and does not say how much of {matrix} one copy takes, so the course cannot make the tensor map. "
+            f"Add at file level:\n{line}  // rows and columns in elements; a swizzle of 0, 32, 64 or 128 bytes"
+        )
+    if len(said) != 3 or said[2] not in _SWIZZLES:
+        raise LaunchError(
+            f"box_{matrix} = {said} is no box. It has three numbers (int), and the swizzle is 0, 32, 64 or 128 bytes:\n{line}"
+        )
+    found = CopyBox(said[0], said[1], _SWIZZLES[said[2]])
+    try:
+        check_box((found.rows, found.columns), (1, 1), itemsize, found.swizzle)
+    except LaunchError as error:
+        raise LaunchError(f"box_{matrix} = {said} of {kernel.name}: {error.message}") from None
+    return found

@@ -1,0 +1,292 @@
+// 17 warp_specialized: warps with different work, and blocks that stay.
+//
+// What changed since 16: a warpgroup of its own copies (the producer) and two multiply (the consumers). They meet
+//   at mbarriers only: `full` when a stage has arrived, `empty` when its readers have left. setmaxnreg moves the
+//   producer's registers to the consumers. As many blocks as there are multiprocessors walk over all tiles, so that
+//   the next tile's stages arrive while this one's results leave. CLUSTER blocks one below the other share their
+//   tiles of B: each copies a part for all (multicast). Results leave through shared memory by TMA. Every other tile
+//   walks K backwards (SNAKE): the tiles of A and B that were read last are still in L2.
+// What it saves: __syncthreads in the loop, the pause between tiles, half of the reads of B, scattered stores.
+// What it costs: one warpgroup that does not multiply, room for results in shared memory, and thought: who waits for
+//   whom.
+// Rows that TMA cannot take: as in 16; a C that it cannot take is stored by the threads.
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+using Element = __nv_bfloat16;     // of A, B and C; the other choice is __half,
+#define ELEMENT "bf16"             // which PTX calls "f16"
+constexpr int BM = 128, BN = 256;  // tile of C per block: 64 rows for each of two consumers
+constexpr int BK = 64;             // step along K: 128 bytes, the span of the swizzle
+constexpr int STAGES = 4;          // pairs of tiles in shared memory
+constexpr int CLUSTER = 2;         // blocks that share their tiles of B: 1, 2 or 4
+constexpr int PANEL = 8;           // tiles of clusters below each other before the next column
+constexpr int SNAKE = 1;           // 0: every tile walks K upwards
+constexpr int TMA_STORE = 1;       // 0: threads store their own results
+constexpr int C_BOXES = 2;         // boxes of 64 x 64 results per consumer on their way to C
+constexpr int CONSUMERS = BM / 64;
+constexpr int THREADS = (CONSUMERS + 1) * 128;
+
+static_assert(CONSUMERS == 2, "BM must be 128: registers are shared out to one producer and two consumers");
+static_assert(BN == 256, "BN must be 256, the columns of this wgmma: another number needs another instruction");
+static_assert(BK == 64, "BK must be 64: a row of A's tile fills the 128 bytes of the swizzle");
+static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4, "CLUSTER must be 1, 2 or 4: B's four boxes are shared out");
+static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
+static_assert(C_BOXES == 1 || C_BOXES == 2 || C_BOXES == 4, "C_BOXES must be 1, 2 or 4: a consumer has four boxes");
+
+extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
+extern "C" __device__ constexpr int persistent[] = {1};       // blocks per multiprocessor, however many tiles there are
+extern "C" __device__ constexpr int box_A[] = {BM, BK, 128};  // one copy: rows, columns, bytes of the swizzle
+extern "C" __device__ constexpr int box_B[] = {BK, 64, 128};
+extern "C" __device__ constexpr int box_C[] = {64, 64, 128};
+
+struct Stage {
+    Element A[BM * BK];  // rows of 64 k
+    Element B[BN * BK];  // four boxes of 64 columns: rows of 64 n
+};
+struct Shared {
+    Stage stages[STAGES];
+    Element C[CONSUMERS][C_BOXES][64 * 64];
+    uint64_t full[STAGES], empty[STAGES];  // mbarriers: has the stage arrived, have its readers left?
+};
+extern "C" __device__ constexpr int dynamic_shared[] = {sizeof(Shared)};
+
+__device__ unsigned address(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
+__device__ unsigned rank_in_cluster() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+// All threads of all blocks of the cluster.
+__device__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// The 128 threads of a consumer.
+__device__ void consumer_sync(int group) { asm volatile("bar.sync %0, 128;" :: "r"(group + 1) : "memory"); }
+
+// An mbarrier is in phase 0, 1, 0, ... and ends a phase when `arrivals` threads and all expected bytes have come.
+__device__ void init(uint64_t* barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(address(barrier)), "r"(arrivals));
+}
+// Wait until this phase has ended.
+__device__ void wait(uint64_t* barrier, int phase) {
+    asm volatile("{\n"
+                 ".reg .pred ended;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+                 "@!ended bra again;\n"
+                 "}" :: "r"(address(barrier)), "r"(phase) : "memory");
+}
+// Arrive, and let the phase expect so many bytes more.
+__device__ void expect(uint64_t* barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(address(barrier)), "r"(bytes) : "memory");
+}
+// Arrive at the barrier of this name in a block of the cluster. Without `.release.cluster`: with it the compiler makes
+// all of the GPU see our writes first (MEMBAR.ALL.GPU), a third of the speed, and a reader has written nothing.
+__device__ void arrive(uint64_t* barrier, int block) {
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" :: "r"(address(barrier)), "r"(block) : "memory");
+}
+// Start to copy the box at this column and row; the barrier counts its bytes. Outside of the matrix are zeros.
+__device__ void load(Element* to, const CUtensorMap& map, int column, int row, uint64_t* barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(address(to)), "l"(&map), "r"(column), "r"(row), "r"(address(barrier)) : "memory");
+}
+// The same to this place in every block of the cluster; the barrier at this place in each of them counts.
+__device__ void load_for_all(Element* to, const CUtensorMap& map, int column, int row, uint64_t* barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(address(to)), "l"(&map), "r"(column), "r"(row), "r"(address(barrier)),
+                    "h"((short)((1 << CLUSTER) - 1)) : "memory");
+}
+// Start to copy a box to the matrix. Copies since the last commit are a group; store_wait waits until all have been
+// read.
+__device__ void store(const CUtensorMap& map, int column, int row, const Element* from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 :: "l"(&map), "r"(column), "r"(row), "r"(address(from)) : "memory");
+}
+__device__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// A matrix descriptor for tiles with the swizzle of 128 bytes: where it begins, how far the next span of 64 elements
+// lies behind (where lines are longer than one), and that blocks of 8 lines of 128 bytes follow each other.
+__device__ uint64_t descriptor(const Element* from, int span) {
+    return (address(from) & 0x3FFFF) >> 4 | (uint64_t)(span >> 4) << 16 | (uint64_t)(8 * 128 >> 4) << 32 | 1ull << 62;
+}
+// d = a * b, and + d if `add`: 64 x 256 sums of a warpgroup, 16 k. A lies by rows (K-major), B too: MN-major, the
+// last 1.
+#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
+#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+__device__ void wgmma(float (&d)[BN / 2], uint64_t a, uint64_t b, bool add) {
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.ne.b32 add, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." ELEMENT "." ELEMENT " {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+                 "%128, %129, add, 1, 1, 0, 1;\n"
+                 "}"
+                 : SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96) : "l"(a), "l"(b), "r"((int)add));
+}
+// Registers that wgmma writes belong to it from the fence to the wait. What was issued since the last commit is a
+// group; wgmma_wait<N> waits for all groups but the last N.
+__device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> __device__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
+
+// Four matrices of 8 x 8 sums from the registers of a warp to shared memory; each thread gives the address of one row.
+__device__ void stmatrix(unsigned row, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+__device__ unsigned pack(float low, float high) {
+    Element two[2] = {low, high};
+    return *reinterpret_cast<unsigned*>(two);
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
+warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, const Element* B, int ldb,
+                 float beta, Element* C, int ldc, const __grid_constant__ CUtensorMap map_A,
+                 const __grid_constant__ CUtensorMap map_B, const __grid_constant__ CUtensorMap map_C) {
+    extern __shared__ __align__(1024) unsigned char bytes[];
+    Shared& shared = *reinterpret_cast<Shared*>(bytes);
+
+    const int t = threadIdx.x, group = __shfl_sync(~0u, t / 128, 0);  // the shuffle: a warp agrees
+    const int rank = CLUSTER > 1 ? rank_in_cluster() : 0;
+    const int rows = (M + BM * CLUSTER - 1) / (BM * CLUSTER), columns = (N + BN - 1) / BN;  // of tiles of clusters
+    const int first = blockIdx.x / CLUSTER, clusters = gridDim.x / CLUSTER;
+    const int steps = (K + BK - 1) / BK;
+
+    // This block's tile of a cluster's: its first row and column in C.
+    auto place = [&](int tile, int& row, int& col) {
+        const int panel = tile / (PANEL * columns), in_panel = tile % (PANEL * columns);
+        const int height = min(PANEL, rows - panel * PANEL);  // the last panel may be lower
+        row = ((panel * PANEL + in_panel % height) * CLUSTER + rank) * BM;
+        col = in_panel / height * BN;
+    };
+    int stage = 0, phase = 0;
+    auto next = [&] {
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+    };
+
+    if (t == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            init(&shared.full[s], 1);                     // its own producer
+            init(&shared.empty[s], CONSUMERS * CLUSTER);  // every consumer that reads what its producer copies
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the cluster sees the barriers,
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");        // and so does the accelerator
+    }
+    if (CLUSTER > 1) cluster_sync();
+    else __syncthreads();
+
+    if (group == CONSUMERS) {  // the producer: one thread of it
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (t == CONSUMERS * 128) {
+            bool backwards = false;
+            for (int tile = first; tile < rows * columns; tile += clusters) {
+                int row, col;
+                place(tile, row, col);
+                for (int i = 0; i < steps; i++, next()) {
+                    const int k = (backwards ? steps - 1 - i : i) * BK;
+                    wait(&shared.empty[stage], phase ^ 1);  // the phase before: at once in the first round
+                    Stage& to = shared.stages[stage];
+                    uint64_t* full = &shared.full[stage];
+                    expect(full, sizeof(Stage));
+                    load(to.A, map_A, k, row, full);
+                    #pragma unroll
+                    for (int b = 0; b < BN / 64 / CLUSTER; b++) {
+                        const int box = rank * (BN / 64 / CLUSTER) + b;  // this block's part of B
+                        if (CLUSTER > 1) load_for_all(to.B + box * 64 * BK, map_B, col + box * 64, k, full);
+                        else load(to.B + box * 64 * BK, map_B, col + box * 64, k, full);
+                    }
+                }
+                if (SNAKE) backwards = !backwards;
+            }
+        }
+    } else {  // the consumers
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        const int warp = t % 128 / 32, lane = t % 32;
+        const bool by_tma = TMA_STORE && beta == 0.0f && ((size_t)C % 16 | ldc % 8 | N % 8) == 0;
+        auto release = [&](int stage) {  // to all producers that fill it
+            if (t % 128 < CLUSTER) arrive(&shared.empty[stage], t % 128);
+        };
+        float d[BN / 2];
+        for (int tile = first; tile < rows * columns; tile += clusters) {
+            int row, col, before = 0;
+            place(tile, row, col);
+            row += group * 64;
+            if (steps == 0)
+                for (int i = 0; i < BN / 2; i++) d[i] = 0;
+            for (int k = 0; k < steps; k++, next()) {
+                wait(&shared.full[stage], phase);
+                const Stage& now = shared.stages[stage];
+                wgmma_fence();
+                #pragma unroll
+                for (int kk = 0; kk < BK; kk += 16)
+                    wgmma(d, descriptor(now.A + group * 64 * BK + kk, 16),
+                          descriptor(now.B + kk * 64, 64 * BK * sizeof(Element)), k + kk > 0);
+                wgmma_commit();
+                if (k > 0) {
+                    wgmma_wait<1>();  // the step before is done with its stage
+                    release(before);
+                }
+                before = stage;
+            }
+            wgmma_wait<0>();
+            if (steps > 0) release(before);
+            #pragma unroll
+            for (int i = 0; i < BN / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");  // read no sum before the wait
+
+            if (by_tma) {
+                #pragma unroll
+                for (int box = 0; box < BN / 64; box += C_BOXES) {
+                    if (t % 128 == 0) store_wait();
+                    consumer_sync(group);  // the boxes are free
+                    #pragma unroll
+                    for (int j = 0; j < 8 * C_BOXES; j += 2) {  // 16 rows, 16 columns, swizzled as map_C says
+                        const float* v = &d[(box * 8 + j) * 4];
+                        const int r = warp * 16 + lane % 16, piece = j % 8 + lane / 16;
+                        stmatrix(address(shared.C[group][j / 8]) + r * 128 + (piece ^ r % 8) * 16,
+                                 pack(alpha * v[0], alpha * v[1]), pack(alpha * v[2], alpha * v[3]),
+                                 pack(alpha * v[4], alpha * v[5]), pack(alpha * v[6], alpha * v[7]));
+                    }
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the accelerator sees it
+                    consumer_sync(group);
+                    if (t % 128 == 0) {
+                        #pragma unroll
+                        for (int i = 0; i < C_BOXES; i++) store(map_C, col + (box + i) * 64, row, shared.C[group][i]);
+                        store_commit();
+                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i = 0; i < BN / 2; i++) {  // pairs of columns, rows lane / 4 and lane / 4 + 8 of 16
+                    const int r = row + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                    const int c = col + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                    if (r < M && c < N) {
+                        Element* to = &C[(size_t)r * ldc + c];
+                        *to = beta == 0.0f ? alpha * d[i] : alpha * d[i] + beta * (float)*to;
+                    }
+                }
+            }
+        }
+        if (t % 128 == 0) store_wait();  // shared memory is the block's until it ends
+    }
+    if (CLUSTER > 1) cluster_sync();  // no block leaves while another one copies to it or arrives at its barriers
+}

@@ -1,0 +1,103 @@
+"""What a kernel says of its launch: grids of tiles, of clusters and of persistent blocks, and the boxes of its tensor maps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import helpers
+from helpers.errors import LaunchError
+from helpers.run import geometry
+from helpers.run.geometry import CopyBox, Geometry
+from helpers.run.kernel import Kernel
+from tests.run.tma_kernels import source
+
+BLOCK, TILE = (128, 1, 1), (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("shape", "m", "n", "grid"),
+    [
+        (Geometry(BLOCK, TILE), 17, 17, (2, 3, 1)),
+        (Geometry(BLOCK, TILE, cluster=(2, 1, 1)), 17, 40, (4, 3, 1)),  # rounded up to whole clusters
+        (Geometry(BLOCK, TILE, cluster=(1, 2, 1)), 17, 40, (3, 4, 1)),
+        (Geometry(BLOCK, TILE, persistent=1), 17, 17, (6, 1, 1)),  # no more blocks than tiles
+        (Geometry(BLOCK, TILE, persistent=1, cluster=(4, 1, 1)), 17, 17, (4, 1, 1)),  # rounded down
+        (Geometry(BLOCK, TILE, persistent=1, cluster=(8, 1, 1)), 17, 17, (8, 1, 1)),  # and at least one cluster
+        (Geometry(BLOCK, TILE, persistent=2), 800, 1600, (264, 1, 1)),
+        (Geometry(BLOCK, TILE, persistent=1, cluster=(8, 1, 1)), 800, 1600, (128, 1, 1)),
+    ],
+)
+def test_a_grid_has_a_block_per_tile_in_whole_clusters_or_fills_the_gpu(shape, m, n, grid):
+    assert shape.grid(m, n) == grid
+
+
+def test_a_persistent_grid_is_that_of_the_gpu_at_hand():
+    assert Geometry(BLOCK, TILE, persistent=1).grid(800, 1600, multiprocessors=78) == (78, 1, 1)
+    assert Geometry(BLOCK, TILE).grid(17, 17, multiprocessors=1) == (2, 3, 1)
+
+
+@pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1), (2, 2, 1)])
+@pytest.mark.parametrize(("m", "n"), [(8, 16), (80, 16), (8, 160), (72, 160), (72, 161), (73, 160), (73, 161)])
+def test_classes_of_blocks_add_up(cluster, m, n):
+    shape = Geometry(BLOCK, TILE, cluster=cluster)
+    blocks, classes = math.prod(shape.grid(m, n)), shape.classes(m, n)
+    assert sum(weight for _, weight in classes) == blocks
+    assert len({block for block, _ in classes}) == len(classes) <= 4
+    assert all(0 <= block < blocks for block, _ in classes)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return helpers.compile(source(persistent=2, cluster=2))
+
+
+def test_the_compiled_kernel_says_it_all(kernel):
+    shape = helpers.gemm.geometry(kernel)
+    assert (shape.block, shape.tile, shape.cluster, shape.persistent, shape.multiprocessors) == ((128, 1, 1), (32, 32), (2, 1, 1), 2, 132)
+    assert geometry.tensor_maps(kernel) == geometry.MAPS and not geometry.is_fused(kernel)
+    assert geometry.box(kernel, "map_A", 2) == CopyBox(32, 32, "64B") and geometry.box(kernel, "map_C", 4) == CopyBox(32, 32, None)
+
+
+def stating(kernel, **constants):
+    """The kernel as if it stated these constants too, or not (None)."""
+    said = {name: value for name, value in (kernel.compiled.constants | constants).items() if value is not None}
+    return Kernel(replace(kernel.compiled, constants=said))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (None, r"how much of B one copy takes.*Add at file level:\n.*int box_B\[\] = {ROWS, COLUMNS, SWIZZLE_BYTES};"),
+        ((32, 32), "box_B = .*three numbers"),
+        ((32, 32, 48), "box_B = .*the swizzle is 0, 32, 64 or 128 bytes"),
+        ((32, 32, 32), "box_B = .* of tma_gemm: The last axis .* a swizzle of 32B permutes rows of at most 32 bytes"),
+        ((32, 5, 0), "box_B = .*10 bytes, and the hardware needs a multiple of 16"),
+    ],
+)
+def test_a_box_that_is_none_is_refused_with_what_to_write(kernel, said, message):
+    with pytest.raises(LaunchError, match=f"(?s){message}"):
+        geometry.box(stating(kernel, box_B=said), "map_B", 2)
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [({"persistent": (0,)}, "how many blocks a multiprocessor holds"), ({"grid_depth": (1,)}, "persistent, and grid_depth")],
+)
+def test_a_persistent_grid_that_cannot_be_is_refused(kernel, constants, message):
+    with pytest.raises(LaunchError, match=message):
+        geometry.geometry(stating(kernel, **constants))
+
+
+def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
+    other = Kernel(replace(kernel.compiled, ptx=kernel.ptx.replace(".reqnctapercluster 2, 1, 1", ".reqnctapercluster 1, 2, 1")))
+    with pytest.raises(LaunchError, match=r"Write __cluster_dims__\(2, 1, 1\)"):
+        geometry.geometry(other)
+
+
+def test_a_map_of_another_name_is_a_foreign_signature(kernel):
+    *others, last = kernel.compiled.parameters
+    with pytest.raises(LaunchError, match="CUtensorMap map_A`, `map_B`, `map_C` that it uses, in this order"):
+        geometry.is_fused(Kernel(replace(kernel.compiled, parameters=(*others, replace(last, name="out")))))
