@@ -219,7 +219,12 @@ class Notebook:
         if not self.page.url.startswith(self.lab.url):
             return self.open()
         self.command("docmanager:open", path=self.name)
-        self.page.wait_for_function("name => window.jupyterapp.shell.currentWidget?.context?.path === name", arg=self.name)
+        self.page.wait_for_function(
+            "name => window.jupyterapp.shell.currentWidget?.context?.path === name",
+            arg=self.name,
+            timeout=START_SECONDS * 1000,
+            polling=LOOK_MILLISECONDS,
+        )
         return self._ready()
 
     def command(self, name: str, **arguments: object) -> None:
@@ -227,10 +232,23 @@ class Notebook:
         self.page.evaluate("async ([name, given]) => { await window.jupyterapp.commands.execute(name, given); }", [name, arguments])
 
     def close(self) -> None:
-        """Save and close it, and end its kernel."""
+        """Save and close it, and end its kernel. A dialog that was left open fails this test and none of those after it."""
+        dialogs = self.dismiss_dialogs()
         self.command("docmanager:save")
-        self.command("application:close-all")
+        # A widget may tell its state once more after saving. JupyterLab would then ask whether to save, and a dialog keeps the focus.
+        self.page.evaluate("() => { for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose(); }")
         self.lab.shut_down(self.lab.sessions())
+        assert not dialogs, f"{self.name} was left with a dialog: {dialogs}"
+
+    def dismiss_dialogs(self) -> list[str]:
+        """Answer each open dialog by Escape. What they said."""
+        said: list[str] = []
+        shown = self.page.locator(".jp-Dialog")
+        while len(said) < 9 and (found := shown.all_inner_texts()):
+            said += found
+            self.page.keyboard.press("Escape")
+            self.page.wait_for_timeout(LOOK_MILLISECONDS)
+        return said
 
     def _ready(self) -> Notebook:
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
