@@ -10,6 +10,7 @@ What speed each allows is the peak of the type over the number of products: a li
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,10 +107,11 @@ def _error(value: float) -> str:
     return f"{value:.1e}" if np.isfinite(value) else "overflows"
 
 
-def accuracy(a, b, ways: tuple[Way, ...] = WAYS, gpu: str = DEFAULT_GPU) -> Accuracy:
+def accuracy(a, b, ways: Iterable[Way | str] = WAYS, gpu: str = DEFAULT_GPU) -> Accuracy:
     """Multiply a [M, K] by b [K, N] (float32) in each of the ways that this GPU has, and compare with float64.
 
-    Raises CourseError for matrices that do not fit each other or are too large for this.
+    ways: of one's own, or names of those in `WAYS`. Raises CourseError for matrices that do not fit each other or are too large for this,
+    and for names that there are not.
     """
     a, b = (np.asarray(x, np.float32) for x in (a, b))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.size or not b.size:
@@ -119,7 +121,7 @@ def accuracy(a, b, ways: tuple[Way, ...] = WAYS, gpu: str = DEFAULT_GPU) -> Accu
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise CourseError("accuracy compares numbers, and A or B has an infinity or NaN, whose error nobody can tell.")
     device = hardware.gpu(gpu)
-    limits = {way: limit for way in ways if (limit := way.limit(device)) is not None}
+    limits = {way: limit for way in map(_way, [ways] if isinstance(ways, str) else ways) if (limit := way.limit(device)) is not None}
     exact, size = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
     points = []
     with Progress("accuracy") as bar, np.errstate(all="ignore"):
@@ -128,6 +130,14 @@ def accuracy(a, b, ways: tuple[Way, ...] = WAYS, gpu: str = DEFAULT_GPU) -> Accu
             points.append(WayError(way, float(error.max()), float(error.mean()), limit))
             bar(number + 1, len(limits))
     return Accuracy(tuple(points), (len(a), b.shape[1], a.shape[1]), device.name)
+
+
+def _way(way: Way | str) -> Way:
+    if isinstance(way, Way):
+        return way
+    if way not in (named := {one.name: one for one in WAYS}):
+        raise CourseError(f"No way is called {way!r}; there are {', '.join(named)}.")
+    return named[way]
 
 
 def product(a: np.ndarray, b: np.ndarray, way: Way) -> np.ndarray:

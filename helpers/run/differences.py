@@ -21,7 +21,7 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     got = after[2][:, : problem.n].astype(np.float64)
     if text := first_difference(~(np.abs(got - value) <= bound), got, value):
         if "yours nan" in text:
-            text += " NaN means it was never written, or computed from an element outside the matrices" + (
+            text += " NaN means it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."
             )
         return text

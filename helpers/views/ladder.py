@@ -92,7 +92,7 @@ def _size(rungs, device=None, log=False) -> tuple[float, float]:
     return 10, max(6.4, 2.4 + 0.3 * most)
 
 
-@picture("Ladder", controls=controls, size=_size, margins=(2.2, 1.25, 2.05, 1.05), order=90, of="rungs")
+@picture("Ladder", controls=controls, size=_size, margins=(2.4, 1.25, 2.05, 1.05), order=90, of="rungs")
 def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *, ax):
     """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
 

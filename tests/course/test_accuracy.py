@@ -45,6 +45,14 @@ def test_what_overflows_is_said_and_drawn(numbers):
     assert "overflows" in str(found) and "3 × FP16: overflows" in views.accuracy(found).alt
 
 
+def test_ways_may_be_named(numbers, found):
+    one = accuracy(*numbers, "FP32")
+    assert [item.way.name for item in one.points] == ["FP32"] and one.of("FP32") == found.of("FP32")
+    assert len(accuracy(*numbers, ("FP32", WAYS[1])).points) == 2
+    with pytest.raises(CourseError, match="No way is called 'FP64'; there are FP32"):
+        accuracy(*numbers, "FP64")
+
+
 def test_the_picture_names_every_way(found):
     axes = views.accuracy(found)
     assert {text.get_text() for text in axes.texts} >= {way.name for way in WAYS}

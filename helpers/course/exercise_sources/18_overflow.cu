@@ -10,7 +10,8 @@
 //!     inverse_power(largest). 24 lanes of the warp have one row or column each.
 //! expect: HMMA instructions of each warp == 3/16 K
 //! scales: 20
-//! after: A result is a row times a column, so their factors can be divided away from it. A factor of its own for every k could not.
+//! after: The lesson's kernel brings a row's largest number to 2^14 and not to 1: the smaller ones keep more of their digits there.
+//!     A result is a row times a column, so their factors can be divided away from it. A factor of its own for every k could not.
 #include <cuda_fp16.h>
 
 constexpr int BM = 16, BN = 8, BK = 16;  // tiles: A is BM x BK, B is BK x BN
