@@ -200,6 +200,7 @@ ON_OWN_DATA = [
     ("overflow", "rows of A only", False, (WIDEST, "lane < BM ? inverse_power(largest) : 1;")),
     ("overflow", "a few powers more", True, (WIDEST, "16 * inverse_power(largest);")),
     ("promotion", "too seldom", False, (EVERY, "k0 / BK % 128 == 127")),
+    ("promotion", "every 256 k", False, (EVERY, "k0 / BK % 16 == 15")),
     ("promotion", "the other accumulator", False, ("promoted[i] += sums[i];", "promoted[i] += rest[i] / LOW;"), ("sums[i] = 0;", "rest[i] = 0;")),
     ("promotion", "after every product", True, (EVERY, "true")),
 ]  # fmt: skip
