@@ -16,6 +16,7 @@ import heapq
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import time_limit
@@ -84,14 +85,14 @@ class Simulated:
 
 class _Warp:
     """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while
-    something is not. free: when each scoreboard is; holding: how many hold it that have not been served. groups: of copies
+    something is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not been served. groups: of copies
     [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of its sub-partition before.
     throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions of its sub-partition
     had `passed` there before."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "groups", "held", "holding", "home", "last", "line", "number", "passed",
-        "position", "ready", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
+        "position", "queues", "ready", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -102,23 +103,37 @@ class _Warp:
         self.holding = [0] * SCOREBOARDS
         self.slow = [False] * SCOREBOARDS
         self.groups: list[list] = []
-        self.at_barrier = False
+        self.at_barrier = self.queues = False
+        self.gate: str | None = None
         self.why = _WAIT
         self.throttled: int | None = None
         self.throttled_until = 0.0
         self.passed = 0
 
 
-def _throttle(step: Scheduled) -> int:
-    """What warps that want the same as this instruction are throttled by."""
-    if step.kind == SHARED:
-        return _MIO_THROTTLE
-    return _LG_THROTTLE if step.kind in (LOAD, STORE, COPY) else _MATH_PIPE_THROTTLE
+_EITHER = "fma"  # of two pipes
+_QUEUES = {SHARED: "queue.shared", LOAD: "queue.global", STORE: "queue.global", COPY: "queue.global"}  # by kind
+_THROTTLES = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}  # what warps that wait for room there are in; else the pipe's
 
 
-def _queues(warp: _Warp) -> bool:
-    """Whether its next instruction is for the load/store unit."""
-    return warp.steps[warp.position][0].kind in (SHARED, LOAD, STORE, COPY)
+class _Gate(NamedTuple):
+    """Where an instruction needs room to issue: `gate` is a pipe, either of two, a queue, or None. queues: it is for the load/store unit.
+    throttle: what warps that want the same as it are throttled by."""
+
+    gate: str | None
+    queues: bool
+    throttle: int
+
+
+def _gate(step: Scheduled, two_fma_pipes: bool) -> _Gate:
+    queue = _QUEUES.get(step.kind)
+    if step.pipe == "fma" and two_fma_pipes:
+        gate: str | None = _EITHER
+    elif step.busy:
+        gate = "fmaheavy" if step.pipe == "fma" else step.pipe
+    else:
+        gate = queue
+    return _Gate(gate, queue is not None, _THROTTLES.get(queue or "", _MATH_PIPE_THROTTLE))
 
 
 class _Code:
@@ -185,9 +200,10 @@ class Multiprocessor:
         self.store_sector = chip["load_store.store_sector"]
         self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active)
         self.under_way = chip["load_store.under_way"]
+        gates = [_gate(step, self.two_fma_pipes) for step in code]
         steps: list[list] = [[] for _ in range(warps)]
         for number, visit in enumerate(visits):
-            run = [(code[k], visit.costs.get(k), number) for k in range(visit.start, visit.end)]
+            run = [(code[k], visit.costs.get(k), number, gates[k]) for k in range(visit.start, visit.end)]
             for warp in range(warps):
                 if visit.warps >> warp & 1:
                     steps[warp].extend(run)
@@ -241,7 +257,7 @@ class Multiprocessor:
 
     def _settle(self, warp: _Warp) -> None:
         """Find out when a warp may issue its next instruction, as far as that is known."""
-        step: Scheduled = warp.steps[warp.position][0]
+        step, _, _, (warp.gate, warp.queues, _) = warp.steps[warp.position]
         ready = warp.base
         if step.line != warp.line:
             warp.line = step.line
@@ -252,8 +268,8 @@ class Multiprocessor:
             if warp.holding[board]:
                 ready, warp.why = _NEVER, _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
                 break
-            if warp.free[board] > ready:
-                ready, warp.why = warp.free[board], _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+            if (free := warp.free[board]) > ready:
+                ready, warp.why = free, _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
         if step.kind == AWAIT and len(warp.groups) > step.groups and ready != _NEVER:
             waiting, there, _ = warp.groups[len(warp.groups) - step.groups - 1]
             if waiting:
@@ -261,55 +277,59 @@ class Multiprocessor:
             elif there > ready:
                 ready, warp.why = there, _LONG_SCOREBOARD
         warp.ready = ready
-        if ready != _NEVER:
-            self._wake(ready, warp.home)
+        if ready < self.next[warp.home]:  # as _wake, which is called too often
+            self.next[warp.home] = ready
+            heapq.heappush(self.events, (ready, warp.home))
 
-    def _busy(self, step: Scheduled, place: int) -> tuple[float, int]:
-        """(when there is room for an instruction in its pipe or queue: _NEVER if that is not known, what waiting for it is called)."""
+    def _room(self, gate: str, place: int) -> float:
+        """When there is room in a pipe or queue: _NEVER if that is not known."""
+        if gate == "queue.shared":
+            return _NEVER if len(self.queues[place]) >= self.queue_shared else 0.0
+        if gate == "queue.global":
+            return _NEVER if len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global else 0.0
         pipes = self.pipes[place]
-        if step.pipe == "fma" and self.two_fma_pipes:
-            return min(pipes["fmaheavy"], pipes["fmalite"]), _MATH_PIPE_THROTTLE
-        if step.busy:
-            return pipes["fmaheavy" if step.pipe == "fma" else step.pipe], _MATH_PIPE_THROTTLE
-        if step.kind == SHARED:
-            return (_NEVER if len(self.queues[place]) >= self.queue_shared else 0.0), _MIO_THROTTLE
-        if step.kind in (LOAD, STORE, COPY):
-            full = len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global
-            return (_NEVER if full else 0.0), _LG_THROTTLE
-        return 0.0, _WAIT
+        return min(pipes["fmaheavy"], pipes["fmalite"]) if gate == _EITHER else pipes[gate]
 
     # -- issue
 
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
         soon, chosen, latest = _NEVER, None, self.latest[place]
+        rooms: dict[str | None, float] = {None: 0.0}
         for warp in self.warps[place]:
             if warp.ready > now:
-                soon = min(soon, warp.ready)
+                if warp.ready < soon:
+                    soon = warp.ready
                 continue
-            free, why = self._busy(warp.steps[warp.position][0], place)
+            gate = warp.gate
+            free = rooms.get(gate)
+            if free is None:
+                free = rooms[gate] = self._room(gate, place)
             if free > now:
-                soon = min(soon, free)
+                if free < soon:
+                    soon = free
+                why = _THROTTLES.get(gate, _MATH_PIPE_THROTTLE)
                 if warp.throttled is None:
                     warp.throttled, warp.throttled_until, warp.passed = why, now, self.passed[place][why]
-                if why == _MATH_PIPE_THROTTLE:
-                    warp.throttled_until = max(warp.throttled_until, free)
+                if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
+                    warp.throttled_until = free
                 continue
             if warp is latest:
                 chosen = warp
                 break
-            if chosen is None or warp.last < chosen.last or not (_queues(warp) and _queues(chosen)):
+            if chosen is None or warp.last < chosen.last or not (warp.queues and chosen.queues):
                 chosen = warp
         if chosen is None:
             if soon != _NEVER:
                 self._wake(soon, place)
             return
-        step, cost, visit = chosen.steps[chosen.position]
+        step, cost, visit, gate = chosen.steps[chosen.position]
         at = self._fetch_registers(step, now, place, chosen is latest)
         self.latest[place] = chosen
         self._account(chosen, step, now, at, place)
-        self.passed[place][_throttle(step)] += 1
-        self._take_pipe(step, at, place)
+        self.passed[place][gate.throttle] += 1
+        if step.busy:
+            self._take_pipe(step, at, place)
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall, _WAIT, self.held[place]
@@ -324,23 +344,22 @@ class Multiprocessor:
 
     def _fetch_registers(self, step: Scheduled, now: float, place: int, goes_on: bool) -> float:
         """When the instruction issues: each bank delivers one register a cycle, and an instruction may wait for its own only so long."""
-        counts = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
-        if not any(counts):
+        even, odd = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
+        if not (even or odd):
             return now
-        even, odd = counts[0] * self.register, counts[1] * self.register
+        even, odd, wait = even * self.register, odd * self.register, self.lag
         banks = self.banks[place]
-        there = max(max(now, banks[0]) + even if even else 0.0, max(now, banks[1]) + odd if odd else 0.0)
-        at = max(now, there - max(self.lag, even, odd))
+        first, second = max(now, banks[0]), max(now, banks[1])
+        there = max(first + even if even else 0.0, second + odd if odd else 0.0)
+        at = max(now, there - max(wait, even, odd))
         self.held[place] += at - now
         if even:
-            banks[0] = max(at, banks[0]) + even
+            banks[0] = max(at, first) + even
         if odd:
-            banks[1] = max(at, banks[1]) + odd
+            banks[1] = max(at, second) + odd
         return at
 
     def _take_pipe(self, step: Scheduled, at: float, place: int) -> None:
-        if not step.busy:
-            return
         pipes = self.pipes[place]
         pipe = step.pipe
         if pipe == "fma":
