@@ -435,7 +435,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
     In this order: K beyond every ring of tiles that shared memory can hold; more rows of tiles than a panel; more columns of tiles than a
-    GPU has multiprocessors; any small one; last a `SampledProblem` of a large product that tiles divide, as profiles and ladders have it.
+    GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`); any small one; last a
+    `SampledProblem` of a large product that tiles divide, as profiles and ladders have it.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -453,13 +454,14 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
     deep = max(any_of(1000, 1500), min(2 * ring, _DEEPEST)) + any_of(1, 40) | 1
     width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
+    wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
     size = counted_size(kernel)
     across, down = any_of(_FEWEST, width), any_of(_FEWEST, height)
     place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
     return [
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
-        one(any_of(1, 3), columns * (_MULTIPROCESSORS + any_of(0, 9)) | 1, odd(5, 40), seed=seeds[2]),
+        one(any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, odd(5, 40), seed=seeds[2]),
         one(
             any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-9, 9) / 2, beta=odd(-9, 9) / 2,
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
@@ -474,6 +476,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEPEST = 4000  # of K, in a check
 _MULTIPROCESSORS = 140  # more than any GPU of today has
+_PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.course import lesson, rungs, store
+from helpers.course import lesson, proof, rungs, store
 from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError
 from helpers.toolchain.compile import compile_source
@@ -85,6 +85,19 @@ def test_a_wrong_kernel_does_not_climb():
     with pytest.raises(CourseError, match="not ready to climb"):
         edited("k < K", "k < K - 1").climb(256)
     assert store.climbs() == []
+
+
+def test_only_what_was_not_recorded_of_this_code_is_verified(monkeypatch):
+    verified = []
+    monkeypatch.setattr(proof, "verify", lambda kernel, *_: verified.append(kernel.source))
+    own = reference("coalesced")
+    assert own.climb(512).profile.kind == "recorded" and not verified
+    changed = LessonKernel(compile_source(own.source.replace("float sum = 0", "float sum = 0.0f")), "coalesced")
+    assert changed.climb(512).profile.kind == "predicted" and verified == [changed.source]
+    changed.climb(512)
+    assert len(verified) == 1
+    optioned = LessonKernel(compile_source(own.source, options=["-DANY=1"]), "coalesced")
+    assert optioned.climb(512).profile.kind == "predicted" and len(verified) == 2
 
 
 def test_a_kernel_that_is_right_by_other_means_climbs():

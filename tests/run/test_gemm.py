@@ -50,6 +50,16 @@ def test_a_right_kernel_passes(plain):
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
+@pytest.mark.parametrize(("slug", "columns"), [("shared_tile", 141), ("warp_specialized", 21)])
+def test_a_check_has_more_columns_of_tiles_than_there_are_multiprocessors(slug, columns):
+    step = steps.get(slug)
+    kernel = helpers.compile(step.kernel_path.read_text(encoding="utf-8"), step.entry, arch=step.target())
+    tile = gemm.geometry(kernel).tile[1]
+    for seed in range(9):
+        widest = max(gemm.drawn(kernel, seed)[:3], key=lambda problem: problem.n)
+        assert columns <= -(-widest.n // tile) <= columns + 9 and widest.m <= 3
+
+
 def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
     report = broken("beta == 0 ?", "false ?")
     (finding,) = report.findings

@@ -84,11 +84,11 @@ class Simulated:
 
 
 class _Warp:
-    """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while
-    something is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not been served. groups: of copies
-    [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of its sub-partition before.
-    throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions of its sub-partition
-    had `passed` there before."""
+    """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while something
+    is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
+    been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of
+    its sub-partition before. throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions
+    of its sub-partition had `passed` there before."""
 
     __slots__ = (
         "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
