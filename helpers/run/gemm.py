@@ -385,7 +385,7 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
 
     by_line = {line: scaled(counters) for line, counters in done.outcome.by_line.items()}
     which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
-    said = f"in the {found} of {whole} tiles that persistent {which} computed, and scaled up"
+    said = f"in the {found} of {whole} tiles that {which} of a persistent grid of {done.grid[0]} computed, and scaled up"
     outcome = replace(done.outcome, counters=scaled(done.outcome.counters), by_line=by_line)
     return replace(done, grid=shape.grid(problem.m, problem.n), outcome_or_simulate=outcome, problem={**done.problem, "counted": said})
 
