@@ -77,6 +77,8 @@ class Problem:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
             if value >= 1 << 31:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
+        if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool) or self.seed < 0:
+            raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
