@@ -32,7 +32,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import history, proof, rungs, steps, store
+from . import demanding, history, proof, rungs, steps, store
 from .measures import DEFAULT_GPU
 from .table import Cell, Table, Tabular
 
@@ -107,6 +107,9 @@ class LessonKernel(Kernel):
         """
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
             report = gemm.check(self, on=on, progress=progress, seed=seed)
+            if "pieces" in self.compiled.constants and report.correct and report.seed is not None:
+                more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
+                report = demanding.joined(report, more)
         if self.step is not None and self.step.expect and report.passed:
             sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
