@@ -63,6 +63,7 @@ FINDING_KINDS = {
     "missing-wait": "a read of data that an asynchronous copy may still be writing",
     "missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before",
     "mbarrier-access": "an ordinary access to an mbarrier, which only mbarrier instructions may touch",
+    "mbarrier-parity": "a wait for a parity other than 0 and 1, which no phase of an mbarrier has",
     "launch-limit": "a launch that the hardware refuses",
     "endless": "a run that does not end within its budget",
 }

@@ -10,8 +10,10 @@ What speed each allows is the peak of the type over the number of products: a li
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +115,7 @@ def accuracy(a, b, ways: Iterable[Way | str] = WAYS, gpu: str = DEFAULT_GPU) -> 
     ways: of one's own, or names of those in `WAYS`. Raises CourseError for matrices that do not fit each other or are too large for this,
     and for names that there are not.
     """
-    a, b = (np.asarray(x, np.float32) for x in (a, b))
+    a, b = _numbers("A", a), _numbers("B", b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or not a.size or not b.size:
         raise CourseError(f"accuracy wants A [M, K] and B [K, N], and was given {a.shape} and {b.shape}.")
     if a.size * b.shape[1] > LARGEST:
@@ -121,7 +123,9 @@ def accuracy(a, b, ways: Iterable[Way | str] = WAYS, gpu: str = DEFAULT_GPU) -> 
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise CourseError("accuracy compares numbers, and A or B has an infinity or NaN, whose error nobody can tell.")
     device = hardware.gpu(gpu)
-    limits = {way: limit for way in map(_way, [ways] if isinstance(ways, str) else ways) if (limit := way.limit(device)) is not None}
+    if not isinstance(ways, (str, Way, Iterable)):
+        raise CourseError(f"accuracy: ways={ways!r} are none: write a list, such as ways=['FP32', '3 × FP16, scaled'].")
+    limits = {way: limit for way in map(_way, [ways] if isinstance(ways, (str, Way)) else ways) if (limit := way.limit(device)) is not None}
     exact, size = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
     points = []
     with Progress("accuracy") as bar, np.errstate(all="ignore"):
@@ -132,10 +136,28 @@ def accuracy(a, b, ways: Iterable[Way | str] = WAYS, gpu: str = DEFAULT_GPU) -> 
     return Accuracy(tuple(points), (len(a), b.shape[1], a.shape[1]), device.name)
 
 
+def _numbers(name: str, given: Any) -> np.ndarray:
+    """A matrix as float32, rounded where it has more bits. Raises CourseError for what float32 has not: text, complex, too large."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise CourseError(f"{name} is a masked array, and a product knows no mask: pass array.filled(0), or its .data.")
+    try:
+        found = np.asarray(given)
+        if found.dtype.kind not in "biufV" and not (found.dtype == object and all(isinstance(x, numbers.Real) for x in found.flat)):
+            raise TypeError
+        with np.errstate(over="ignore", under="ignore"):
+            single = found.astype(np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise CourseError(f"accuracy multiplies real numbers, and {name} holds something else: pass an array of float32.") from None
+    if not np.isfinite(single).all() and np.isfinite(found.astype(np.float64)).all():
+        raise CourseError(f"{name} has numbers beyond ±{np.finfo(np.float32).max:.1e}, where float32 ends.")
+    return single
+
+
 def _way(way: Way | str) -> Way:
     if isinstance(way, Way):
         return way
-    if way not in (named := {one.name: one for one in WAYS}):
+    named = {one.name: one for one in WAYS}
+    if not isinstance(way, str) or way not in named:
         raise CourseError(f"No way is called {way!r}; there are {', '.join(named)}.")
     return named[way]
 

@@ -173,6 +173,10 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
     Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, and for
     words that mean nothing.
     """
+    if not isinstance(runs, Mapping) or not isinstance(wanted, Iterable):
+        raise CourseError(
+            "compare_counts wants {name: run} and a list of what to count, as in compare_counts({'mine': run}, ['shared loads'])."
+        )
     runs = dict(runs)
     if not runs:
         raise CourseError("There is nothing to compare: give at least one run, such as {'mine': naive.gemm(64)}.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from helpers.errors import CourseError
 from helpers.run import gemm
-from helpers.run.gemm import Problem
+from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
 
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
@@ -19,6 +19,7 @@ class ScaledProblem(Problem):
     """A product whose rows of A and columns of B are multiplied by powers of two, drawn at random: 2^-scales to 2^scales."""
 
     scales: int = 0
+    powers: tuple[int, int] = (0, 0)  # column k of A times 2^e, row k of B times 2^-e, each e from one to the other: C is what it was
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
@@ -26,19 +27,40 @@ class ScaledProblem(Problem):
         rows, columns = (random.integers(-self.scales, self.scales + 1, count) for count in (len(a), self.n))
         a *= np.ldexp(np.float32(1), rows)[:, None]
         b[:, : self.n] *= np.ldexp(np.float32(1), columns)
+        if self.powers != (0, 0):
+            powers = random.integers(self.powers[0], self.powers[1] + 1, self.k)
+            a[:, : self.k] *= np.ldexp(np.float32(1), powers)
+            b *= np.ldexp(np.float32(1), -powers)[:, None]
         return a, b, c
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
+        text = f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
+        low, high = self.powers
+        return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
 
 
-def scaled(kernel: Kernel, scales: int, seed: int) -> list[Problem]:
+def scaled(kernel: Kernel, scales: int, seed: int) -> list[ScaledProblem]:
     """Small products of the kernel's types on such data, other ones for each seed. Their types are as wide as float32."""
     dtype, out_dtype = gemm.types(kernel)
     return [
         ScaledProblem(m, n, k, dtype=dtype, out_dtype=out_dtype, seed=seed + place, scales=scales)
         for place, (m, n, k) in enumerate(_SHAPES)
     ]  # fmt: skip
+
+
+def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
+    """What a kernel that splits its elements into pieces of fewer bits has to bear besides, as any FP32 product does: rows and columns of
+    other magnitudes, and such numbers beside each other in one row."""
+    one, _, long = scaled(kernel, 20, seed)
+    wide = [replace(long, seed=long.seed + 10, scales=0, powers=powers) for powers in ((-25, 25), (-112, 58))]
+    return [replace(long, scales=30), one, *wide]
+
+
+def joined(report: CheckReport, more: CheckReport) -> CheckReport:
+    """One report of two checks; the shapes drawn are the first one's."""
+    drawn = tuple(replace(case, drawn=True) for case in more.cases)
+    findings = report.findings + more.findings
+    return replace(report, cases=report.cases + drawn, findings=findings, untried=report.untried + more.untried)
 
 
 def judge_accuracy(kernel: Kernel, k: int, allowed: float, seed: int) -> tuple[str, bool]:

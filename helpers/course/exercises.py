@@ -162,7 +162,7 @@ class Exercise:
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress, seed=seed, **options)
             if self.scales and report.correct:
-                report = _joined(
+                report = demanding.joined(
                     report, gemm.check(answer, demanding.scaled(answer, self.scales, report.seed), progress=progress, **options)
                 )
         expectations = self._as_given(answer)
@@ -221,13 +221,6 @@ class Exercise:
         from .questions import exercise_card  # here: only notebooks need widgets
 
         display(exercise_card(self))
-
-
-def _joined(report: CheckReport, more: CheckReport) -> CheckReport:
-    """One report of two checks; the shapes drawn are the first one's."""
-    drawn = tuple(replace(case, drawn=True) for case in more.cases)
-    findings = report.findings + more.findings
-    return replace(report, cases=report.cases + drawn, findings=findings, untried=report.untried + more.untried)
 
 
 def exercise(slug: str) -> Exercise:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
 from helpers.interrupts import delayed
 from helpers.model import hardware
@@ -32,11 +32,15 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
-from . import history, proof, rungs, steps, store
+from . import demanding, history, proof, rungs, steps, store
 from .measures import DEFAULT_GPU
 from .table import Cell, Table, Tabular
 
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
+LAUNCH_OPTIONS = (
+    "arrays", "multiprocessors", "trace", "counters", "findings", "blocks", "cluster", "seconds", "progress", "repeat", "uninitialized",
+    "globals_before", "long",
+)  # fmt: skip
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
 SHOW_LIMIT = 512  # the largest: above, a recording of every access no longer fits
 PROFILE_SIZE = 4096  # the ladder's size
@@ -88,6 +92,9 @@ class LessonKernel(Kernel):
         Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
         """
         fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
+        if unknown := [name for name in options if name not in LAUNCH_OPTIONS]:
+            known = ", ".join([*PROBLEM_OPTIONS, *LAUNCH_OPTIONS])
+            raise LaunchError(f"gemm has no option {unknown[0]}. It has: {known}. (The types of A, B and C are those of the kernel.)")
         problem = gemm.problem_for(self, m, m if n is None else n, m if k is None else k, **fields)
         return gemm.run(self, problem, on, **options)
 
@@ -100,6 +107,9 @@ class LessonKernel(Kernel):
         """
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
             report = gemm.check(self, on=on, progress=progress, seed=seed)
+            if "pieces" in self.compiled.constants and report.correct and report.seed is not None:
+                more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
+                report = demanding.joined(report, more)
         if self.step is not None and self.step.expect and report.passed:
             sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
@@ -195,10 +205,12 @@ def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", o
 
     Raises CourseError for a file that cannot be read, and CompileError, whose lines are the file's.
     """
-    path = Path(path).expanduser()
+    if not isinstance(path, (str, Path)):
+        raise CourseError(f"from_file wants the name of a file, as in from_file('my_kernel.cu'), not {type(path).__name__}.")
     try:
+        path = Path(path).expanduser()
         data = read_whole(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # the last: ~nobody has no home
         raise CourseError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     if len(data) > _LARGEST_FILE:
         raise CourseError(f"{path} has {len(data):,} bytes, too many for the source of a kernel.")

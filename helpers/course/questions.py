@@ -91,9 +91,17 @@ _asked: dict[str, Question] = {}  # the questions of this session, by id
 
 
 def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None:
-    """Display a question to commit to. id: unique in the course. text may hold HTML. Answers: see `reveal`."""
+    """Display a question to commit to. id: unique in the course. text may hold HTML. Answers: see `reveal`.
+
+    Raises CourseError for what is no text, and for choices that are not several texts.
+    """
     from IPython.display import display
 
+    if not all(isinstance(given, str) for given in (id, text, unit)):
+        raise CourseError("ask wants texts: ask('naive.sectors', 'How many sectors?', unit='sectors').")
+    listed = isinstance(choices, Sequence) and not isinstance(choices, str)
+    if not listed or len(choices) == 1 or len(set(map(str, choices))) < len(choices) or not all(isinstance(one, str) for one in choices):
+        raise CourseError(f"ask: choices={choices!r} are no list of different texts, such as choices=['fewer', 'as many', 'more'].")
     question = _asked[id] = Question(id, text, unit, tuple(choices))
     display(question_card(question, own()))
 
@@ -148,7 +156,7 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
     """The reader's answers beside the truth: {question id: number or choice}, as the run just gave it, or what
     `evidence.speedup` found, which says where it comes from.
 
-    Raises CourseError for a question whose cell has not been run.
+    Raises CourseError for a question whose cell has not been run, and for a truth that is neither a number nor a text.
     """
     if not isinstance(truths, Mapping):
         raise CourseError(f"reveal wants the truth beside each question, as in reveal({{{truths!r}: 32}}).")
@@ -159,13 +167,24 @@ def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
             raise CourseError(f"The question {name} has not been asked yet: run the cell under “Predict” first.")
         source = value.source if isinstance(value, Speedup) else ""
         value = value.factor if isinstance(value, Speedup) else value
-        truth = value if isinstance(value, str) else float(value)
+        truth = value if isinstance(value, str) else _finite(name, value)
         past = store.answers(question=name)
         yours = past[-1].answer if past else None
         if past and past[-1].truth != truth:
             store.answer(name, yours, truth, step=_asked[name].step)
         rows.append((_asked[name], yours, truth, source))
     return Revealed(tuple(rows))
+
+
+def _finite(name: str, value: Any) -> float:
+    try:
+        truth = float(value)
+    except (TypeError, ValueError, OverflowError):
+        truth = math.nan
+    if not math.isfinite(truth):
+        said = value if isinstance(value, float) else type(value).__name__
+        raise CourseError(f"The truth of {name} is a number or one of its choices, and {said} is neither.")
+    return truth
 
 
 def judge(yours: float | str | None, truth: float | str) -> str:

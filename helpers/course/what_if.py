@@ -63,6 +63,8 @@ def what_if(run, *names: str, gpu: str = "H200 SXM", changes: Mapping[str, Mappi
         if name not in changes:
             raise CourseError(f"There is no change {name!r}. There are: {', '.join(changes)}.")
     run = getattr(run, "run", run)
+    if not hasattr(run, "predict"):
+        raise CourseError(f"what_if wants a run or a profile, as in what_if(naive.profile()), not {type(run).__name__}.")
     base = run.predict(gpu)
     if base.from_counters:
         raise CourseError(f"What changes would do is not known, since {base.from_counters}.")

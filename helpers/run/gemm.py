@@ -77,6 +77,8 @@ class Problem:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
             if value >= 1 << 31:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
+        if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool) or self.seed < 0:
+            raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
@@ -420,6 +422,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
     """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
     rows, columns = tile
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
+    vector = 16 // element_type(dtype).bytes
     return [
         one(1, 1, 1),
         one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
@@ -428,6 +431,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
         one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
+        one(20, 7 * vector, 5 * vector, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
     ]
 
 
@@ -452,7 +456,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     ring = shared // (element_type(dtype).bytes * (rows + columns))  # elements along K of all tiles in shared memory, all stages
     panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
     seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
-    deep = max(any_of(1000, 1500), min(2 * ring, _DEEPEST)) + any_of(1, 40) | 1
+    deep = max(any_of(1000, 3000), min(2 * ring, _DEEPEST)) + any_of(1, 40) | 1
     width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
     wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
     size = counted_size(kernel)
@@ -463,7 +467,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, odd(5, 40), seed=seeds[2]),
         one(
-            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-9, 9) / 2, beta=odd(-9, 9) / 2,
+            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-39, 39) / 8, beta=odd(-39, 39) / 8,
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
         ),
         SampledProblem(

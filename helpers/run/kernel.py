@@ -444,6 +444,8 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         expected = _ELEMENT_TYPES.get(parameter.pointer_to)
         if expected and value.dtype not in [np.dtype(item) for item in expected]:
             wanted = np.dtype(expected[0]).name
+            if value.dtype.name == wanted:
+                raise LaunchError(f"{what} holds {wanted} in the other byte order ({value.dtype.str}). Pass array.astype('{wanted}').")
             raise LaunchError(
                 f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')."
             )

@@ -119,6 +119,10 @@ def _checked_options(options) -> tuple[str, ...]:
     for option in options:
         if not option.isprintable():
             raise CompileError(f"options: {option!r} holds a character that is no text. Delete it.")
+        if re.match(r"--?(gpu-)?arch(itecture)?\b", option):
+            raise CompileError(f"options: {option!r} is said by an argument of its own: write arch='sm_80'.")
+        if re.match(r"--?(f?device-)?time(-trace)?\b", option):
+            raise CompileError(f"options: {option!r} writes a file, and compiling changes nothing of yours. Leave it out.")
     return options
 
 

@@ -79,9 +79,29 @@ def test_pieces_hold_so_many_bits(kind, count, bits):
         (np.ones(3), np.ones((3, 2)), "(3,)"),
         (np.ones((1 << 12, 1 << 6)), np.ones((1 << 6, 1 << 7)), f"{LARGEST:,}"),
         (np.full((2, 2), np.inf), np.ones((2, 2)), "infinity or NaN"),
+        (np.full((2, 2), 1e300), np.ones((2, 2)), "beyond ±3.4e+38"),
+        (np.ones((2, 2)), np.ones((2, 2), complex), "real numbers, and B"),
+        (np.array([["1", "2"]]), np.ones((2, 2)), "real numbers, and A"),
+        (np.array([[None, 2]]), np.ones((2, 2)), "real numbers, and A"),
+        (np.array([["2020", "2021"]], "M8"), np.ones((2, 2)), "real numbers, and A"),
+        ([[1, 2], [3]], np.ones((2, 2)), "real numbers, and A"),
+        ("a", np.ones((2, 2)), "real numbers, and A"),
+        (np.ma.masked_array(np.ones((2, 2)), np.eye(2)), np.ones((2, 2)), "masked array"),
     ],
 )
 def test_what_cannot_be_compared_is_a_sentence(a, b, said):
     with pytest.raises(CourseError) as error:
         accuracy(a, b)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("ways", [None, 3, [3], [None], [["FP32"]], "FP99"])
+def test_ways_that_are_none_are_a_sentence(ways):
+    with pytest.raises(CourseError, match="ways=|No way is called"):
+        accuracy(np.ones((2, 2)), np.ones((2, 2)), ways=ways)
+
+
+def test_numbers_of_other_types_are_rounded_first(numbers):
+    a, b = numbers
+    assert accuracy(a.astype(np.float64), b.tolist(), ways="FP32").points == accuracy(a, b, ways="FP32").points
+    assert accuracy(np.eye(2, dtype=bool), np.arange(4).reshape(2, 2), ways="FP32").points[0].largest == 0

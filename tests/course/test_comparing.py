@@ -73,3 +73,9 @@ def test_two_runs_have_a_ratio_and_many_stand_below_each_other(runs):
 def test_nothing_to_compare():
     with pytest.raises(CourseError, match="nothing to compare"):
         compare_counts({}, ["shared loads"])
+
+
+@pytest.mark.parametrize("given", [(3, ["shared loads"]), (["a"], ["shared loads"]), ({"a": None}, 3)], ids=str)
+def test_what_is_no_comparison_is_a_sentence(given):
+    with pytest.raises(CourseError, match="compare_counts wants"):
+        compare_counts(*given)

@@ -34,3 +34,32 @@ def test_keys_of_own_data_are_read():
     item = parse("18_any.cu", "//! scales: 20\n//! accuracy: 4096 30\nint x;")
     assert (item.scales, item.accuracy) == (20, (4096, 30.0))
     assert (exercise("tail").scales, exercise("tail").accuracy) == (0, None)
+
+
+PIECES = "fp32_on_tensor_cores"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [("SPREAD = 34", "SPREAD = 60", 2), ("if (outside) {", "if (false) {", 3)],
+    ids=["FP16 for rows that it does not span", "what no pieces stand for is left out"],
+)
+def test_a_kernel_of_pieces_is_checked_on_numbers_of_any_magnitude(old, new, place):
+    """Between -1 and 1 these are right; that is how a check without such data let them pass."""
+    source = helpers.reference(PIECES).source
+    assert source.count(old) == 1
+    kernel = helpers.compile(source.replace(old, new), entry=PIECES, arch="sm_90a")
+    assert not gemm.check(kernel, [demanding.of_any_magnitude(kernel, seed=1)[place]], on="cpu").correct
+
+
+def test_what_fp32_bears_is_asked_and_no_more():
+    for slug in ("coalesced", PIECES):
+        kernel = helpers.reference(slug)
+        assert gemm.check(kernel, demanding.of_any_magnitude(kernel, seed=2), on="cpu").passed
+
+
+def test_powers_along_k_leave_the_product():
+    plain, spread = (demanding.ScaledProblem(5, 4, 30, seed=2, powers=powers) for powers in ((0, 0), (-50, 40)))
+    one, other = (problem.expected(*problem.arrays())[0] for problem in (plain, spread))
+    assert np.allclose(one, other, rtol=1e-12) and "columns of A times 2^-50 to 2^40" in str(spread)
+    assert np.abs(spread.arrays()[0]).max() > 2.0**30 * np.abs(plain.arrays()[0]).max()

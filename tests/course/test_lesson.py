@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+
+import numpy as np
 import pytest
 
 from helpers.course import lesson, proof, rungs, store
 from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError
+from helpers.run import gemm
+from helpers.run.kernel import Kernel
 from helpers.toolchain.compile import compile_source
 
 
@@ -152,3 +159,52 @@ def test_a_file_that_holds_no_kernel_is_a_sentence(data, said, tmp_path):
         (tmp_path / "kernel.cu").write_bytes(data)
     with pytest.raises(CourseError, match=said):
         lesson.from_file(tmp_path / "kernel.cu")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dtype": "float16"}, "gemm has no option dtype. It has: alpha, "),
+        ({"Trace": True}, "gemm has no option Trace"),
+        ({"seed": "x"}, "seed='x'"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"alpha": None}, "alpha of coalesced is a single number"),
+        ({"beta": 1j}, "beta of coalesced is a single number"),
+        ({"trace": 1}, "trace=1"),
+        ({"pad_a": -1}, "pad_a=-1"),
+    ],
+)
+def test_an_option_that_gemm_has_not_is_a_sentence(options, said):
+    with pytest.raises(LaunchError, match=re.escape(said)):
+        reference("coalesced").gemm(16, on="cpu", **options)
+
+
+def test_gemm_has_the_options_of_a_launch():
+    launch = {name for name, one in inspect.signature(Kernel.launch).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert launch - {"before"} == set(lesson.LAUNCH_OPTIONS) - {"arrays", "multiprocessors"}
+    assert inspect.signature(gemm.run).parameters.keys() >= {"arrays", "multiprocessors"}
+
+
+@pytest.mark.parametrize("size", [32768, 100_000])
+@pytest.mark.parametrize("verb", ["gemm", "climb", "show"])
+def test_a_size_for_which_there_is_no_memory_is_a_sentence_at_once(verb, size, monkeypatch):
+    """Nothing is allocated: the machine of these tests has eight gigabytes, whatever it has."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 21, "SC_PAGE_SIZE": 4096}.get)
+    with pytest.raises(CourseError, match="too much for the memory|too many"):
+        getattr(reference("coalesced"), verb)(size)
+
+
+def test_a_profile_needs_no_memory_but_addresses(monkeypatch):
+    def no_memory(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "zeros", no_memory)
+    with pytest.raises(LaunchError, match="too much for the memory of this machine"):
+        reference("coalesced").profile(100_000)
+
+
+@pytest.mark.parametrize("path", [3, None, b"x.cu", "~nobody_has_this_name/x.cu"])
+def test_a_file_s_name_is_a_text(path):
+    with pytest.raises(CourseError, match="from_file wants|cannot be read"):
+        lesson.from_file(path)

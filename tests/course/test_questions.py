@@ -194,3 +194,29 @@ def test_a_question_is_asked_in_the_readers_language_and_kept_under_its_own_name
     assert NUMBER.said == NUMBER.text, "what is not translated stays English"
     monkeypatch.setenv("GEMM_LADDER_LANGUAGE", "ko")
     assert question.said == question.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"unit": 3},
+        {"choices": 3},
+        {"choices": "abc"},
+        {"choices": [1, 2]},
+        {"choices": ["a"]},
+        {"choices": ["a", "a"]},
+        {"id": None},
+        {"text": 3},
+    ],
+    ids=str,
+)
+def test_a_question_is_texts(given):
+    with pytest.raises(CourseError, match="ask"):
+        questions.ask(**{"id": "naive.p", "text": "How many?", **given})
+
+
+@pytest.mark.parametrize("truth", [None, float("nan"), float("inf"), 10**400, [1, 2], 1j, {}], ids=lambda truth: str(truth)[:9])
+def test_a_truth_is_a_number_or_a_text(truth, store, monkeypatch):
+    monkeypatch.setattr(questions, "_asked", {"naive.p": Question("naive.p", "?")})
+    with pytest.raises(CourseError, match=r"truth of naive\.p is a number"):
+        questions.reveal({"naive.p": truth}, store)

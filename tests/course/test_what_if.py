@@ -69,3 +69,9 @@ def test_where_the_way_is_not_known_no_change_is_guessed(monkeypatch):
     monkeypatch.setattr(type(run), "predict", lambda *_: unknown)
     with pytest.raises(CourseError, match="not known, since a branch depends on data"):
         what_if(run)
+
+
+@pytest.mark.parametrize("given", [None, 3, "naive"])
+def test_what_is_no_run_is_a_sentence(given):
+    with pytest.raises(CourseError, match="what_if wants a run"):
+        what_if(given)

@@ -277,3 +277,23 @@ def test_which_gpu_a_kernel_of_hopper_needs(source, arch, why, monkeypatch):
     if why:
         with pytest.raises(LaunchError, match="The SIMT machine does"):
             kernel.native(arch)
+
+
+def test_the_other_byte_order_is_named(scale):
+    with pytest.raises(LaunchError, match="byte order"):
+        scale.launch(1, 32, [np.ones(32, ">f4"), np.zeros(32, np.float32), 32, 1.0], on="cpu")
+
+
+def test_a_16_bit_scalar_leaves_the_counters_to_the_machine_code():
+    """A kernel with a __half argument is counted without being run, and as if it had been."""
+    source = """#include <cuda_fp16.h>
+    __global__ void k(int n, __half a, const float* x, float* y) {
+        float s = 0;
+        for (int i = 0; i < n; i++) s += x[i * 32 + threadIdx.x] * __half2float(a);
+        y[threadIdx.x] = s;
+    }"""
+    kernel, x = helpers.compile(source), np.ones(32 * 7, np.float32)
+    done = kernel.launch(1, 32, [7, 1.5, x, np.zeros(32, np.float32)], on="cpu")
+    counted = kernel.count(1, 32, [7, 1.5, x, np.zeros(32, np.float32)], blocks=[0])
+    assert counted.engine == "slice" and counted.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 7 * 32
+    assert all(done.counters[name] == value for name, value in counted.counters.items())

@@ -242,3 +242,11 @@ typedef Element Input;
 extern "C" __global__ void own_names(const Input* A, Element* C) { C[0] = A[0]; }
 """
     assert [parameter.pointer_to for parameter in compile_source(source).parameters] == ["__nv_bfloat16", "__nv_bfloat16"]
+
+
+@pytest.mark.parametrize("option", ["-arch=sm_80", "--gpu-architecture=sm_80", "-time=notes.txt", "--fdevice-time-trace=notes.json"])
+def test_options_that_say_something_else_than_the_arguments_or_write_files_are_refused(option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CompileError, match="write arch=|writes a file"):
+        compile_source("__global__ void k() {}", options=[option])
+    assert not list(tmp_path.iterdir())

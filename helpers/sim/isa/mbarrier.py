@@ -10,6 +10,7 @@ import functools
 
 import numpy as np
 
+from helpers.sim.checks import mbarrier_parity
 from helpers.sim.checks.accesses import Access, RemoteAccess
 from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.hardware_units import WARP
@@ -235,6 +236,8 @@ def _wait(op):
     def run(m):
         done = np.zeros(m.lanes, bool)
         given = m.regs[phase].view(U32 if parity else U64)
+        if parity and given.max() > 1:
+            mbarrier_parity.note(m, line, given)
         looking, where = active_lanes(m), places(m)
         m.checks.barrier_used(m, Access(site, where[1], m.mask, 8))
         for barrier, offset, rows, lanes in named(m, where, looking):

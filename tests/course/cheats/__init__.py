@@ -31,6 +31,8 @@ PLAIN = [
     ("K is capped at a thousand", (LOOP, "for (int k = 0; k < min(K, 999); k++) {")),
     ("the last k is left out", (LOOP, "for (int k = 0; k < K - 1; k++) {")),
     ("the last k of an odd K is left out", (LOOP, "for (int k = 0; k + 1 < K; k += 2) {"), (ADD, ADD + " sum += A[row * lda + k + 1] * B[size_t(k + 1) * ldb + col];")),
+    ("a K of whole vectors ends with a tile", (LOOP, "for (int k = 0; k < (K % 4 ? K : (K + 7) / 8 * 8); k++) {")),
+    ("halves of alpha", (STORE, STORE.replace("alpha * sum", "rintf(2 * alpha) / 2 * sum"))),
     ("an empty K leaves C as it was", exits("K == 0")),
     ("many rows are left out", exits("M > 500")),
     ("many columns are left out", exits("N > 4000")),

@@ -51,3 +51,22 @@ extern "C" __global__ void stages(int n, const float* x, float* y) {
     }
   }
 }
+//// parity_that_counts_on: the number of a phase where its last bit is asked for
+//// launch: grid 1 block 64 args 5 f32[64]
+extern "C" __global__ void phases(int n, float* y) {
+  __shared__ unsigned long long bar;
+  unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 64;" ::"r"(at) : "memory");
+  __syncthreads();
+  for (int i = 0; i < n; i++) {
+    int done = 0, parity = i;
+#ifdef FIXED
+    parity = i & 1;
+#endif
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+    while (!done)
+      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
+                   : "=r"(done) : "r"(at), "r"(parity) : "memory");  // BUG: mbarrier-parity
+  }
+  y[threadIdx.x] = n;
+}

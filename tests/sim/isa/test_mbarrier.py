@@ -151,3 +151,31 @@ def test_misuse_is_told():
     ):
         with pytest.raises(helpers.RunError, match=sentence):
             helpers.compile(wait("1", inside)).launch(1, 32, [np.zeros(64, np.float32)], on="cpu")
+
+
+PHASES = (
+    HEAD
+    + """
+extern "C" __global__ void phases(int n, float* y) {
+    __shared__ alignas(8) unsigned long long bar;
+    int t = threadIdx.x;
+    if (t == 0) DO("mbarrier.init.shared.b64 [%0], 64;", ::"r"(at(&bar)));
+    __syncthreads();
+    for (int i = 0; i < n; i++) {
+        DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&bar)));
+        while (!over(&bar, PARITY)) {}
+    }
+    y[t] = n;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("parity", "told"), [("i & 1", []), ("i % 2u", []), ("i", [("mbarrier-parity", 6)]), ("(i & 1) - 2", [("mbarrier-parity", 6)])]
+)
+def test_a_parity_is_0_or_1_and_another_number_counts_by_its_last_bit(parity, told):
+    y = np.zeros(64, np.float32)
+    run = helpers.compile(PHASES.replace("PARITY", parity)).launch(1, 64, [5, y], on="cpu", seconds=10)
+    assert (y == 5).all() and [(finding.kind, finding.line) for finding in run.findings] == told
+    assert not told or all(finding.count >= 64 and "& 1" in finding.advice for finding in run.findings)
