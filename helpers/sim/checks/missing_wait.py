@@ -16,6 +16,8 @@ from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first
 from .warp_meetings import Arrivals
 
+MEANING = {"missing-wait": "a read of data that an asynchronous copy may still be writing"}
+
 AT_ITS_BARRIER = (
     "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "
     "that an earlier phase of it is over says nothing."

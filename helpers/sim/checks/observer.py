@@ -227,6 +227,15 @@ def kinds() -> tuple[type[Observer], ...]:
     return tuple(sorted(found - {DeviceCheck, SharedCheck}, key=lambda kind: (kind.order, kind.__name__)))
 
 
+@functools.cache
+def finding_kinds() -> dict[str, str]:
+    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
+    package = __name__.rpartition(".")[0]
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    said = [getattr(importlib.import_module(f"{package}.{name}"), "MEANING", {}) for name in names]
+    return {kind: meaning for meanings in said for kind, meaning in meanings.items()}
+
+
 class Checks(Observer):
     """Several checks as one. cells: where their arrays of shared memory lie; None in a kernel that has none.
 

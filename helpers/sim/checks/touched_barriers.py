@@ -14,6 +14,7 @@ from .protocols import Machine
 from .shared_cells import SharedCells, first
 
 KIND = "mbarrier-access"
+MEANING = {KIND: "an ordinary access to an mbarrier, which only mbarrier instructions may touch"}
 ADVICE = "Give the mbarrier a place of its own, or end it with mbarrier.inval before the place is used for something else."
 
 
