@@ -29,6 +29,7 @@ class MissingFence(SharedCheck):
     """
 
     order = 40
+    watched_natively = True
     arrays = ("unfenced", "written_by")
 
     @classmethod

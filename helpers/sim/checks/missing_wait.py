@@ -29,6 +29,7 @@ class MissingWait(SharedCheck):
     """under_way, per granule: site + 1 of a copy that has not landed; -1 - n where the n-th of `landings` has; 0: nothing."""
 
     order = 10
+    watched_natively = True
     arrays = ("under_way",)
 
     def __init__(self, m: Machine, launch, cells: SharedCells):

@@ -168,9 +168,14 @@ class Observer:
 
 
 class DeviceCheck(Observer):
-    """A check of device memory: one for the whole launch."""
+    """A check of device memory: one for the whole launch.
+
+    watched_natively: the native engine notices what this check would report, and leaves such launches to the NumPy machine.
+    Launches that want any other check run in the NumPy machine from the beginning.
+    """
 
     order = 0
+    watched_natively = False
 
     def __init__(self, launch):
         self.launch, self.places = launch, launch.device
@@ -185,9 +190,11 @@ class SharedCheck(Observer):
     """A check of shared memory: one for each chunk of blocks.
 
     arrays: names of its arrays of [rows, granules], as `SharedCells` has rows; other state of rows is copied by `with_rows`.
+    watched_natively: as in `DeviceCheck`.
     """
 
     order = 0
+    watched_natively = False
     arrays: tuple[str, ...] = ()
 
     def __init__(self, m: Machine, launch, cells: SharedCells):

@@ -40,6 +40,7 @@ class SharedRaces(SharedCheck):
     """
 
     order = 30
+    watched_natively = True
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         program = launch.program

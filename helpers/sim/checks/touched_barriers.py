@@ -22,6 +22,7 @@ class TouchedBarriers(SharedCheck):
     """made, per granule: index + 1 of the site that made the mbarrier which is there, else 0. some: is there any?"""
 
     order = 10
+    watched_natively = True
     arrays = ("made",)
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
