@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 class Finding:
     """One thing a sanitizer would say about a run.
 
-    kind: short name from `FINDING_KINDS`. line: 1-based line of the reader's cell, or None when unknown.
+    kind: its short name, such as "race" (`finding_kinds` in sim/checks/observer.py has all). line: 1-based line of the reader's cell,
+    or None when unknown.
     other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
     advice: what to do about it, one sentence. count: how many times it was seen.
     code, other_code: the text of the two lines, where it is known.
@@ -52,21 +53,6 @@ def quote(source: str, number: int | None) -> str:
     lines = source.split("\n")
     code = lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
     return code if len(code) <= QUOTED else f"{code[: QUOTED - 1]}…"
-
-
-FINDING_KINDS = {
-    "out-of-bounds": "an access outside every array",
-    "misaligned": "an address that is not a multiple of the access width",
-    "uninitialized": "a read of memory, or of a variable, that nobody wrote",
-    "race": "two threads touch the same memory, one writes, and nothing orders them",
-    "divergent-barrier": "a barrier that some threads of the block never reach",
-    "missing-wait": "a read of data that an asynchronous copy may still be writing",
-    "missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before",
-    "mbarrier-access": "an ordinary access to an mbarrier, which only mbarrier instructions may touch",
-    "mbarrier-parity": "a wait for a parity other than 0 and 1, which no phase of an mbarrier has",
-    "launch-limit": "a launch that the hardware refuses",
-    "endless": "a run that does not end within its budget",
-}
 
 
 class CourseError(Exception):

@@ -436,8 +436,8 @@ def probes() -> Iterator[Case]:
 
 
 def clusters() -> Iterator[Case]:
-    """Clusters, cooperative groups, libcu++: tests/sim/cluster_cases.py."""
-    cluster_cases = of_tests("cluster_cases")
+    """Clusters, cooperative groups, libcu++: tests/sim/cluster_cases.py and cluster_products.py."""
+    cluster_cases, cluster_products = of_tests("cluster_cases"), of_tests("cluster_products")
 
     for case in cluster_cases.CASES:
 
@@ -447,8 +447,8 @@ def clusters() -> Iterator[Case]:
         yield Case(f"clusters/{case.name}", go)
 
     def specialized():
-        args, _ = cluster_cases.warp_specialized_arguments(128, 256, 256)
-        return compiled(cluster_cases.warp_specialized(), None, "sm_90a").launch((2, 1), 384, args, 3 * 32768, on="cpu")
+        args, _ = cluster_products.warp_specialized_arguments(128, 256, 256)
+        return compiled(cluster_products.warp_specialized(), None, "sm_90a").launch((2, 1), 384, args, 3 * 32768, on="cpu")
 
     yield Case("clusters/warp_specialized", specialized, ("numpy",))
 
@@ -487,7 +487,7 @@ def bulk() -> Iterator[Case]:
 
 def matrices() -> Iterator[Case]:
     """Tensor cores: every mma, wgmma and wmma of tests/sim/matrix_cases.py, in two flavours of numbers, and whole products."""
-    cases = of_tests("matrix_cases")
+    cases, products = of_tests("matrix_cases"), of_tests("matrix_products")
 
     def bytes_where_asked(case, args):
         """Kernels that take elements of any type take bytes."""
@@ -530,19 +530,19 @@ def matrices() -> Iterator[Case]:
             return compiled(source, case.symbol, case.arch).launch(1, 32, args, sum(arg.nbytes for arg in args[:3]), on="cpu")
 
         yield Case(f"matrices/{case.symbol}", wmma)
-    for case in (*cases.GEMMS, *cases.WGMMA_GEMMS):
+    for case in (*products.GEMMS, *products.WGMMA_GEMMS):
 
         def gemm(case=case):
             m, n = case.tile
             args = bytes_where_asked(case, case.arguments(m, 2 * n, 128))
             return compiled(case.source, case.symbol, case.arch).launch(case.grid(m, 2 * n), case.threads, args, case.shared, on="cpu")
 
-        yield Case(f"matrices/{case.name}-{case.d}", gemm, ENGINES if case in cases.GEMMS else ("numpy",))
+        yield Case(f"matrices/{case.name}-{case.d}", gemm, ENGINES if case in products.GEMMS else ("numpy",))
     for lag in (0, 1):
 
         def fed(lag=lag):
-            args, _, _ = cases.tma_arguments(128, 128, 256)
-            return compiled(cases.tma_gemm(lag), None, "sm_90a").launch((1, 1), 384, args, 3 * 32768, on="cpu")
+            args, _, _ = products.tma_arguments(128, 128, 256)
+            return compiled(products.tma_gemm(lag), None, "sm_90a").launch((1, 1), 384, args, 3 * 32768, on="cpu")
 
         yield Case(f"matrices/tma-wgmma-{lag}-in-flight", fed, ("numpy",))
 

@@ -88,6 +88,14 @@ def test_no_two_public_classes_have_one_name():
     assert repeated(found) == set()
 
 
+def test_no_module_and_no_test_has_more_than_900_lines():
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in tracked() if path.suffix == ".py"
+    }
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length > 900} == {}
+
+
 def test_steps_are_numbered_in_order_and_named_once():
     assert [step.number for step in STEPS] == sorted({step.number for step in STEPS})
     assert len({step.slug for step in STEPS}) == len(STEPS)

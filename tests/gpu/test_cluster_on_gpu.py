@@ -7,7 +7,8 @@ import pytest
 
 from helpers.errors import LaunchError
 from helpers.run import gpu, kernel
-from tests.sim.cluster_cases import CASES, GRID, SPECIALS, warp_specialized, warp_specialized_arguments
+from tests.sim.cluster_cases import CASES, GRID, SPECIALS
+from tests.sim.cluster_products import warp_specialized, warp_specialized_arguments
 
 
 def needs_clusters():

@@ -21,6 +21,7 @@ from helpers.run import gpu, kernel
 from helpers.sim.isa.mma import sums_of
 from tests.gpu import calibration
 from tests.sim import matrix_cases as cases
+from tests.sim import matrix_counts, matrix_products
 from tests.sim.isa import test_mma as machine
 
 
@@ -43,7 +44,7 @@ def record():
     if place:
         device = gpu.device()
         head = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "date": datetime.date.today().isoformat()}
-        head["counted"] = cases.COUNTERS
+        head["counted"] = matrix_counts.COUNTERS
         parts = [
             f'"{part}": {{\n' + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rows.items()) + "\n}"
             for part, rows in made.items()
@@ -138,7 +139,7 @@ def test_wmma(case, wild, record):
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
-@pytest.mark.parametrize("case", [*cases.GEMMS, *cases.WGMMA_GEMMS], ids=lambda case: f"{case.name}-{case.d}")
+@pytest.mark.parametrize("case", [*matrix_products.GEMMS, *matrix_products.WGMMA_GEMMS], ids=lambda case: f"{case.name}-{case.d}")
 def test_products(case, wild, record):
     need(case)
     m, n, k = 128, 128, 32 if case.d == "f16" and wild else 256
@@ -156,8 +157,8 @@ def test_product_with_tma(lag, record):
         pytest.skip("wgmma is an instruction of sm_90a alone")
     results = []
     for on in ("cpu", "gpu"):
-        args, a, b = cases.tma_arguments(256, 256, 512)
-        compiled(cases.tma_gemm(lag), "f", "sm_90a").launch((2, 2), 384, args, 98304, on=on)
+        args, a, b = matrix_products.tma_arguments(256, 256, 512)
+        compiled(matrix_products.tma_gemm(lag), "f", "sm_90a").launch((2, 2), 384, args, 98304, on=on)
         results.append(args[-1])
     check(record, f"tma-wgmma-{lag}-in-flight", "even", *results, cases.allowed("f32", "bf16", cases.product(a, b.T, 0)[1], 512, 32))
 
@@ -211,26 +212,28 @@ def test_ldmatrix_stmatrix_and_movmatrix_agree_bit_for_bit():
 
 
 def test_counters(record):
-    """Nsight Compute's counters of every launch of `cases.counted()` are the machine's."""
+    """Nsight Compute's counters of every launch of `matrix_counts.counted()` are the machine's."""
     if gpu.arch() != "sm_90":
         pytest.skip("the table of what is counted is for sm_90")
-    command = calibration.ncu_command(cases.COUNTERS, [sys.executable, "-m", "tests.gpu.test_tensor_cores"], kernels="(mma|wgmma|store)_.*")
+    command = calibration.ncu_command(
+        matrix_counts.COUNTERS, [sys.executable, "-m", "tests.gpu.test_tensor_cores"], kernels="(mma|wgmma|store)_.*"
+    )
     found = calibration.parse_csv(subprocess.run(command, capture_output=True, text=True, timeout=300).stdout)
-    assert len(found) == len(cases.counted())
-    for case, values in zip(cases.counted(), found, strict=True):
+    assert len(found) == len(matrix_counts.counted())
+    for case, values in zip(matrix_counts.counted(), found, strict=True):
         assert values.pop("kernel") == case.symbol
-        record["counters"][case.name] = [values[name] for name in cases.COUNTERS]
-    ours = {case.name: cases.counters_of_the_machine(case) for case in cases.counted()}
+        record["counters"][case.name] = [values[name] for name in matrix_counts.COUNTERS]
+    ours = {case.name: matrix_counts.counters_of_the_machine(case) for case in matrix_counts.counted()}
     assert {name: values for name, values in ours.items() if values not in (None, record["counters"][name])} == {}
 
 
 def launch_what_is_counted() -> None:
-    """Every launch of `cases.counted()` once, with no other kernel between."""
+    """Every launch of `matrix_counts.counted()` once, with no other kernel between."""
     import cupy
     from cupy_backends.cuda.api import driver
 
     modules = {}
-    for case in cases.counted():
+    for case in matrix_counts.counted():
         cubin = cases.compiled(case.source, case.symbol, case.arch).cubin
         if cubin not in modules:
             modules[cubin] = cupy.cuda.function.Module()

@@ -24,6 +24,7 @@ class BarrierPhases(SharedCheck):
     """over: {number: (when its last use was over [rows], 0 never; warps that waited there [rows, warps]; line of one that did)}."""
 
     order = 35
+    watched_natively = True
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         super().__init__(m, launch, cells)

@@ -64,6 +64,7 @@ class ClusterRaces(SharedCheck):
     """
 
     order = 5
+    watched_natively = True
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         super().__init__(m, launch, cells)

@@ -46,7 +46,7 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
             continue
         fixed, sources = set(), ()
         if op.effect in (Effect.LOAD, Effect.ATOMIC):
-            if TYPE_BYTES.get(op.opcode.rsplit(".", 1)[-1], 8) >= 8:
+            if any(TYPE_BYTES[program.types[register]] >= 8 for register in targets):
                 fixed = {_parameter(site, entry) for site in op.sites}
         else:
             sources = op.reads

@@ -40,6 +40,7 @@ class DeviceRaces(DeviceCheck):
     """
 
     order = 30
+    watched_natively = True
 
     def __init__(self, launch):
         super().__init__(launch)

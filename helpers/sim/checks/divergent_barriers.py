@@ -18,6 +18,7 @@ from .findings import at
 from .protocols import Machine
 
 KIND = "divergent-barrier"
+MEANING = {KIND: "a barrier that some threads of the block never reach"}
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
 
 

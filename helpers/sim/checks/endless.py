@@ -8,6 +8,7 @@ from .findings import Findings
 from .protocols import LoadedKernel, Machine
 
 KIND = "endless"
+MEANING = {KIND: "a run that does not end within its budget"}
 
 
 def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None) -> NoReturn:

@@ -7,6 +7,8 @@ from .observer import Checks, DeviceCheck, Observer, SharedCheck, kinds
 from .protocols import LoadedKernel, Machine
 from .shared_cells import SharedCells
 
+MEANING = {"launch-limit": "a launch that the hardware refuses"}
+
 
 class Unchecked:
     """A launch that nobody watches. What the machine itself refuses is still said."""

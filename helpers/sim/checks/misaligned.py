@@ -14,6 +14,7 @@ from .out_of_bounds import refuse_copies
 from .protocols import Machine
 
 KIND = "misaligned"
+MEANING = {KIND: "an address that is not a multiple of the access width"}
 
 
 def in_device_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:

@@ -17,6 +17,8 @@ from .protocols import Machine
 from .shared_cells import first
 from .shared_races import SharedRaces
 
+MEANING = {"missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before"}
+
 ADVICE = 'Put asm volatile("fence.proxy.async;") after the stores, before the barrier that hands the data over.'
 
 
@@ -27,6 +29,7 @@ class MissingFence(SharedCheck):
     """
 
     order = 40
+    watched_natively = True
     arrays = ("unfenced", "written_by")
 
     @classmethod

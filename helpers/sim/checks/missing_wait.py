@@ -16,6 +16,8 @@ from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first
 from .warp_meetings import Arrivals
 
+MEANING = {"missing-wait": "a read of data that an asynchronous copy may still be writing"}
+
 AT_ITS_BARRIER = (
     "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "
     "that an earlier phase of it is over says nothing."
@@ -27,6 +29,7 @@ class MissingWait(SharedCheck):
     """under_way, per granule: site + 1 of a copy that has not landed; -1 - n where the n-th of `landings` has; 0: nothing."""
 
     order = 10
+    watched_natively = True
     arrays = ("under_way",)
 
     def __init__(self, m: Machine, launch, cells: SharedCells):

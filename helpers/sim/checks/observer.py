@@ -168,9 +168,14 @@ class Observer:
 
 
 class DeviceCheck(Observer):
-    """A check of device memory: one for the whole launch."""
+    """A check of device memory: one for the whole launch.
+
+    watched_natively: the native engine notices what this check would report, and leaves such launches to the NumPy machine.
+    Launches that want any other check run in the NumPy machine from the beginning.
+    """
 
     order = 0
+    watched_natively = False
 
     def __init__(self, launch):
         self.launch, self.places = launch, launch.device
@@ -185,9 +190,11 @@ class SharedCheck(Observer):
     """A check of shared memory: one for each chunk of blocks.
 
     arrays: names of its arrays of [rows, granules], as `SharedCells` has rows; other state of rows is copied by `with_rows`.
+    watched_natively: as in `DeviceCheck`.
     """
 
     order = 0
+    watched_natively = False
     arrays: tuple[str, ...] = ()
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
@@ -225,6 +232,15 @@ def kinds() -> tuple[type[Observer], ...]:
         members = vars(importlib.import_module(f"{package}.{module.name}")).values()
         found.update(member for member in members if isinstance(member, type) and issubclass(member, (DeviceCheck, SharedCheck)))
     return tuple(sorted(found - {DeviceCheck, SharedCheck}, key=lambda kind: (kind.order, kind.__name__)))
+
+
+@functools.cache
+def finding_kinds() -> dict[str, str]:
+    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
+    package = __name__.rpartition(".")[0]
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    said = [getattr(importlib.import_module(f"{package}.{name}"), "MEANING", {}) for name in names]
+    return {kind: meaning for meanings in said for kind, meaning in meanings.items()}
 
 
 class Checks(Observer):

@@ -14,6 +14,7 @@ from .protocols import Machine
 from .shared_cells import plain_name
 
 KIND = "out-of-bounds"
+MEANING = {KIND: "an access outside every array"}
 FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 

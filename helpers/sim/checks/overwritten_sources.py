@@ -22,6 +22,7 @@ class OverwrittenSources(SharedCheck):
     """Per granule. readers: how many products and copies may still be reading it. reader_site: the last one's site + 1."""
 
     order = 15
+    watched_natively = True
     arrays = ("readers", "reader_site")
 
     @classmethod

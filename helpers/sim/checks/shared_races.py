@@ -14,6 +14,8 @@ from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
 from .warp_meetings import Arrivals, WarpMeetings, WarpMoment
 
+MEANING = {"race": "two threads touch the same memory, one writes, and nothing orders them"}
+
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
 CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
@@ -38,6 +40,7 @@ class SharedRaces(SharedCheck):
     """
 
     order = 30
+    watched_natively = True
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         program = launch.program

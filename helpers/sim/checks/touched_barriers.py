@@ -14,6 +14,7 @@ from .protocols import Machine
 from .shared_cells import SharedCells, first
 
 KIND = "mbarrier-access"
+MEANING = {KIND: "an ordinary access to an mbarrier, which only mbarrier instructions may touch"}
 ADVICE = "Give the mbarrier a place of its own, or end it with mbarrier.inval before the place is used for something else."
 
 
@@ -21,6 +22,7 @@ class TouchedBarriers(SharedCheck):
     """made, per granule: index + 1 of the site that made the mbarrier which is there, else 0. some: is there any?"""
 
     order = 10
+    watched_natively = True
     arrays = ("made",)
 
     def __init__(self, m: Machine, launch, cells: SharedCells):

@@ -18,6 +18,7 @@ class UninitialisedShared(SharedCheck):
     """known, per granule: has anybody written it? complete: all of it has been."""
 
     order = 20
+    watched_natively = True
     arrays = ("known",)
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
@@ -62,6 +63,7 @@ class UninitialisedDevice(DeviceCheck):
     """known: per granule of the arrays that the launch writes or that hold nothing yet."""
 
     order = 20
+    watched_natively = True
 
     def __init__(self, launch):
         super().__init__(launch)

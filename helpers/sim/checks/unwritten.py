@@ -13,6 +13,7 @@ from .findings import at
 from .protocols import Machine
 
 KIND = "uninitialized"
+MEANING = {KIND: "a read of memory, or of a variable, that nobody wrote"}
 ADVICE = "Give the variable a value where it is declared, on every way to its use."
 
 

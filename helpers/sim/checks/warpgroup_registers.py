@@ -79,6 +79,7 @@ class WarpgroupRegisters(SharedCheck):
     """
 
     order = 50
+    watched_natively = True
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
         super().__init__(m, launch, cells)

@@ -590,7 +590,7 @@ def bulk_commit_group(op):
     def run(m):
         lanes = active_lanes(m)
         groups(m).commit(lanes)
-        _count(m, line, "", len(np.unique(lanes // m.threads * m.warp_count + lanes % m.threads // 32)))
+        _count(m, line, "", len(np.unique(lanes // m.threads * m.warp_count + lanes % m.threads // WARP)))
         _note(m, line, "commit")
 
     return run

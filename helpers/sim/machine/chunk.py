@@ -15,6 +15,7 @@ import numpy as np
 from helpers.errors import RunError
 from helpers.sim.checks import divergent_barriers, endless
 from helpers.sim.checks.warp_meetings import Arrivals, WarpMoment
+from helpers.sim.code.hardware_units import WARP
 
 from .cluster import ClusterBarrier
 from .lanes import Lanes
@@ -612,10 +613,10 @@ class Chunk(Lanes):
         if self._mask_counts[0] is not self.mask:
             rows, _, blocks, threads, times = self.compact(self.mask, None)
             rows = np.broadcast_to(rows, (blocks, threads))
-            pad = -threads % 32
+            pad = -threads % WARP
             if pad:
                 rows = np.concatenate([rows, np.zeros((blocks, pad), bool)], axis=1)
-            warps = int(np.count_nonzero(rows.reshape(blocks, -1, 32).any(axis=2))) * times
+            warps = int(np.count_nonzero(rows.reshape(blocks, -1, WARP).any(axis=2))) * times
             self._mask_counts = (self.mask, warps, self._lanes_of(self.mask))
         entry = self.part_runs.setdefault(pc, [0, 0])
         entry[0] += self._mask_counts[1]

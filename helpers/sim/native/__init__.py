@@ -12,7 +12,7 @@ from concurrent import futures
 
 import numpy as np
 
-from helpers.sim.checks import endless
+from helpers.sim.checks import endless, observer
 from helpers.sim.code import time_limit
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
@@ -197,6 +197,9 @@ def _check_wishes(launch, blocks: int) -> None:
         raise Declined("its blocks form clusters")
     if blocks > MOST_BLOCKS:
         raise Declined("the grid is very large")
+    for kind in observer.kinds() if launch.checks.wanted else ():
+        if not kind.watched_natively and kind.wanted(launch.checks):
+            raise Declined(f"native code does not watch for {kind.__name__}")
     if launch.counting is not None:
         for op in launch.program.ops:
             if op.guard is not None and op.counters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.errors import FINDING_KINDS
+from helpers.sim.checks.observer import finding_kinds
 from tests.sim.bug_corpus import corpus, symmetric
 
 CASES = corpus()
@@ -13,7 +13,7 @@ EACH = pytest.mark.parametrize("bug", CASES, ids=[f"{bug.file[:-3]}-{bug.name}" 
 
 def test_the_corpus_is_large_and_covers_every_kind():
     assert len(CASES) >= 40 and len({bug.name for bug in CASES}) >= 40
-    assert {kind for bug in CASES for kind, _, _ in bug.expected} == set(FINDING_KINDS)
+    assert {kind for bug in CASES for kind, _, _ in bug.expected} == set(finding_kinds())
 
 
 @EACH

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import numpy as np
+
+from helpers.sim import simulate
+from helpers.sim.checks import launch_checks, observer
 from helpers.sim.checks.observer import EVENTS, Checks, DeviceCheck, Observer, SharedCheck, kinds
+from helpers.toolchain.compile import compile_source
 from tests import ROOT
 
 FOLDER = ROOT / "helpers/sim/checks"
@@ -46,6 +51,28 @@ def test_those_of_a_lower_order_look_first_and_may_end_it():
     checks.read(None, SimpleNamespace(site=SimpleNamespace(index=1)))
     assert heard == ["first", "second", "first"]
     assert [kind.order for kind in kinds()] == sorted(kind.order for kind in kinds())
+
+
+def test_the_native_engine_leaves_what_a_new_check_wants_to_hear_to_the_numpy_machine(monkeypatch):
+    class Writes(SharedCheck):
+        def write(self, m, access):
+            m.findings.add("a-write", access.site.line, "A thread writes.")
+
+    kernel = compile_source(
+        'extern "C" __global__ void f(int* out) { __shared__ int s[32]; s[threadIdx.x] = 1; __syncthreads(); out[threadIdx.x] = s[31 - threadIdx.x]; }'
+    )
+
+    def run():
+        return simulate(kernel, (1, 1, 1), (32, 1, 1), [np.zeros(32, np.int32)])
+
+    known = (*kinds(),)
+    monkeypatch.setattr(observer, "kinds", lambda: (*known, Writes))
+    monkeypatch.setattr(launch_checks, "kinds", lambda: (*known, Writes))
+    outcome = run()
+    assert outcome.engine == "numpy" and "Writes" in outcome.engine_reason
+    assert [found.kind for found in outcome.findings] == ["a-write"]
+    monkeypatch.undo()
+    assert run().findings == []
 
 
 def test_only_accesses_to_arrays_that_matter_are_told_of():

@@ -15,6 +15,7 @@ import pytest
 from helpers.sim import Collect, simulate
 from tests import DATA, ROOT
 from tests.sim import matrix_cases as cases
+from tests.sim import matrix_counts, matrix_products
 
 RECORD = json.loads((DATA / "matrix_h200.json").read_text())
 GROUPS = {arch: "\n".join(case.source for case in cases.MMAS if case.arch == arch) for arch in {case.arch for case in cases.MMAS}}
@@ -83,7 +84,9 @@ def test_of_sums_in_float32_only_those_of_float8_in_mma_have_other_bits():
 
 
 def test_every_form_ran_and_stayed_within_its_bound():
-    ran = {case.name for case in (*cases.MMAS, *cases.WGMMAS, *cases.GEMMS, *cases.WGMMA_GEMMS)} | {case.symbol for case in cases.WMMAS}
+    ran = {case.name for case in (*cases.MMAS, *cases.WGMMAS, *matrix_products.GEMMS, *matrix_products.WGMMA_GEMMS)} | {
+        case.symbol for case in cases.WMMAS
+    }
     assert set(RECORD["bounds"]) == ran | {f"tma-wgmma-{lag}-in-flight" for lag in (0, 1)}
     assert max(RECORD["bounds"].values()) <= 1
     exact = [case.name for case in (*cases.MMAS, *cases.WGMMAS) if case.d == "s32"]
@@ -106,8 +109,8 @@ def test_the_readme_says_what_was_measured():
 
 def test_counters_equal_nsight_computes():
     """Tensor pipes, shared memory that wgmma reads (K-major and MN-major, swizzled or not, sparse), stores of wmma tiles."""
-    assert RECORD["counted"] == list(cases.COUNTERS) and set(RECORD["counters"]) == {case.name for case in cases.counted()}
-    ours = {case.name: cases.counters_of_the_machine(case) for case in cases.counted()}
+    assert RECORD["counted"] == list(matrix_counts.COUNTERS) and set(RECORD["counters"]) == {case.name for case in matrix_counts.counted()}
+    ours = {case.name: matrix_counts.counters_of_the_machine(case) for case in matrix_counts.counted()}
     unknown = [name for name, values in ours.items() if values is None]
     assert unknown == ["m8n8k32.row.col.s32.s4.u4.s32"]  # ptxas makes a call of it, whose return the slice of the SASS cannot follow
     assert {name: values for name, values in ours.items() if values} == {

@@ -13,6 +13,7 @@ from helpers.sim.isa import mma
 from helpers.sim.layouts.register_fragments import Shape, fragment, shapes, wmma_fragment
 from helpers.toolchain.compile import compile_source
 from tests.sim import matrix_cases as cases
+from tests.sim import matrix_products
 from tests.sim.ptx_text import kernel
 
 QUIET = Collect(counters=False)
@@ -379,7 +380,7 @@ def multiply(case, m, n, k, wild=False, collect=QUIET):
 
 
 @pytest.mark.parametrize("wild", [False, True], ids=["even", "wild"])
-@pytest.mark.parametrize("case", cases.GEMMS, ids=lambda case: f"{case.name}-{case.d}")
+@pytest.mark.parametrize("case", matrix_products.GEMMS, ids=lambda case: f"{case.name}-{case.d}")
 def test_products_are_within_the_stated_bound(case, wild):
     m, n, k = 128, 64, 256
     if case.d == "f16" and wild:
@@ -393,7 +394,7 @@ def test_products_are_within_the_stated_bound(case, wild):
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
-@pytest.mark.parametrize("case", [cases.GEMMS[0], cases.mma_gemm("bf16")], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [matrix_products.GEMMS[0], matrix_products.mma_gemm("bf16")], ids=lambda case: case.name)
 def test_both_dialects_of_ptx_and_the_default_engine(case, arch):
     args = case.arguments(64, 64, 64, 3)
     made = cases.compiled(case.source, case.symbol, arch)
@@ -418,7 +419,7 @@ def test_a_trace_shows_the_addresses_of_the_rows():
 @pytest.mark.parametrize("pitch, swizzle, per_load", [(128, 0, 32), (144, 0, 4), (128, 1, 4), (160, 0, 8)])
 def test_ldmatrix_conflicts_of_padded_plain_and_swizzled_tiles(pitch, swizzle, per_load):
     """Rows of 128 bytes lie in the same banks: 8 wavefronts per matrix. 16 bytes of padding, or a swizzle: one each."""
-    case = cases.mma_gemm("f16", pitch, swizzle)
+    case = matrix_products.mma_gemm("f16", pitch, swizzle)
     outcome, _ = multiply(case, 64, 64, 128, collect=Collect())
     loads = 2 * 4 * 4 * 4  # slices of K, steps in each, ldmatrix in each step, warps
     counters = outcome.counters
@@ -427,7 +428,7 @@ def test_ldmatrix_conflicts_of_padded_plain_and_swizzled_tiles(pitch, swizzle, p
     assert not outcome.estimate and counters["sass__inst_executed_per_opcode.HMMA"] == 2 * 4 * 8 * 4
 
 
-@pytest.mark.parametrize("case", cases.GEMMS, ids=lambda case: f"{case.name}-{case.d}")
+@pytest.mark.parametrize("case", matrix_products.GEMMS, ids=lambda case: f"{case.name}-{case.d}")
 def test_matrix_loads_cost_what_the_machine_code_costs(case, monkeypatch):
     """Counted while the PTX runs, and counted again from the addresses of the SASS."""
     from helpers.sim import launch
@@ -517,7 +518,7 @@ PIPELINE = """
 )
 def test_two_stages_of_asynchronous_copies(pending, barrier, kind):
     """The swizzled product with double buffering: clean as it should be written, and each omission is found."""
-    case = cases.mma_gemm("f16")
+    case = matrix_products.mma_gemm("f16")
     start, end = case.source.index("    for (int k0 = 0"), case.source.index("        for (int k = 0; k < 4; k++)")
     source = case.source[:start] + PIPELINE.replace("PENDING", pending).replace("BARRIER", barrier) + case.source[end:]
     for old, new in (("As[64 * PITCH], Bs[64 * PITCH]", "As[2][64 * PITCH], Bs[2][64 * PITCH]"),

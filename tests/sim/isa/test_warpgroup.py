@@ -12,6 +12,7 @@ from helpers.sim import Budget, Collect, simulate
 from helpers.sim.isa.warpgroup import Descriptor, places
 from helpers.toolchain.compile import compile_source
 from tests.sim import matrix_cases as cases
+from tests.sim import matrix_products
 from tests.sim.ptx_text import kernel
 
 QUIET = Collect(counters=False)
@@ -95,7 +96,7 @@ def test_places_are_different_and_fill_the_tile(mode, span):
 # --- whole kernels -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases.WGMMA_GEMMS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", matrix_products.WGMMA_GEMMS, ids=lambda case: case.name)
 def test_a_matrix_product_is_right_and_free_of_findings(case):
     m, n, k = 256, 128, 192
     *sizes, a, b, c = case.arguments(m, n, k)
@@ -109,8 +110,8 @@ def test_a_matrix_product_is_right_and_free_of_findings(case):
 @pytest.mark.parametrize("lag", [0, 1])
 def test_a_product_with_tma_and_warpgroups_of_different_work(lag):
     """mbarriers, tensor maps and setmaxnreg: one warpgroup fetches, two multiply."""
-    args, a, b = cases.tma_arguments(256, 128, 320)
-    outcome = run(compile_source(cases.tma_gemm(lag), "f", "sm_90a"), (1, 2, 1), 384, args, 98304)
+    args, a, b = matrix_products.tma_arguments(256, 128, 320)
+    outcome = run(compile_source(matrix_products.tma_gemm(lag), "f", "sm_90a"), (1, 2, 1), 384, args, 98304)
     exact, size = cases.product(a, b.T, 0)
     assert outcome.findings == []
     assert (np.abs(args[-1] - exact) <= cases.allowed("f32", "bf16", size, 320, 20)).all()
@@ -118,8 +119,8 @@ def test_a_product_with_tma_and_warpgroups_of_different_work(lag):
 
 def test_a_buffer_that_is_given_back_too_early():
     """The consumers say that a tile is free while their products may still read it."""
-    text = cases.tma_gemm(1).replace("tile >= LAG", "true").replace("(tile - LAG) % STAGES", "tile % STAGES")
-    args, _, _ = cases.tma_arguments(128, 128, 320)
+    text = matrix_products.tma_gemm(1).replace("tile >= LAG", "true").replace("(tile - LAG) % STAGES", "tile % STAGES")
+    args, _, _ = matrix_products.tma_arguments(128, 128, 320)
     found = run(compile_source(text, "f", "sm_90a"), (1, 1, 1), 384, args, 98304).findings
     assert found and {finding.kind for finding in found} == {"race"}
     line = {n for n, source in enumerate(text.split("\n"), 1) if "cp.async.bulk.tensor" in source or '::"r"(to)' in source}
@@ -142,7 +143,7 @@ def test_a_warpgroup_is_four_whole_warps(block, condition, count):
 
 
 def test_some_warpgroups_may_take_part_and_others_not():
-    case = cases.WGMMA_GEMMS[0]
+    case = matrix_products.WGMMA_GEMMS[0]
     text = case.source.replace("arrive();\n", "if (t < 128) {\narrive();\n").replace("wait<LAG>();", "wait<LAG>(); }", 1)
     *sizes, a, b, c = case.arguments(128, 128, 128)
     outcome = run(compile_source(text, "f", case.arch), (1, 1, 1), 256, [*sizes, a.view(np.uint8), b.view(np.uint8), c], case.shared)

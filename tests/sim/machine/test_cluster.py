@@ -12,16 +12,13 @@ from helpers.sim.machine import cluster
 from tests.sim.cluster_cases import (  # fmt: skip
     BY_NAME,
     CASES,
-    GIVE_BACK,
-    LAST_SYNC,
     MULTICAST,
     REDUCTION,
     RING,
     SPECIALS,
     Case,
-    warp_specialized,
-    warp_specialized_arguments,
 )
+from tests.sim.cluster_products import GIVE_BACK, LAST_SYNC, warp_specialized, warp_specialized_arguments
 
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 NAMED = {case.name: case for case in CASES}

@@ -13,6 +13,7 @@ from helpers.sim.isa import mma
 from helpers.sim.native.products import KINDS
 from helpers.toolchain.compile import compile_source
 from tests.sim import matrix_cases as cases
+from tests.sim import matrix_products
 from tests.sim.native.test_native import both
 
 NATIVE_MMAS = [case for case in cases.MMAS if case.selector is None and {case.a, case.b, case.d} <= set(KINDS)]
@@ -88,7 +89,7 @@ def test_wmma(case):
     both(made, (1, 1, 1), (32, 1, 1), [a, b, c, out], shared)
 
 
-@pytest.mark.parametrize("case", [case for case in cases.GEMMS if case.a in KINDS], ids=lambda case: f"{case.name}-{case.d}")
+@pytest.mark.parametrize("case", [case for case in matrix_products.GEMMS if case.a in KINDS], ids=lambda case: f"{case.name}-{case.d}")
 def test_whole_products(case):
     m, n, k = 64, 128, 128
     made = cases.compiled(case.source, case.symbol, case.arch)
