@@ -113,7 +113,8 @@ class _Warp:
 
 _EITHER = "fma"  # of two pipes
 _QUEUES = {SHARED: "queue.shared", LOAD: "queue.global", STORE: "queue.global", COPY: "queue.global"}  # by kind
-_THROTTLES = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}  # what warps that wait for room there are in; else the pipe's
+# What warps that wait for room there are in; elsewhere they wait for a pipe.
+_THROTTLES: dict[str | None, int] = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}
 
 
 class _Gate(NamedTuple):
@@ -133,7 +134,7 @@ def _gate(step: Scheduled, two_fma_pipes: bool) -> _Gate:
         gate = "fmaheavy" if step.pipe == "fma" else step.pipe
     else:
         gate = queue
-    return _Gate(gate, queue is not None, _THROTTLES.get(queue or "", _MATH_PIPE_THROTTLE))
+    return _Gate(gate, queue is not None, _THROTTLES.get(queue, _MATH_PIPE_THROTTLE))
 
 
 class _Code:
@@ -281,12 +282,14 @@ class Multiprocessor:
             self.next[warp.home] = ready
             heapq.heappush(self.events, (ready, warp.home))
 
-    def _room(self, gate: str, place: int) -> float:
+    def _room(self, gate: str | None, place: int) -> float:
         """When there is room in a pipe or queue: _NEVER if that is not known."""
         if gate == "queue.shared":
             return _NEVER if len(self.queues[place]) >= self.queue_shared else 0.0
         if gate == "queue.global":
             return _NEVER if len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global else 0.0
+        if gate is None:
+            return 0.0
         pipes = self.pipes[place]
         return min(pipes["fmaheavy"], pipes["fmalite"]) if gate == _EITHER else pipes[gate]
 
@@ -295,7 +298,7 @@ class Multiprocessor:
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
         soon, chosen, latest = _NEVER, None, self.latest[place]
-        rooms: dict[str | None, float] = {None: 0.0}
+        rooms: dict[str | None, float] = {}
         for warp in self.warps[place]:
             if warp.ready > now:
                 if warp.ready < soon:
@@ -347,16 +350,16 @@ class Multiprocessor:
         even, odd = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
         if not (even or odd):
             return now
-        even, odd, wait = even * self.register, odd * self.register, self.lag
+        evens, odds = even * self.register, odd * self.register
         banks = self.banks[place]
         first, second = max(now, banks[0]), max(now, banks[1])
-        there = max(first + even if even else 0.0, second + odd if odd else 0.0)
-        at = max(now, there - max(wait, even, odd))
+        there = max(first + evens if even else 0.0, second + odds if odd else 0.0)
+        at = max(now, there - max(self.lag, evens, odds))
         self.held[place] += at - now
         if even:
-            banks[0] = max(at, first) + even
+            banks[0] = max(at, first) + evens
         if odd:
-            banks[1] = max(at, second) + odd
+            banks[1] = max(at, second) + odds
         return at
 
     def _take_pipe(self, step: Scheduled, at: float, place: int) -> None:
