@@ -55,4 +55,7 @@ if __name__ == "__main__":
     for name in sorted(here, key=lambda name: -here[name])[:25]:
         print(f"{here[name] / 1e6:8.1f} MB installed {fetched.get(name, 0) / 1e6:8.1f} MB downloaded  {name}")
     print(f"{sum(here.values()) / 1e6:8.1f} MB installed {sum(fetched.values()) / 1e6:8.1f} MB downloaded  all {len(here)} packages")
-    print(f"{sum(fetched.values()) / LINE:.0f} s to download on a line of 50 Mbit/s")
+    if fetched:
+        print(f"{sum(fetched.values()) / LINE:.0f} s to download on a line of 50 Mbit/s")
+    else:
+        print("What was downloaded is not known: there is no uv.lock in the clone that names these versions (`uv lock` writes it).")
