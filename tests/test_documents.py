@@ -52,7 +52,15 @@ def test_the_instructor_s_table_is_what_the_lessons_say():
         stated = [re.search(r"\*About (\d+) minutes", STEPS[number].notebook_path.read_text(encoding="utf-8")) for number in part.lessons]
         minutes = sum(int(found[1]) for found in stated)
         count = sum(one.lesson in part.lessons for one in exercises().values())
-        assert f"| {part.title} | {part.lessons[0]:02} to {part.lessons[-1]:02} | {minutes} | {count} |" in text
+        first, last = part.lessons[0], part.lessons[-1]
+        which = f"{first:02}" if first == last else f"{first:02} to {last:02}"
+        assert f"| {part.title} | {which} | {minutes} | {count} |" in text
+
+
+def test_the_learner_s_guide_names_the_lessons_that_end_a_part():
+    text = (ROOT / "helpers/guides/learner.md").read_text(encoding="utf-8")
+    *others, last = (f"{part.lessons[-1]:02}" for part in parts())
+    assert f"(lessons {', '.join(others)} and {last})" in text
 
 
 def test_lecture_plans_name_sections_and_exercises_that_are_there():
