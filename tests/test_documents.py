@@ -72,3 +72,16 @@ def test_lecture_plans_name_sections_and_exercises_that_are_there():
     assert {name for name in named if name not in sections and name.rstrip(".") not in sections} == set()
     tags = {tag.partition(":")[2] for cells in notebooks for cell in cells for tag in cell.metadata.get("tags", ())}
     assert {name for name in re.findall(r"`([a-z]+_[a-z_]+|intensity|tail|rotate)`", plans) if name not in tags} == set()
+
+
+def test_a_day_s_plan_has_every_lesson_and_its_lecture_s_minutes():
+    plans = (ROOT / "helpers/guides/lectures.md").read_text(encoding="utf-8").partition("## Two days")[2]
+    notes = {}
+    for step in STEPS:
+        cells = nbformat.read(step.notebook_path, 4).cells
+        texts = [cell.source for cell in cells if cell.metadata.get("slideshow", {}).get("slide_type") == "notes"]
+        notes[f"{step.number:02}"] = sum(int(found[1]) for text in texts if (found := re.match(r"\*\*(\d+) min", text)))
+    rows = re.findall(r"^\| \d+ \| ([\d, ]+) \| (\d+) \|", plans, re.M)
+    assert {lesson for lessons, _ in rows for lesson in lessons.split(", ")} == {lesson for lesson, minutes in notes.items() if minutes}
+    assert [(lessons, sum(notes[lesson] for lesson in lessons.split(", ")), int(minutes)) for lessons, minutes in rows
+            if abs(sum(notes[lesson] for lesson in lessons.split(", ")) - int(minutes)) > 4] == []  # fmt: skip
