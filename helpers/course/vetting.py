@@ -48,7 +48,7 @@ def vet(source: str, points: Sequence[Mapping[str, int]], arch: str = "sm_90") -
         if not re.search(rf"\b{name}\b", strip_comments(head)):
             raise CourseError(f"The kernel must state {name} above its first function, to be searched before it is compiled.")
     includes = "".join(f"{match[0]}\n" for match in _INCLUDE.finditer(head))
-    body = re.sub(r'\bextern\s+"C"\s+', "", _INCLUDE.sub("", head))
+    body = re.sub(r'\bextern\s+"C"\s+', "extern ", _INCLUDE.sub("", head))  # a constant that is not extern may be left out
     virtual = arch.replace("sm_", "compute_")
     found: list[Vetted] = []
     for start in range(0, len(points), _AT_ONCE):

@@ -15,12 +15,14 @@ from helpers.course.notebook_file import dumps, parsed, read, source
 from helpers.errors import CourseError
 from helpers.files import one_at_a_time, read_whole, write_whole
 from helpers.paths import data_folder
+from helpers.toolchain import installation
 from helpers.translation import ENGLISH
 
 from .catalogues import translated_notebook
 from .notebooks import back_up, backups, canonical, paths
 
 SHIPPED = ".shipped"
+ASKS_FOR_MACHINE_CODE = "machine-code"  # the tag of such cells
 _PATIENCE = 30.0  # seconds that one `course lab` waits for another to have brought the lessons up to date
 
 
@@ -73,9 +75,25 @@ def _update(root: Path, folder: Path, language: str) -> list[str]:
 
 
 def for_readers(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook without the notes for who lectures from it."""
+    """The notebook without the notes for who lectures from it.
+
+    Where no compiler makes machine code, cells that ask for it say so, and Run All goes on behind them.
+    """
     cells = [cell for cell in notebook["cells"] if cell["metadata"].get("slideshow", {}).get("slide_type") != "notes"]
+    if not _machine_code():
+        cells = [_may_fail(cell) if ASKS_FOR_MACHINE_CODE in cell["metadata"].get("tags", ()) else cell for cell in cells]
     return notebook | {"cells": cells}
+
+
+def _machine_code() -> bool:
+    try:
+        return installation.compiler().makes_machine_code
+    except CourseError:  # no compiler at all, which each kernel's cell says
+        return True
+
+
+def _may_fail(cell: dict[str, Any]) -> dict[str, Any]:
+    return cell | {"metadata": cell["metadata"] | {"tags": [*cell["metadata"]["tags"], "raises-exception"]}}
 
 
 def _renumbered(root: Path, folder: Path) -> list[str]:

@@ -37,7 +37,7 @@ _NAME = "course_entry"  # of the variable behind the cell that instantiates a te
 _ALWAYS = (
     "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "-S", "-O3", "-gline-tables-only",
     "--target=x86_64-unknown-linux-gnu",  # the host whose types count: one everywhere
-    "-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=50", "-Wuninitialized", "-Wno-unknown-cuda-version",
+    "-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=100", "-Wuninitialized", "-Wno-unknown-cuda-version",
     "-Wno-pass-failed", "-Wno-unused-command-line-argument", "-Wno-pragma-once-outside-header",
 )  # fmt: skip
 _FAST = ("-ffast-math", "-fcuda-flush-denormals-to-zero")

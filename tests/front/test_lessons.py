@@ -13,6 +13,7 @@ from helpers.course.notebook_file import dumps, source
 from helpers.files import one_at_a_time
 from helpers.front import lessons
 from helpers.front.notebooks import METADATA, backups
+from helpers.toolchain import installation
 from tests.test_files import NO_FILES, in_the_way
 
 
@@ -273,3 +274,13 @@ def test_a_lecturer_s_notes_are_not_in_the_reader_s_copy(course):
     path.write_text(dumps(made), encoding="utf-8")
     assert lessons.update(root) == []
     assert (lessons.own_folder() / "00_start_here.ipynb").stat().st_mtime_ns == before, "other notes are no other lesson"
+
+
+@pytest.mark.parametrize(("choice", "tags"), [("nvrtc", ["machine-code"]), ("clang", ["machine-code", "raises-exception"])])
+def test_run_all_goes_on_behind_what_asks_for_machine_code_where_there_is_none(choice, tags, monkeypatch):
+    monkeypatch.setenv(installation.CHOICE, choice)
+    plain = {"cell_type": "code", "id": "plain", "metadata": {}, "source": "1"}
+    asks = plain | {"id": "asks", "metadata": {"tags": ["machine-code"]}}
+    made = lessons.for_readers({"cells": [plain, asks]})["cells"]
+    assert made == [plain, asks | {"metadata": {"tags": tags}}]
+    assert asks["metadata"]["tags"] == ["machine-code"]
