@@ -40,7 +40,12 @@ def _field(label: str, value: str | None) -> str:
 
 
 def close(widget: ipywidgets.Widget) -> None:
-    """Close a widget and all its parts; one `close()` leaves the parts in the kernel and in the page."""
+    """Close a widget and all its parts; one `close()` leaves the parts in the kernel and in the page. A player stops first."""
+    if isinstance(widget, ipywidgets.Play) and widget.comm is not None:
+        # Its timer runs in the page and would speak of the next step on a channel that is gone. Sent even if nothing is new
+        # here: what the page plays may not have been told to a busy kernel yet.
+        widget.playing = False
+        widget.send_state("playing")
     for part in (*getattr(widget, "children", ()), getattr(widget, "layout", None), getattr(widget, "style", None)):
         if isinstance(part, Kept):
             part.close()

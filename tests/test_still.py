@@ -142,6 +142,16 @@ def test_closing_leaves_nothing(runs):
     assert set(_instances) - before == set()
 
 
+def test_a_player_is_stopped_before_it_is_closed(monkeypatch):
+    """Else its timer in the page goes on to the next step, on a channel that is gone."""
+    sent = []
+    play = ipywidgets.Play(playing=True)
+    monkeypatch.setattr(play.comm, "send", lambda data=None, buffers=None: sent.append(data["state"]["playing"]))
+    monkeypatch.setattr(play.comm, "close", lambda *_, **__: sent.append("closed"))
+    still.close(ipywidgets.HBox([play]))
+    assert sent[0] is False and sent[-1] == "closed" and True not in sent
+
+
 def test_what_is_shown_elsewhere_or_again_stays_open(runs):
     panel = widgets.coalescing(runs[0])
     run_cell("a", lambda: panel)

@@ -106,6 +106,19 @@ def test_a_menu_brings_the_slider_that_belongs_to_it(notebook):
     notebook.wait_for(cell, "thread (1, 0)")
 
 
+def test_a_player_that_plays_is_stopped_when_a_menu_replaces_it(notebook):
+    cell = cell_of(notebook, "tiles")
+    for level in ("the block", "one thread"):
+        cell.locator("select").select_option(label=level)
+        notebook.wait_for(cell, "thread (" if level == "one thread" else "Step ")
+        play = cell.locator(".jupyter-widgets.widget-play button").first
+        play.click()
+        other = "one thread" if level == "the block" else "the block"
+        cell.locator("select").select_option(label=other)
+        notebook.page.wait_for_timeout(1000)  # two of its steps; what it says to nobody is an error on the page
+        assert play.count() == 1
+
+
 def test_comparing_moves_both_sides_in_any_picture(notebook):
     cell = cell_of(notebook, "compare")
     press(notebook, slider(cell, "block"), "End")
