@@ -4,14 +4,15 @@
 
 Runs of the steps at the sizes in FITTED were used to choose the figures that `model/cycles/chip.toml` puts down to the steps. All
 others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`, and what the search of step 12
-timed, `recorded_search`), which are other kernels. Writes data/validation.toml, and its figure.
+timed, `recorded_search`), which are other kernels, and the steps on another GPU (recorded on an H100), whose entry in gpus.toml
+differs in clock, L2 and DRAM while all costs of instructions stay those measured on an H200. Writes data/validation.toml.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,10 @@ from .sweep import variant
 DEVICE = "H200 SXM"
 FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
-GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")
+GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")  # on DEVICE
+OTHER_GPU = "other_gpu"
+ABROAD = rungs.DATA / "steps-nvidia-h100.json"
+TENSOR_CORES = 14  # the first step on them, whose time the model does not know
 _SMALL = 5e-5  # share of the warps' cycles that is not written
 _TEN_POINTS = 0.1
 
@@ -62,23 +66,39 @@ class Tried:
 
 
 def cases() -> list[TimedRun]:
-    """Every run on record that the model can be tried on: square float32 products of a kernel that is still the shipped one."""
+    """Every run on DEVICE that the model can be tried on: square float32 products of a kernel that is still the shipped one."""
     found = {}
-    for row in rungs.recorded():
-        step = steps.get(row["step"])
-        source = step.kernel_path.read_text(encoding="utf-8")
-        square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
-        if square and LEAST <= row["m"] <= MOST and not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]:
-            if hardware.gpu(row["device"]).name == DEVICE and not row.get("recorded_from"):
-                fitted = row["m"] in FITTED
-                group = "fitted" if fitted else "steps_at_other_sizes"
-                found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group)
+    for row, step, source in _of_shipped_kernels(rungs.recorded()):
+        if hardware.gpu(row["device"]).name == DEVICE and not row.get("recorded_from"):
+            fitted = row["m"] in FITTED
+            group = "fitted" if fitted else "steps_at_other_sizes"
+            found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group)
     varied = [
         TimedRun(item.name, item.source, item.step.entry, item.size, item.milliseconds, False, group="other_constants")
         for item in recorded_variants.recorded()
         if hardware.gpu(item.device).name == DEVICE
     ]
     return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched()
+
+
+def abroad() -> list[TimedRun]:
+    """The shipped float32 kernels, as they were timed on another GPU."""
+    known = json.loads(ABROAD.read_text(encoding="utf-8"))
+    return [
+        TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], False, hardware.gpu(row["device"]).name, group=OTHER_GPU)
+        for row, step, source in _of_shipped_kernels(known["rows"])
+        if step.number < TENSOR_CORES
+    ]
+
+
+def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], steps.Step, str]]:
+    """Rows of square float32 products that are not noisy and of the code as it is now, with their step and that code."""
+    for row in rows:
+        step = steps.get(row["step"])
+        source = step.kernel_path.read_text(encoding="utf-8")
+        square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
+        if square and LEAST <= row["m"] <= MOST and not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]:
+            yield row, step, source
 
 
 def searched() -> list[TimedRun]:
@@ -124,9 +144,10 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
     return {"runs": len(sizes), "mean": sum(sizes) / len(sizes), "worst": max(sizes), "bias": sum(errors) / len(errors)}
 
 
-def report(runs: Sequence[Tried], others: Sequence[Tried]) -> str:
-    """The text of data/validation.toml."""
-    groups = {name: [item for item in runs if item.case.group == name] for name in GROUPS} | {"published": list(others)}
+def report(runs: Sequence[Tried], moved: Sequence[Tried], others: Sequence[Tried]) -> str:
+    """The text of data/validation.toml. runs: on DEVICE. moved: the course's own on another GPU. others: published."""
+    groups = {name: [item for item in runs if item.case.group == name] for name in GROUPS}
+    groups |= {OTHER_GPU: list(moved), "published": list(others)}
     sampled = {(steps.get(row["slug"]).name, row["size"]): row["states"] for row in recorded_states.recorded()}
     lines = ["# Written by python -m helpers.course.validate: predicted / measured - 1 of everything timed.", f'device = "{DEVICE}"', ""]
     for name, items in groups.items():
@@ -140,6 +161,10 @@ def report(runs: Sequence[Tried], others: Sequence[Tried]) -> str:
             lines.append(f"states = {_shares(item.states)}")
             if (item.case.name, item.case.size) in sampled:
                 lines.append(f"sampled = {_shares(sampled[item.case.name, item.case.size])}")
+        lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
+    lines.append("# The course's kernels on another GPU, of which only the entry in gpus.toml is known.")
+    for item in moved:
+        lines += [f"[[{OTHER_GPU}_runs]]", *_lines(item), f"device = {json.dumps(item.case.device)}"]
         lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
     lines.append("# Other people's kernels of the same idea on other GPUs: a sign, not a test.")
     for item in others:
@@ -181,7 +206,7 @@ def _try(case: TimedRun) -> Tried | str:
 
 def main() -> int:
     """The command. Returns its exit status."""
-    known, others = cases(), elsewhere()
+    known, others = cases() + abroad(), elsewhere()
     with ProcessPoolExecutor() as pool:
         results: list[Tried] = []
         for result in pool.map(_try, [*known, *others]):
@@ -193,7 +218,9 @@ def main() -> int:
     here = [item for item in results if item.case.device == DEVICE]
     if not here:
         return 1
-    VALIDATION.write_text(report(here, [item for item in results if item.case.device != DEVICE]), encoding="utf-8")
+    moved = [item for item in results if item.case.group == OTHER_GPU]
+    published = [item for item in results if item.case.published]
+    VALIDATION.write_text(report(here, moved, published), encoding="utf-8")
     return 0
 
 

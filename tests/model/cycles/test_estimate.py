@@ -61,6 +61,21 @@ def test_the_claims_hold(table):
     assert validate.summary(errors)["mean"] == pytest.approx(whole, rel=1e-3)
 
 
+def test_the_costs_of_an_h200_hold_on_an_h100(table):
+    """The same multiprocessor with another memory: everything recorded there, none of it used to choose a figure."""
+    found, measured = table["other_gpu_runs"], {f"{case.name} at {case.size}³": case.measured for case in validate.abroad()}
+    assert {row["run"]: row["measured"] for row in found} == pytest.approx(measured, rel=1e-4), "run: python -m helpers.course.validate"
+    assert {row["device"] for row in found} == {"H100 SXM"} and not any("from_counters" in row for row in found)
+    assert validate.summary([row["error"] for row in found])["mean"] == pytest.approx(table["other_gpu"]["mean"], abs=1e-4)
+    assert table["other_gpu"]["runs"] >= 60 and table["other_gpu"]["mean"] <= 0.04 and table["other_gpu"]["worst"] <= 0.18
+
+
+def test_one_run_on_the_other_gpu_is_what_the_model_says(table):
+    case = next(case for case in validate.abroad() if (case.name, case.size) == ("06_bank_conflicts", 1024))
+    row = next(row for row in table["other_gpu_runs"] if row["run"] == "06_bank_conflicts at 1024³")
+    assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+
+
 def test_the_ladder_climbs_as_it_was_recorded(table):
     """Where two steps differ by more than the model's own error, it puts them in the right order."""
     rows = {row["run"]: row for row in table["runs"]}
