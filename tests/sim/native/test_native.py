@@ -405,7 +405,14 @@ def test_an_interrupt_stops_at_once(monkeypatch):
     assert c.tolist() == [1.0] * 32
 
 
-def test_progress():
+def started_and_ended(thread, start=threading.Thread.start):
+    start(thread)
+    thread.join()
+
+
+@pytest.mark.parametrize("start", [threading.Thread.start, started_and_ended], ids=["beside", "before the first look"])
+def test_progress(start, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", start)
     compiled = compile_source(CALIBRATION, "naive")
     n = 256
     a = np.ones((n, n), np.float32)
