@@ -29,7 +29,7 @@ FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
 GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")  # on DEVICE
 OTHER_GPU = "other_gpu"
-ABROAD = rungs.DATA / "steps-nvidia-h100.json"
+ABROAD = rungs.DATA / "other_gpus"  # what `course record --out` wrote there; the ladder does not draw it
 TENSOR_CORES = 14  # the first step on them, whose time the model does not know
 _SMALL = 5e-5  # share of the warps' cycles that is not written
 _TEN_POINTS = 0.1
@@ -83,10 +83,9 @@ def cases() -> list[TimedRun]:
 
 def abroad() -> list[TimedRun]:
     """The shipped float32 kernels, as they were timed on another GPU."""
-    known = json.loads(ABROAD.read_text(encoding="utf-8"))
     return [
         TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], False, hardware.gpu(row["device"]).name, group=OTHER_GPU)
-        for row, step, source in _of_shipped_kernels(known["rows"])
+        for row, step, source in _of_shipped_kernels(rungs.recorded(ABROAD))
         if step.number < TENSOR_CORES
     ]
 

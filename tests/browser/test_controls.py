@@ -108,13 +108,12 @@ def test_a_menu_brings_the_slider_that_belongs_to_it(notebook):
 
 def test_a_player_that_plays_is_stopped_when_a_menu_replaces_it(notebook):
     cell = cell_of(notebook, "tiles")
-    for level in ("the block", "one thread"):
-        cell.locator("select").select_option(label=level)
-        notebook.wait_for(cell, "thread (" if level == "one thread" else "Step ")
+    for shown, chosen, text in (("the block", "one thread", "Step "), ("one thread", "the block", "thread (")):
+        cell.locator("select").select_option(label=shown)
+        notebook.wait_for(cell, text)
         play = cell.locator(".jupyter-widgets.widget-play button").first
         play.click()
-        other = "one thread" if level == "the block" else "the block"
-        cell.locator("select").select_option(label=other)
+        cell.locator("select").select_option(label=chosen)
         notebook.page.wait_for_timeout(1000)  # two of its steps; what it says to nobody is an error on the page
         assert play.count() == 1
 

@@ -252,7 +252,7 @@ def run(
     pool = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
-    late, better, told = False, prepared.good, 0
+    late, better = False, prepared.good
     try:
         while running:
             with changed:
@@ -269,15 +269,14 @@ def run(
                 better = True
                 threading.Thread(target=prepared.improve).start()
             if progress is not None:
-                told = queue.done
-                progress(told, len(blocks))
+                progress(queue.done, len(blocks))
     finally:
         # Also on an interrupt: nobody may write to the arrays once this function has ended.
         for worker in workers if running else ():
             worker.stop()
         for thread in pool:
             thread.join()
-    if progress is not None and told != queue.done:  # they were done before the first look, or between two
+    if progress is not None:  # they may have been done before the first look, or between two
         progress(queue.done, len(blocks))
     if late and any(worker.failed for worker in workers):
         raise OutOfTime(next(worker.position for worker in workers if worker.failed))
