@@ -18,7 +18,8 @@ _PUBLIC = {
     "history": "course.history", "restore": "course.history",
     "changes": "course.comparing", "compare_counts": "course.comparing", "variants": "course.comparing",
     "what_if": "course.what_if", "accuracy": "course.accuracy",
-    "compile": "run.kernel", "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
+    "compile": "run.kernel", "quantized": "run.block_scales",
+    "Kernel": "run.kernel", "Run": "run.kernel", "Problem": "run.gemm", "tensor_map": "run.tensor_maps",
     "TraceFilter": "sim",
     "CourseError": "errors", "CompileError": "errors", "LaunchError": "errors", "RunError": "errors", "Finding": "errors",
 }  # fmt: skip

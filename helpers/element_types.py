@@ -50,6 +50,11 @@ class ElementType:
         """The largest relative error of rounding to this type."""
         return 2.0**-self.precision
 
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return float(ml_dtypes.finfo(self.storage).max)
+
     def array(self, values: np.ndarray) -> np.ndarray:
         """float32 values rounded to this type, as arrays hold it."""
         if self.name == "tf32":  # a float32 whose low 13 bits are zero

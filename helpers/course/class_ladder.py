@@ -19,6 +19,7 @@ from typing import Any
 from helpers.element_types import ELEMENT_TYPES, named
 from helpers.errors import CourseError
 from helpers.files import read_whole, write_whole
+from helpers.model.hardware import digits
 from helpers.run.gemm import Problem
 
 from . import rungs as ladder
@@ -108,7 +109,7 @@ class ClassLadder(Tabular):
         rows = [
             (
                 item.person, item.rung.name, item.rung.device, named(item.rung.dtype, item.rung.out_dtype), _size(item.rung),
-                f"{item.rung.tflops:.3g}", f"{item.rung.cublas_ratio:.0%}" if item.rung.cublas_ratio else "", item.rung.kind, item.verified,
+                digits(item.rung.tflops), f"{item.rung.cublas_ratio:.0%}" if item.rung.cublas_ratio else "", item.rung.kind, item.verified,
             )
             for item in self.climbs
         ]  # fmt: skip

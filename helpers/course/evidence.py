@@ -12,6 +12,7 @@ from typing import Any
 
 from helpers.element_types import named
 from helpers.errors import CourseError
+from helpers.model.hardware import digits
 
 from . import rungs, steps
 from .rungs import Rung
@@ -91,7 +92,7 @@ class Recorded:
 
     def __str__(self) -> str:
         return "\n".join([*(
-            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {rung.tflops:.3g} TFLOPS "
+            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {digits(rung.tflops)} TFLOPS "
             f"(recorded, {rung.device}, {rung.date})"
             for rung in self.rows
         ), *self.missing])  # fmt: skip

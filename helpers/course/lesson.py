@@ -21,6 +21,7 @@ from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
 from helpers.interrupts import delayed
 from helpers.model import hardware
+from helpers.model.hardware import digits
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.progress import Progress
 from helpers.run import gemm
@@ -320,11 +321,11 @@ class Profile(Tabular):
             clock = f" at {timing.clock_mhz:.0f} MHz" if timing.clock_mhz else ""
             found.append(
                 f"Measured on {timing.device}{clock}: {timing.milliseconds:.4g} ms (spread {timing.spread:.1%} of "
-                f"{timing.samples} samples), {self.tflops:.3g} TFLOPS."
+                f"{timing.samples} samples), {digits(self.tflops)} TFLOPS."
             )
             if self.timed.cublas:
                 found.append(
-                    f"cuBLAS, interleaved in the same run: {self.timed.cublas_tflops:.3g} TFLOPS; "
+                    f"cuBLAS, interleaved in the same run: {digits(self.timed.cublas_tflops)} TFLOPS; "
                     f"this kernel has {self.timed.cublas_ratio:.1%} of that."
                 )
             else:
@@ -333,12 +334,12 @@ class Profile(Tabular):
                 found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
         elif self.recorded:
             found.append(
-                f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. "
+                f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. "
                 f"This is the course's own kernel, unchanged, so that stands{self._model_says}."
             )
         elif self.prediction:
             found.append(
-                f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {self.tflops:.3g} TFLOPS. {self.prediction.statement}"
+                f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. {self.prediction.statement}"
             )
         if self.prediction:
             found.append(f"What limits it, by the model: {self.prediction.limiter}.")
@@ -379,7 +380,7 @@ class Climb:
         how = f"{profile.kind} {'for' if profile.kind == rungs.PREDICTED else 'on'} {profile.device}"
         if profile.cublas_ratio:
             how += f", {profile.cublas_ratio:.1%} of cuBLAS"
-        return f"{name} is on your ladder: {profile.tflops:.3g} TFLOPS ({how}).{kept}"
+        return f"{name} is on your ladder: {digits(profile.tflops)} TFLOPS ({how}).{kept}"
 
     __repr__ = __str__
 

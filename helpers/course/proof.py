@@ -35,7 +35,7 @@ def judged(
     """
     size = gemm.counted_size(kernel)
     problem = gemm.problem_for(kernel, size, size, size)
-    arrays = replace(problem, fused=gemm.is_fused(kernel)).arrays()
+    arrays = gemm.fitted(kernel, problem).arrays()
     before = tuple(array.copy() for array in arrays)
     trace = TraceFilter(math=True) if any(expectation.of_order for expectation in expectations) else True
     run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)

@@ -88,7 +88,7 @@ def _number(text: str, unit: str, works_out: Callable[[], float], because: str) 
 @functools.cache
 def parts() -> tuple[Part, ...]:
     """The parts, in order."""
-    return (_memory(), _registers(), _waiting(), _last_per_cent(), _tensor_cores(), _hopper(), _specialized(), _pieces())
+    return (_memory(), _registers(), _waiting(), _last_per_cent(), _tensor_cores(), _hopper(), _specialized(), _pieces(), _eight_bits())
 
 
 def part(name: str) -> Part:
@@ -529,6 +529,50 @@ def _pieces() -> Part:
                 "a BF16 number has more digits than an FP16 number": "It has fewer: 8 bits, and FP16 has 11.",
                 "tensor cores round products of BF16 and not those of FP16": "Products of either are exact before they are added.",
                 "six products have a longer accumulator than three": "The accumulator is the same.",
+            },
+        ),
+    )  # fmt: skip
+
+
+def _eight_bits() -> Part:
+    return _part(
+        "eight_bits", "Eight bits", "fp8", "fp8",
+        stored=_number(
+            "The largest magnitude of a block is 56. How large is the E4M3 number that stands for 56?", "as stored",
+            lambda: 448.0, "The factor is 56 / 448, an eighth: the largest number of a block is stored as the largest of the format.",
+        ),
+        memory=_number(
+            "A is 4096 × 4096. How many per cent do its factors, float32 for every 128 numbers of a row, add to its bytes?", "per cent",
+            lambda: 100 * 4 / 128, "4 bytes for 128.",
+        ),
+        shared=_choice(
+            "Why may the factors of a block be multiplied to a sum of 128 products, and not to each product?",
+            "all products of the sum have the same two factors",
+            "The block of A's row has one, the block of B's columns another, for the same 128 k.",
+            {
+                "the factors are powers of two": "They may be any float.",
+                "the tensor cores multiply them": "On Hopper they know no factors.",
+                "rounding makes no difference at 8 bits": "It does; but the sums are made in more bits than that.",
+            },
+        ),
+        rows=_choice(
+            "A few columns of A are 60000 times as large as the others. Which factors keep the other columns exact?",
+            "one for 128 elements of a row, in all blocks without such a column",
+            "An outlier ruins the blocks that hold it, and no others.",
+            {
+                "one for each row": "Every row has an element in each of these columns.",
+                "one for the whole matrix, if it is small enough": "Then the outliers overflow.",
+                "none: e4m3 is a floating-point format": "It reaches from 2^-9 to 448, and has few digits at the lower end.",
+            },
+        ),
+        release=_choice(
+            "Why does every warp of a consumer arrive at the barrier empty, where in step 17 one thread arrives for its warpgroup?",
+            "the threads themselves read factors from the stage, and a warp may be behind the others",
+            "A wait for wgmma says that the tensor cores have read the tiles. It says nothing of another warp's loads.",
+            {
+                "four arrivals are faster than one": "They cost a little more.",
+                "mbarriers count warps": "They count arrivals, as many as init says.",
+                "a stage holds four factors": "It holds one for each row of the tile, and one for its columns.",
             },
         ),
     )  # fmt: skip

@@ -23,6 +23,7 @@ from typing import Any
 
 from helpers.element_types import named
 from helpers.errors import CourseError
+from helpers.model.hardware import digits
 from helpers.run import gpu
 
 from . import rungs, steps
@@ -253,7 +254,7 @@ def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
     for step in known:
         lines.append(f"| {step.name} |" + "".join(f" {_cell(cells.get((step.number, column)))} |" for column in columns))
     best = [max((row["cublas_tflops"] or 0 for row in rows if row["m"] == row["n"] == row["k"] == column), default=0) for column in columns]
-    lines.append("| cuBLAS |" + "".join(f" {value:.3g} |" if value else " |" for value in best))
+    lines.append("| cuBLAS |" + "".join(f" {digits(value)} |" if value else " |" for value in best))
     return "\n".join(lines) + "\n"
 
 
@@ -261,7 +262,7 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
     ratio = f" ({row['cublas_ratio']:.2f})" if row["cublas_ratio"] else ""
-    return f"{row['tflops']:.3g}{ratio}{' noisy' if row['noisy'] else ''}"
+    return f"{digits(row['tflops'])}{ratio}{' noisy' if row['noisy'] else ''}"
 
 
 def with_section(text: str, section: str) -> str:
@@ -293,7 +294,7 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
         ax = new_axes((7.6, 0.34 * len(bars) + 1.0), (2.35, 0.45, 0.4, 0.55))
         ax.alt = f"FP32 matrix product of {size}³ on {device}, TFLOPS"
         ax.set_title(ax.alt, x=-0.43)
-        ax.bar_label(ax.barh(names, values, color=colours, height=0.72), [f"{value:.3g}" for value in values], padding=5)
+        ax.bar_label(ax.barh(names, values, color=colours, height=0.72), [digits(value) for value in values], padding=5)
         ax.margins(x=0.12, y=0.02)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.model.hardware import digits
 from helpers.run.gemm import Problem
 
 from . import rungs
@@ -78,7 +79,9 @@ class Strategy(Tabular):
                 shade = min(ratio, 1.0) ** 2  # squared: 0.9 and 1.0 should differ more than 0.1 and 0.2
                 ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
-            what = Cell(f"{shape}: {SHAPES[shape]}, {cublas:.3g}", f"{shape}<br><small>{SHAPES[shape]}<br>cuBLAS: {cublas:.3g}</small>")
+            what = Cell(
+                f"{shape}: {SHAPES[shape]}, {digits(cublas)}", f"{shape}<br><small>{SHAPES[shape]}<br>cuBLAS: {digits(cublas)}</small>"
+            )
             cells.append([what, *ratios])
         return Table(
             header,

@@ -24,6 +24,11 @@ REGISTERS_PER_BLOCK = 65536
 THREADS_PER_BLOCK = 1024
 
 
+def digits(value: float) -> str:
+    """A speed to three digits, and above that whole: 0.498, 6.35, 54, 1320."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
 @dataclass(frozen=True)
 class Capability:
     """Limits of one SM of a compute capability. Shared-memory sizes in bytes, registers in 32-bit registers."""

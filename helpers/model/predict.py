@@ -44,7 +44,7 @@ from . import chain, hardware
 from .cycles.chip import chip
 from .cycles.estimate import estimate
 from .cycles.multiprocessor import WORDS, WarpState
-from .hardware import GPU
+from .hardware import GPU, digits
 from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
@@ -128,7 +128,7 @@ class Prediction:
         return self.error
 
     def __str__(self) -> str:
-        speed = f", {self.tflops:.3g} TFLOPS" if self.tflops else ""
+        speed = f", {digits(self.tflops)} TFLOPS" if self.tflops else ""
         return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}. {self.error}"
 
 

@@ -17,7 +17,8 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     """'' if `after` is what the specification says of `before`; otherwise where they first differ, and how."""
     if text := compare_others(problem, before, after):
         return text
-    value, bound = problem.expected(*before)
+    left, right = problem.factors(before[0], before[1])
+    value, bound = problem.expected_of(left, right, before[2])
     got = after[2][:, : problem.n].astype(np.float64)
     if text := first_difference(~(np.abs(got - value) <= bound), got, value):
         if "yours nan" in text:
@@ -25,14 +26,15 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."
             )
         return text
-    return inexact(problem, got, value, before)
+    return inexact(problem, got, value, (left, right, before[2]))
 
 
-def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, before: Sequence[np.ndarray]) -> str:
-    """'' or a sentence about errors that are too large together, in long sums that are right one by one."""
+def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequence[np.ndarray]) -> str:
+    """'' or a sentence about errors that are too large together, in long sums that are right one by one. meant: what A and B mean
+    (`Problem.factors`), and C before."""
     if problem.k <= _LONG_SUM or not got.size:
         return ""
-    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*before)
+    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*meant)
     if error <= allowed:
         return ""
     return (

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
 
+from . import block_scales
 from .differences import changed, compare, compare_others, first_difference, inexact, stored
 from .geometry import Geometry, geometry, is_fused
 from .kernel import Kernel, Run, gpu_multiprocessors, place
@@ -53,6 +54,7 @@ class Problem:
     dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype="": the usual one for dtype.
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
     batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
+    scale_block: which blocks of A and B share a factor (see `block_scales`), None: there are no factors.
     """
 
     m: int
@@ -68,6 +70,7 @@ class Problem:
     fused: bool = False
     batch: int = 1
     out_dtype: str = ""
+    scale_block: block_scales.Block | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
@@ -113,6 +116,8 @@ class Problem:
     def compulsory_bytes(self) -> int:
         """Each input read once and C written once (and read once if beta is not 0), without any reuse missed."""
         read = (self.m * self.k + self.k * self.n) * self.inputs.bytes
+        factors = block_scales.shapes(self.scale_block, self.m, self.n, self.k) if self.scale_block else ()
+        read += 4 * sum(map(math.prod, factors))
         return self.batch * (read + self.m * self.n * self.result.bytes * (2 if self.beta else 1))
 
     def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -158,15 +163,44 @@ class Problem:
         """The bias of a fused problem: [n], of C's type, random in [-1, 1)."""
         return self.result.array(np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(np.float32))
 
+    def scale_factors(self) -> tuple[np.ndarray, np.ndarray]:
+        """The factors of a problem with block scales: (scales_A, scales_B), random (see `block_scales`)."""
+        return block_scales.drawn(self, self.seed + 3)
+
+    def behind(self) -> tuple[np.ndarray, ...]:
+        """What its kernels take behind ldc: a bias, factors, or nothing."""
+        if self.scale_block is None:
+            return (self.bias(),) if self.fused else ()
+        of_a, of_b = self.scale_factors()
+        return block_scales.padded(of_a), of_b
+
+    def factors(self, a: np.ndarray, b: np.ndarray, scales: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """What A and B mean, float64 [batch · m, k] and [batch · k, n]: what is stored, times its block's factor (by default the
+        problem's own)."""
+        left, right = a[:, : self.k].astype(np.float64), b[:, : self.n].astype(np.float64)
+        if self.scale_block is None:
+            return left, right
+        of_a, of_b = block_scales.factors(self, self.scale_factors() if scales is None else scales)
+        return left * of_a, right * of_b
+
     def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, bias: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """`expected_of` for A and B as they are stored, with the problem's own factors and bias."""
+        return self.expected_of(*self.factors(a, b), c, bias)
+
+    def expected_of(
+        self, left: np.ndarray, right: np.ndarray, c: np.ndarray, bias: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The specification in float64, and how far a correct kernel may be from it, element by element. bias: the problem's own.
+
+        left, right: what A and B mean (`factors`).
 
         The bound is Higham's for inner products in any order, (k + 4) · u · (|alpha| |A||B| + |beta||C|), Accuracy and
         Stability of Numerical Algorithms, 2nd ed., section 3.1. u is the error of one addition (`ElementType.sums`); products
-        are exact, because A and B hold what was rounded to their type. A result of 16 bits is rounded once more.
+        are exact, because A and B hold what was rounded to their type. A result of 16 bits is rounded once more. Where blocks have factors,
+        sums of one block are multiplied by these and added up in float32: then k is that of a block, and the blocks' sums come besides.
         """
-        left = a[:, : self.k].astype(np.float64).reshape(self.batch, len(a) // self.batch, self.k)
-        right = b[:, : self.n].astype(np.float64).reshape(self.batch, self.k, self.n)
+        left = left.reshape(self.batch, len(left) // self.batch, self.k)
+        right = right.reshape(self.batch, self.k, self.n)
         rows = left.shape[0] * left.shape[1]
         old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((rows, self.n))
         product, magnitude = ((x @ y).reshape(rows, self.n) for x, y in ((left, right), (np.abs(left), np.abs(right))))
@@ -175,24 +209,32 @@ class Problem:
         if self.fused:
             bias = (self.bias() if bias is None else bias).astype(np.float64)
             value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
-        sums = (self.k + 4) * self.inputs.sums * scale
+        sums = self._errors_of_sums(lambda terms: terms + 4) * scale
         stored = 0.0 if self.out_dtype == "float32" else self.result.roundoff * (np.abs(value) + sums)
         return value, sums + stored + self.result.absolute
 
-    def expected_error(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    def _errors_of_sums(self, grown: Callable[[int], float]) -> float:
+        """The relative error of a sum over K, where that of so many additions grows like `grown`."""
+        if self.scale_block is None or not self.scale_block[1]:
+            return grown(self.k) * self.inputs.sums
+        in_block, blocks = grown(min(self.k, self.scale_block[1])), grown(block_scales.blocks_of_k(self.scale_block, self.k))
+        return in_block * self.inputs.sums + blocks * element_type("float32").sums
+
+    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray) -> float:
         """How large the errors of a correct kernel may be in the root mean square over C: statistically, not in the worst case.
 
         Errors of k additions grow like √k where each is rounded (eight times that is allowed), like k where each is cut off. The
         worst case of `expected` leaves room in long sums for factors that were rounded to 16 bits; this does not.
+        left, right: what A and B mean (`factors`).
         """
-        left, right = a[:, : self.k].astype(np.float64) ** 2, b[:, : self.n].astype(np.float64) ** 2
+        left, right = left**2, right**2
         left, right = left.reshape(self.batch, -1, self.k).sum(1), right.reshape(self.batch, self.k, self.n).sum(2)
         products = float(np.einsum("bk,bk->", left, right)) / max(1, self.batch * self.m * self.n)  # mean over C of the sum of squares
         old = float(np.mean(c[:, : self.n].astype(np.float64) ** 2)) if self.beta and c.size else 0.0
         bias = float(np.mean(self.bias().astype(np.float64) ** 2)) if self.fused and self.n else 0.0
         scale = math.sqrt(self.alpha**2 * products + self.beta**2 * old + bias)
         stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
-        return (stored + (8 * math.sqrt(self.k + 16) + self.k) * self.inputs.sums) * scale + self.result.absolute
+        return (stored + self._errors_of_sums(lambda terms: 8 * math.sqrt(terms + 16) + terms)) * scale + self.result.absolute
 
     def norm_tolerance(self) -> float:
         """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
@@ -212,6 +254,9 @@ class Problem:
             text += ", bias and ReLU"
         if (self.dtype, self.out_dtype) != ("float32", "float32"):
             text += f", {named(self.dtype, self.out_dtype)}"
+        if self.scale_block:
+            rows, deep, columns = self.scale_block
+            text += f", factors for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B"
         return text
 
 
@@ -241,7 +286,15 @@ def types(kernel: Kernel) -> tuple[str, str]:
 def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
     """A problem in the kernel's own element types. Options are fields of `Problem`."""
     dtype, out_dtype = types(kernel)
-    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, **options)
+    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, scale_block=block_scales.scale_block(kernel), **options)
+
+
+_P = TypeVar("_P", bound=Problem)
+
+
+def fitted(kernel: Kernel, problem: _P) -> _P:
+    """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some."""
+    return replace(problem, fused=is_fused(kernel), scale_block=block_scales.scale_block(kernel))
 
 
 def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, multiprocessors: int | None = None, **options) -> Run:
@@ -252,7 +305,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
     Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
     """
     shape, on = geometry(kernel), place(on, kernel)
-    problem = replace(problem, fused=is_fused(kernel))
+    problem = fitted(kernel, problem)
     if not problem.m or not problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
@@ -317,7 +370,7 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     (Step 11 numbers its blocks anew, so that a block at the edge of the grid need not be one at the edge of C: where tiles divide C, that
     makes no difference.)
     """
-    shape, problem = geometry(kernel), replace(problem, fused=is_fused(kernel))
+    shape, problem = geometry(kernel), fitted(kernel, problem)
     grid = shape.grid(problem.m, problem.n, problem.batch)
     size = math.prod(shape.cluster)
     if shape.persistent is not None and problem.flops > _COUNTED_WHOLE and grid[0] > size:
@@ -491,7 +544,7 @@ def run_sample(
 
     (The run; '' or what is wrong in its C; '' or how what the blocks have written is not their share of C.) Raises what `run` raises.
     """
-    sample, shape = replace(sample, fused=is_fused(kernel)), geometry(kernel)
+    sample, shape = fitted(kernel, sample), geometry(kernel)
     shape = replace(shape, multiprocessors=_multiprocessors(shape, sample, walked))
     blocks = _blocks(shape, sample)
     arrays = sample.arrays()
@@ -524,7 +577,7 @@ def _blocks(shape: Geometry, sample: SampledProblem) -> list[int]:
 
 def count_sample(kernel: Kernel, sample: SampledProblem) -> Run:
     """Counters of the sample's blocks, scaled to all. The blocks of one place are those of all z; of a persistent kernel see `count`."""
-    sample, shape = replace(sample, fused=is_fused(kernel)), geometry(kernel)
+    sample, shape = fitted(kernel, sample), geometry(kernel)
     if shape.persistent is not None:
         return _count_persistent(kernel, sample, place=sample.places[0][0] / shape.tiles(sample.m, sample.n)[0])
     return _counted(kernel, sample, _blocks(shape, sample))
@@ -537,15 +590,17 @@ def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[in
         return text, ""
     written = ~np.isnan(after[2][:, : sample.n].astype(np.float32))
     whole = touched = 0
+    left, right = sample.factors(before[0], before[1])
     for y, x in _tiles(written, tile):
         rows, columns = slice(y * tile[0], min((y + 1) * tile[0], sample.m)), slice(x * tile[1], min((x + 1) * tile[1], sample.n))
         mine = written[rows, columns]
         part = replace(sample, m=mine.shape[0], n=mine.shape[1], places=())
-        value, bound = part.expected(before[0][rows], before[1][:, columns], before[2][rows, columns], bias=sample.bias()[columns])
+        mine_of = left[rows], right[:, columns], before[2][rows, columns]
+        value, bound = part.expected_of(*mine_of, bias=sample.bias()[columns])
         got = after[2][rows, columns].astype(np.float64)
         if text := first_difference(mine & ~(np.abs(got - value) <= bound), got, value, rows.start, columns.start):
             return text, ""
-        if mine.all() and (text := inexact(part, got, value, (before[0][rows], before[1][:, columns], before[2][rows, columns]))):
+        if mine.all() and (text := inexact(part, got, value, mine_of)):
             return text, ""
         touched, whole = touched + 1, whole + bool(mine.all())
     fair = _fair(shape, sample, blocks)
@@ -735,7 +790,7 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem):
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
-            line, known = _storing_line(kernel, replace(cases[place].problem, fused=is_fused(kernel)))
+            line, known = _storing_line(kernel, fitted(kernel, cases[place].problem))
             message = cases[place].message + ("" if line is not None or not known else " No line has stored to it.")
             cases[place] = replace(cases[place], line=line, message=message)
     return cases
@@ -794,7 +849,7 @@ def _check_one(
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
     prepare a kernel says nothing of the kernel.
     """
-    problem = replace(problem, fused=is_fused(kernel))
+    problem = fitted(kernel, problem)
     if isinstance(problem, SampledProblem) and on == "cpu":
         return _check_sample(kernel, problem, seconds, progress)
     arrays = problem.arrays()

@@ -9,7 +9,8 @@ A kernel says it in constants that the compiler evaluates, so that a tile size t
     extern "C" __device__ constexpr int persistent[] = {BLOCKS_PER_SM};                         // its blocks walk the tiles
     extern "C" __device__ constexpr int box_A[] = {ROWS, COLUMNS, SWIZZLE_BYTES};               // of map_A; also box_B, box_C
 
-(and `pieces` and `passes`, where other kernels of the file come first: see `passes`.)
+(and `pieces` and `passes`, where other kernels of the file come first: see `passes`; and `scale_block`, where blocks of A and B have
+factors: see `block_scales`.)
 
 Blocks per cluster are those of its `__cluster_dims__`.
 
@@ -29,6 +30,7 @@ from helpers.model import hardware
 from helpers.sim.layouts.tensor_map import SWIZZLES
 from helpers.sim.machine import cluster as clusters
 
+from .block_scales import scale_block
 from .kernel import Kernel
 from .passes import kind, pieces
 from .tensor_maps import check_box
@@ -163,17 +165,17 @@ def tensor_maps(kernel: Kernel) -> tuple[str, ...]:
 
 def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
     """(takes a bias, names of its tensor maps). Raises LaunchError for a signature that is not the course's."""
-    parameters, split = kernel.compiled.parameters, bool(pieces(kernel))
+    parameters, split, scaled = kernel.compiled.parameters, bool(pieces(kernel)), scale_block(kernel) is not None
     kinds = [kind(parameter) for parameter in parameters]
     plain = ["32"] * 4 + ["pointer", "32", "pointer", "32", "32", "pointer", "32"]
     maps = tuple(parameter.name for parameter, each in zip(parameters, kinds, strict=True) if each == "map")
     before = kinds[: len(kinds) - len(maps)]
-    wanted = [[*plain, "pointer"]] if split else [plain, [*plain, "pointer"]]
+    wanted = [[*plain, "pointer"]] if split else [[*plain, "pointer", "pointer"]] if scaled else [plain, [*plain, "pointer"]]
     if before not in wanted or maps != tuple(name for name in MAPS if name in maps):
         raise LaunchError(
             f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
-            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, or `const int* ranges` for one of "
-            "`pieces`; and behind that, for a kernel that copies by "
+            "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, `const int* ranges` for one of `pieces`, "
+            "`const float* scales_A, const float* scales_B` for one of a `scale_block`; and behind that, for a kernel that copies by "
             f"TMA, those of `const __grid_constant__ CUtensorMap {'`, `'.join(MAPS)}` that it uses, in this order). "
             "Change its parameters, or launch it yourself with .launch(grid, block, args)."
         )

@@ -9,11 +9,14 @@ of the matrix's own. On a GPU that takes time, which is part of every time that 
 at a multiple of 16 bytes too: a bulk store writes up to the next one, into what lies behind the row. Otherwise its map is 128 zero
 bytes, and the kernel, which sees C's address, ldc and N, stores in another way. Where K = 0 there is no A and no B: their maps are
 zero bytes too, and there is no step along K that could use them.
+
+A kernel with block scales is given B by columns, and factors behind ldc (see `block_scales`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,7 @@ from helpers.errors import LaunchError
 from helpers.sim.code.addresses import phase
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 
-from . import geometry, passes
+from . import block_scales, geometry, passes
 from .kernel import Kernel
 from .passes import Pass
 from .row_copies import GRANULE, RowCopy, aligned_pitch
@@ -97,19 +100,23 @@ class _Matrix:
         )
 
 
-def launch_arguments(kernel: Kernel, problem: Problem, a, b, c, bias=None, multiprocessors: int = 1) -> LaunchArguments:
-    """What to launch `kernel` with, to compute `problem` on these matrices (NumPy or CuPy) and this bias (None: the problem's own).
+def launch_arguments(kernel: Kernel, problem: Problem, a, b, c, behind: Sequence[Any] = (), multiprocessors: int = 1) -> LaunchArguments:
+    """What to launch `kernel` with, to compute `problem` on these matrices (NumPy or CuPy).
 
-    The problem must be fused as the kernel is. multiprocessors: that the blocks of its passes are to fill.
+    behind: what the kernel takes behind ldc, by default the problem's own (`Problem.behind`), of NumPy. The problem must be one for the
+    kernel (`gemm.fitted`). multiprocessors: that the blocks of its passes are to fill.
     Raises LaunchError for a box that is missing or cannot be.
     """
     if passes.pieces(kernel):
         return _of_pieces(kernel, problem, (a, b, c), multiprocessors)
     m, n, k = problem.m, problem.n, problem.k
-    matrices = {
-        "map_A": _Matrix("A", a, m, k, problem.lda, problem.inputs), "map_B": _Matrix("B", b, k, n, problem.ldb, problem.inputs),
-        "map_C": _Matrix("C", c, m, n, problem.ldc, problem.result),
-    }  # fmt: skip
+    left, result = _Matrix("A", a, m, k, problem.lda, problem.inputs), _Matrix("C", c, m, n, problem.ldc, problem.result)
+    if problem.scale_block is None:
+        right = _Matrix("B", b, k, n, problem.ldb, problem.inputs)
+    else:
+        turned, pitch = block_scales.by_columns(b, n, k, problem.ldb)
+        right = _Matrix("B", turned, n, k, pitch, problem.inputs)
+    matrices = {"map_A": left, "map_B": right, "map_C": result}
     maps, copies = {}, []
     for name in geometry.tensor_maps(kernel):
         matrix = matrices[name]
@@ -119,13 +126,14 @@ def launch_arguments(kernel: Kernel, problem: Problem, a, b, c, bias=None, multi
             copies.append((matrix, copy))
         usable = matrices[name].mappable and not (name == "map_C" and matrix.row_bytes % GRANULE)
         maps[name] = matrices[name].map(box) if usable else NO_MAP
-    if maps and problem.batch > 1:
-        raise LaunchError(f"{kernel.name} takes tensor maps, which describe one product; launch it once for each of the {problem.batch}.")
+    if (maps or problem.scale_block is not None) and problem.batch > 1:
+        what = "tensor maps" if maps else "factors"
+        raise LaunchError(f"{kernel.name} takes {what}, which describe one product; launch it once for each of the {problem.batch}.")
     left, right, result = matrices.values()
     plain = [m, n, k, problem.alpha, left.array, left.pitch, right.array, right.pitch, problem.beta, result.array, result.pitch]
-    if problem.fused:
-        plain.append(problem.bias() if bias is None else bias)
-    return LaunchArguments([*plain, *maps.values()], tuple(copy for _, copy in copies), tuple(_remark(*item) for item in copies))
+    return LaunchArguments(
+        [*plain, *(behind or problem.behind()), *maps.values()], tuple(copy for _, copy in copies), tuple(_remark(*item) for item in copies)
+    )
 
 
 def _of_pieces(kernel: Kernel, problem: Problem, arrays: tuple[Any, Any, Any], multiprocessors: int) -> LaunchArguments:

@@ -7,6 +7,7 @@ than real data would.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from helpers.element_types import ElementType
 from helpers.errors import LaunchError, RunError
 
-from . import gemm, gpu
+from . import block_scales, gemm, gpu
 from .gemm import Problem
 from .gpu import Timing
 from .kernel import Kernel, place
@@ -73,25 +74,23 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
     arch = gpu.arch()  # raises LaunchError if there is none
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
+    problem = replace(problem, scale_block=block_scales.scale_block(next(iter(kernels.values()))))
     host = operands(problem)
     a, b = gpu.upload(host[0]), gpu.upload(host[1])
-    why = gpu.cublas_why_not() or gpu.cublas_refuses(problem.dtype, problem.out_dtype)
     work, differences, results, reference = {}, {}, {}, None
-    if not why:
-        c = gpu.upload(host[2])
-        work[CUBLAS] = gpu.cublas(
-            problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c,
-            problem.ldc, problem.dtype, problem.out_dtype, problem.batch,
-        )  # fmt: skip
+    c = gpu.upload(host[2])
+    rival, why = opponent(problem, a, b, c)
+    if rival is not None:
+        work[CUBLAS] = rival
         gpu.run_once(work[CUBLAS], CUBLAS)
         reference = gpu.download(c, host[2])
         results[CUBLAS] = c, reference
     for name, kernel in kernels.items():
         native, c = kernel.native(arch), gpu.upload(host[2])
         shape = gemm.geometry(native)
-        own = replace(problem, fused=gemm.is_fused(native))
-        bias = gpu.upload(own.bias()) if own.fused else None
-        work[name] = launches(native, shape, own, (a, b, c), bias)
+        own = gemm.fitted(native, problem)
+        behind = [gpu.upload(array) for array in own.behind()]
+        work[name] = launches(native, shape, own, (a, b, c), behind)
         gpu.run_once(work[name], name)
         got = gpu.download(c, host[2])
         differences[name] = checked(name, own, host, got, reference, np.random.default_rng())
@@ -107,6 +106,23 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
             if any(got.tobytes() != first.tobytes() for got in (while_timed, gpu.download(c, first))):
                 raise RunError(other_bits(name, problem))
     return {name: GemmTiming(problem, times[name], times.get(CUBLAS), why, differences[name]) for name in kernels}
+
+
+def opponent(problem: Problem, a, b, c) -> tuple[Callable[[], None] | None, str]:
+    """(what computes the problem with cuBLAS once, or None; why there is none). a, b, c: CuPy arrays whose first byte is the matrix."""
+    m, n, k, types = problem.m, problem.n, problem.k, (problem.dtype, problem.out_dtype)
+    if why := gpu.cublas_why_not() or gpu.cublas_refuses(*types, problem.scale_block):
+        return None, why
+    if problem.scale_block is None:
+        return gpu.cublas(
+            m, n, k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc, *types, problem.batch
+        ), ""  # fmt: skip
+    turned, ldb = block_scales.by_columns(b, n, k, problem.ldb)
+    factors, pitches = (problem.alpha, problem.beta), (problem.lda, ldb, problem.ldc)
+    try:
+        return gpu.cublas_with_factors((m, n, k), factors, (a, turned, c), pitches, problem.scale_factors(), types), ""
+    except LaunchError as error:  # it wants extents of certain multiples
+        return None, error.message
 
 
 def measured_elsewhere() -> bool:
@@ -126,7 +142,7 @@ def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
     native = kernel.native(sending.arch())
-    mine, cublas, why, difference = sending.product(native, replace(problem, fused=gemm.is_fused(native)), samples, seconds)
+    mine, cublas, why, difference = sending.product(native, gemm.fitted(native, problem), samples, seconds)
     return GemmTiming(problem, mine, cublas, why, difference)
 
 
@@ -138,7 +154,7 @@ def other_bits(name: str, problem: Problem) -> str:
     )
 
 
-def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, bias):
+def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arrays, behind):
     """A function that computes the problem once: one launch, or one for each product if the kernel takes no batch.
 
     Copies of matrices that its tensor maps cannot take are made each time (see `launch_arguments`).
@@ -150,7 +166,7 @@ def launches(native: Kernel, shape: gemm.Geometry, problem: Problem, device_arra
     launchers = []
     for product in range(problem.batch // together):
         a, b, c = (array[product * step :] for array, step in zip(device_arrays, steps, strict=True))
-        given = launch_arguments(native, own, a, b, c, bias, multiprocessors=gpu.multiprocessors())
+        given = launch_arguments(native, own, a, b, c, behind, multiprocessors=gpu.multiprocessors())
         arguments = [_scalar(*pair) for pair in zip(native.compiled.parameters, given.arguments, strict=True)]
         launchers.append(gpu.launcher(native.compiled, grid, shape.block, arguments, shape.shared, before=given.before))
 
@@ -195,7 +211,8 @@ def checked(name: str, problem: Problem, before, got: np.ndarray, reference: np.
     deep = (products[:, None] * problem.k + np.arange(problem.k)).ravel()  # their rows of B
     looked = replace(problem, m=len(rows), batch=len(products))
     rows = (products[:, None] * problem.m + rows).ravel()  # and of A and C
-    value, bound = looked.expected(a[rows], b[deep], c[rows])
+    left, right = problem.factors(a, b)
+    value, bound = looked.expected_of(left[rows], right[deep], c[rows])
     wrong = ~(np.abs(got[rows, : problem.n].astype(np.float64) - value) <= bound)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]

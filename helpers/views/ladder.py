@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from helpers.element_types import named
+from helpers.model.hardware import digits
 
 from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
 
@@ -130,13 +131,13 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
                     color=QUIET, annotation_clip=False)  # fmt: skip
     ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
-    said += [f"{rung.name} ({rung.kind}): {rung.tflops:.3g} TFLOPS" for rung in lines]
+    said += [f"{rung.name} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
 
 
 def _three_digits(value: float) -> str:
-    """0.498, 6.35, 54.0, 123."""
-    return f"{value:#.3g}".removesuffix(".")
+    """0.498, 6.35, 54.0, 123, 1320."""
+    return f"{value:#.3g}".removesuffix(".") if value < 999.5 else digits(value)
 
 
 def _scale(log: bool) -> str:
@@ -162,7 +163,7 @@ def _who(rung) -> str:
 
 def _say(rung) -> str:
     who = ("yours, " if rung.mine and rung.kind == "recorded" else "") + _who(rung)
-    return f"{rung.tflops:.3g} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
+    return f"{digits(rung.tflops)} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
 
 
 def _row(ax, y: int, row: Row, start: float) -> None:

@@ -24,6 +24,7 @@ from matplotlib.transforms import Bbox
 from helpers.element_types import element_type, result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.model.hardware import digits
 from helpers.sim.code.hardware_units import SECTOR_BYTES as SECTOR
 from helpers.sim.counting import names
 
@@ -166,7 +167,7 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
         _along(ax, bandwidth, max(low, floor / bandwidth), knee, text, colour, place, name == "DRAM", taken)
     for one in roofs:
         ax.plot([one.compute / one.l1, high], [one.compute] * 2, color=INK, linewidth=2.5, zorder=1)
-        ax.annotate(f"{one.unit} {one.compute:.3g} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
+        ax.annotate(f"{one.unit} {digits(one.compute)} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
                     fontsize=13, weight="bold")  # fmt: skip
     ax.set_xlabel("operations per byte")
     ax.set_ylabel("TFLOPS")
@@ -183,7 +184,7 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     knee = top.compute / top.dram
     heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
     return (
-        f"Roofline of the {top.gpu}: {', '.join(f'{one.unit} {one.compute:.3g} TFLOPS' for one in roofs)}, DRAM {top.dram:.3g} TB/s, "
+        f"Roofline of the {top.gpu}: {', '.join(f'{one.unit} {digits(one.compute)} TFLOPS' for one in roofs)}, DRAM {top.dram:.3g} TB/s, "
         + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "")
         + f"L1 caches {top.l1:.3g} TB/s; "
         f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
@@ -236,12 +237,12 @@ def _draw(ax, item: Point, top: Roof, number: int) -> str:
         ax.plot(intensity, y, "o" if level == "dram" else "s", markersize=11, color=colour, markerfacecolor="white" if hollow else colour,
                 markeredgewidth=2.2, zorder=3)  # fmt: skip
         kind = f" {item.kind}" if item.kind not in ("", "measured") else ""
-        figure = f"{item.tflops:.3g}{kind}" if item.tflops else f"≤ {allowed:.3g}"
+        figure = f"{digits(item.tflops)}{kind}" if item.tflops else f"≤ {digits(allowed)}"
         if level == "l1" or item.requested is None:  # one name is enough where a kernel has two marks
             _name(ax, f"{item.name}  {figure}", intensity, y, colour, above=item.tflops is not None)
         said.append(
-            f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {allowed:.3g} TFLOPS"
-            + (f", {item.tflops:.3g} {kind.strip() or 'reached'}." if item.tflops else ".")
+            f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {digits(allowed)} TFLOPS"
+            + (f", {digits(item.tflops)} {kind.strip() or 'reached'}." if item.tflops else ".")
         )
     return " ".join(said) or f"{item.name} did no operation that was counted."
 

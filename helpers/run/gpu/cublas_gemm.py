@@ -11,7 +11,7 @@ from helpers.element_types import element_type, named, result_type
 from helpers.errors import LaunchError
 from helpers.interrupts import delayed
 
-from . import presence
+from . import cublas_lt, presence
 from .failures import first_line
 
 
@@ -33,9 +33,14 @@ def cublas_why_not() -> str:
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32, _DEFAULT_ALGORITHM = 68, 77, -1
 
 
-def cublas_refuses(dtype: str, out_dtype: str = "") -> str:
-    """Why cuBLAS is no opponent for a product of these element types, as a sentence; "" if it is."""
+def cublas_refuses(dtype: str, out_dtype: str = "", scale_block: tuple[int, int, int] | None = None) -> str:
+    """Why cuBLAS is no opponent for a product of these element types, as a sentence; "" if it is. scale_block: as a `Problem` has it."""
     inputs, result = element_type(dtype), result_type(dtype, out_dtype)
+    if scale_block is not None:
+        rows, deep, columns = scale_block
+        if scale_block == cublas_lt.BLOCK:
+            return ""
+        return f"cuBLAS has no product with a factor for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B."
     if dtype.startswith("float8"):
         return (
             f"cuBLAS has no product of {inputs.label} with B stored by rows: it multiplies 8-bit floats only through cublasLt, and on "

@@ -87,8 +87,7 @@ class KernelProcess:
         problem, kernel = job.problem, product_kernel(job)
         shape = gemm.geometry(kernel)
         host = [self._read(name, array) for name, array in zip(MADE, problem.zeros(), strict=False)]
-        bias = problem.bias() if problem.fused else None
-        work = self._simulated_work(kernel, problem, host) if self.simulated else self._work(kernel, shape, problem, host, bias)
+        work = self._simulated_work(kernel, problem, host) if self.simulated else self._work(kernel, shape, problem, host)
         self._begin()
         work.once("first")
         times = work.times(job)
@@ -97,18 +96,12 @@ class KernelProcess:
         work.again(int(self.hear()))
         self.say({"state": "again"})
 
-    def _work(self, kernel: Kernel, shape: gemm.Geometry, problem: Problem, host, bias) -> _Work:
+    def _work(self, kernel: Kernel, shape: gemm.Geometry, problem: Problem, host) -> _Work:
         a, b, c = (gpu.upload(array) for array in host)
-        there = gpu.upload(bias) if bias is not None else None
-        once = timing.launches(kernel, shape, problem, (a, b, c), there)
-        why = gpu.cublas_why_not() or gpu.cublas_refuses(problem.dtype, problem.out_dtype)
-        functions = {kernel.name: once}
-        if not why:
-            reference = gpu.upload(host[2])
-            functions[timing.CUBLAS] = gpu.cublas(
-                problem.m, problem.n, problem.k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, reference,
-                problem.ldc, problem.dtype, problem.out_dtype, problem.batch,
-            )  # fmt: skip
+        once = timing.launches(kernel, shape, problem, (a, b, c), [gpu.upload(array) for array in problem.behind()])
+        reference = gpu.upload(host[2])
+        rival, why = timing.opponent(problem, a, b, reference)
+        functions = {kernel.name: once} if rival is None else {kernel.name: once, timing.CUBLAS: rival}
 
         def run(name: str) -> None:
             c[...] = gpu.upload(host[2])

@@ -293,7 +293,9 @@ _PROBLEM = {"m": 1 << 15, "n": 1 << 15, "k": 1 << 15, "batch": 1 << 12, "pad_a":
 
 def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     given = _field(fields, "problem", dict)
-    sizes = {name: _whole(given, name, 1 if name in "mnk" or name == "batch" else 0, most) for name, most in _PROBLEM.items()}
+    sizes: dict[str, Any] = {
+        name: _whole(given, name, 1 if name in "mnk" or name == "batch" else 0, most) for name, most in _PROBLEM.items()
+    }
     factors = {name: float(_field(given, name, (int, float))) for name in ("alpha", "beta")}
     if not all(map(math.isfinite, factors.values())):
         raise _malformed("problem", given)

@@ -1,0 +1,78 @@
+//! kind: write
+//! title: Factors by the block
+//! task: The tensor cores multiply what is stored. A number is that times the factor of its block, and the factors are still missing:
+//!     write what happens to sums whenever a block of 128 k has been multiplied. The last block may be shorter.
+//! hint: Within a block of K all products of a result have the same two factors, one of A's row and one of B's columns. So the sum may be
+//!     multiplied in place of the products; but before the next block is added to it.
+//! hint: A thread has four sums: i = 0 and 1 lie in row `row`, i = 2 and 3 in the row 8 below it. Block b of row r has its factor at
+//!     scales_A[b * pitch_A + r], the block of B's columns at scales_B[b * pitch_B + block_col / SCALE_N]. Rows below M have none.
+//! hint: When (k0 + BK) % SCALE_K == 0, and after the last step: promoted[i] += sums[i] * (factor of A * factor of B), and sums[i] = 0.
+//! expect: HMMA instructions of each warp == 1/16 K
+//! after: This is what the kernel of the lesson does; there the factors come by mbarriers, and 64 rows are multiplied by one instruction.
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+constexpr int BM = 16, BN = 8, BK = 32;      // tiles: A is BM x BK, B is BK x BN
+constexpr int SCALE_K = 128, SCALE_N = 128;  // k and columns of B that share a factor
+
+extern "C" __device__ constexpr int block_shape[] = {32, 1, 1};  // threads per block along x, y, z: one warp
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};     // rows and columns of C per block
+extern "C" __device__ constexpr int scale_block[] = {1, SCALE_K, SCALE_N};  // rows of A, k, columns of B
+
+// sums += a * b: 16 x 8 sums, 16 x 32 elements of A, 32 x 8 of B.
+__device__ void mma(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// A register of four numbers of a line, from its k on; what lies outside is 0.
+__device__ unsigned four(const __nv_fp8_e4m3* line, bool inside, int k, int K) {
+    unsigned bits = 0;
+    for (int i = 0; i < 4; i++)
+        if (inside && k + i < K) bits |= unsigned(line[k + i].__x) << 8 * i;
+    return bits;
+}
+
+// C = alpha * A * B + beta * C. A is M x K by rows, B is K x N by columns: the k of column n begin at B + n * ldb.
+// scales_A: for each SCALE_K of K a factor of each row, rows up to a multiple of 4; scales_B: for each one of every
+// SCALE_N columns.
+extern "C" __global__ void __launch_bounds__(32)
+by_the_block(int M, int N, int K, float alpha, const __nv_fp8_e4m3* A, int lda, const __nv_fp8_e4m3* B, int ldb,
+     float beta, __nv_bfloat16* C, int ldc, const float* scales_A, const float* scales_B) {
+    const int lane = threadIdx.x, block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+    const int pitch_A = (M + 3) / 4 * 4, pitch_B = (N + SCALE_N - 1) / SCALE_N;  // from one block to the next
+    const int row = block_row + lane / 4, col = block_col + lane / 4;  // of A's and of B's fragments: rows 8 below, too
+    float sums[4] = {}, promoted[4] = {};  // of the tensor cores; of all blocks
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        unsigned a[4], b[2];
+        for (int i = 0; i < 4; i++) {
+            const int r = row + i % 2 * 8;
+            a[i] = four(A + size_t(r) * lda, r < M, k0 + i / 2 * 16 + lane % 4 * 4, K);
+        }
+        for (int i = 0; i < 2; i++) b[i] = four(B + size_t(col) * ldb, col < N, k0 + i * 16 + lane % 4 * 4, K);
+        mma(sums, a, b);
+        //[solution
+        if ((k0 + BK) % SCALE_K == 0 || k0 + BK >= K) {
+            const int block = k0 / SCALE_K;
+            const float of_B = scales_B[block * pitch_B + block_col / SCALE_N];
+            for (int i = 0; i < 4; i++) {
+                const int r = min(row + i / 2 * 8, M - 1);
+                promoted[i] += sums[i] * (scales_A[block * pitch_A + r] * of_B);
+                sums[i] = 0;
+            }
+        }
+        //[starter
+        //]
+    }
+    //[solution
+    //[starter
+    //|for (int i = 0; i < 4; i++) promoted[i] = sums[i];
+    //]
+    for (int i = 0; i < 4; i++) {  // a thread's sums lie in pairs, eight rows apart
+        const int r = row + i / 2 * 8, n = block_col + lane % 4 * 2 + i % 2;
+        if (r >= M || n >= N) continue;
+        __nv_bfloat16& out = C[size_t(r) * ldc + n];
+        out = beta == 0 ? alpha * promoted[i] : alpha * promoted[i] + beta * float(out);
+    }
+}

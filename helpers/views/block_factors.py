@@ -1,0 +1,44 @@
+"""Block factors: which factor each block of two matrices of 8-bit floats has, drawn where the block lies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .canvas import INK, heading, picture
+
+_NAMES = "A", "B"
+_GAP = 0.09  # between the two matrices, of the width
+
+
+@picture("Factors of blocks", size=(11, 4.6), margins=(0.9, 0.85, 0.9, 1.05), order=216, of="quantized")
+def block_factors(left, right, *, ax):
+    """The factors of A and of B as two maps, each where its block lies: rows of A down and K across, K of B down and columns across.
+
+    left: A [M, K] as a `helpers.quantized`; right: B as one of its columns, [N, K]. Colours are powers of two.
+    """
+    maps = [np.repeat(np.repeat(left.factors.T, left.across, 0), left.along, 1)[: left.stored.shape[0], : left.stored.shape[1]]]
+    maps.append(np.repeat(np.repeat(right.factors.T, right.across, 0), right.along, 1)[: right.stored.shape[0], : right.stored.shape[1]].T)
+    logs = [np.log2(one) for one in maps]
+    low, high = min(one.min() for one in logs), max(one.max() for one in logs)
+    if high - low < 1e-6:
+        high = low + 1
+    ax.set_axis_off()
+    heading(ax, "Factors of blocks", detail="what is stored times its block's factor is the number; colours are powers of two")
+    width = (1 - 2 * _GAP) / 2
+    for place, (name, one, item) in enumerate(zip(_NAMES, logs, (left, right), strict=True)):
+        here = ax.inset_axes((place * (width + _GAP), 0.0, width, 0.86))
+        image = here.imshow(one, aspect="auto", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
+        rows, columns = one.shape
+        across, down = ("K", "rows of A") if name == "A" else ("columns of B", "K")
+        here.set_xlabel(f"{across} ({columns})", fontsize=12.5)
+        here.set_ylabel(f"{down} ({rows})", fontsize=12.5)
+        here.set_title(f"{name}: {item.factors.size} factors for {item.stored.size:,} numbers", fontsize=13, color=INK, loc="left")
+        here.tick_params(labelsize=11)
+    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1 - _GAP * 0.75, 0.0, 0.02, 0.86)))
+    bar.ax.tick_params(labelsize=11)
+    bar.set_label("log2 of the factor", fontsize=12.5)
+    said = "; ".join(
+        f"{name} has {item.factors.size} factors, 2^{one.min():.1f} to 2^{one.max():.1f}"
+        for name, one, item in zip(_NAMES, logs, (left, right), strict=True)
+    )
+    return f"Two maps of factors. {said}."

@@ -1,0 +1,29 @@
+"""The picture of factors: one for each block, where it lies."""
+
+import numpy as np
+import pytest
+
+from helpers.run.block_scales import quantized
+from helpers.views import block_factors
+
+
+@pytest.mark.parametrize("along, across", [(128, 1), (0, 1), (64, 32)])
+def test_each_map_has_a_factor_for_each_number_where_it_lies(along, across):
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((96, 300)).astype(np.float32), random.standard_normal((300, 40)).astype(np.float32)
+    a[:, 7] *= 1000
+    left, right = quantized(a, along, across), quantized(b.T, along, across)
+    ax = block_factors(left, right)
+    maps = [image.get_array() for inset in ax.child_axes for image in inset.images][:2]
+    assert [one.shape for one in maps] == [a.shape, b.shape]
+    for matrix, item, one in ((a, left, maps[0]), (b.T, right, maps[1].T)):
+        for row, k in ((0, 0), (5, 7), (39, 299)):
+            factor = item.factors[k // item.along, row // item.across]
+            assert one[row, k] == np.log2(factor)
+            assert item.restored()[row, k] == pytest.approx(matrix[row, k], rel=2**-4, abs=float(factor) * 2**-9)
+    assert f"{left.factors.size} factors" in ax.child_axes[0].get_title(loc="left") and "2^" in ax.alt
+
+
+def test_matrices_with_one_factor_have_a_scale_as_well():
+    ones = quantized(np.ones((4, 8), np.float32), 0, 0)
+    assert block_factors(ones, ones).alt.count("1 factors") == 2
