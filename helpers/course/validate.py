@@ -10,6 +10,7 @@ differs in clock, L2 and DRAM while all costs of instructions stay those measure
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,6 @@ LEAST, MOST = 512, 8192
 GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")  # on DEVICE
 OTHER_GPU = "other_gpu"
 ABROAD = rungs.DATA / "other_gpus"  # what `course record --out` wrote there; the ladder does not draw it
-TENSOR_CORES = 14  # the first step on them, whose time the model does not know
 _SMALL = 5e-5  # share of the warps' cycles that is not written
 _TEN_POINTS = 0.1
 
@@ -86,18 +86,26 @@ def abroad() -> list[TimedRun]:
     return [
         TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], False, hardware.gpu(row["device"]).name, group=OTHER_GPU)
         for row, step, source in _of_shipped_kernels(rungs.recorded(ABROAD))
-        if step.number < TENSOR_CORES
     ]
 
 
 def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], steps.Step, str]]:
-    """Rows of square float32 products that are not noisy and of the code as it is now, with their step and that code."""
+    """Rows of square float32 products on FP32 lanes, not noisy and of the code as it is now, with their step and that code. (What a kernel
+    asks of tensor cores is not in the model.)"""
     for row in rows:
         step = steps.get(row["step"])
         source = step.kernel_path.read_text(encoding="utf-8")
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
-        if square and LEAST <= row["m"] <= MOST and not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]:
+        current = not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]
+        if square and LEAST <= row["m"] <= MOST and current and _on_lanes(source, step.entry):
             yield row, step, source
+
+
+@functools.cache
+def _on_lanes(source: str, entry: str) -> bool:
+    from helpers.run import kernel
+
+    return not kernel.compile(source, entry=entry).compiled.matrix_types
 
 
 def searched() -> list[TimedRun]:

@@ -165,7 +165,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=signatures.parameters(ptx, symbol, source),
         constants=signatures.constants(ptx),
-        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, source)),
+        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, symbol, source)),
         requested=wanted or entry or "",
         key=key,
         **usage,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from helpers.errors import LaunchError, RunError
 from helpers.sim.checks.shared_cells import plain_name as variable_name
 from helpers.sim.code.addresses import shared_start
-from helpers.sim.code.ptx import TYPE_BYTES, declarations
+from helpers.sim.code.ptx import FILENAME, TYPE_BYTES, declarations, parse
+from helpers.sim.code.variables import Variables, place
 
 from .compiled import Parameter
 from .host_code import strip_comments
@@ -30,18 +32,18 @@ def resource_usage(log: str, symbol: str) -> dict[str, int]:
     return usage
 
 
-_SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.\w*?(\d+)\s+([\w$]+)(?:\[(\d*)\])?\s*;")
-
-
 def shared_bytes(ptx: str, symbol: str) -> int:
-    """Bytes of static shared memory that kernel `symbol` declares, or names and the file declares: one variable after the other."""
-    before, *entries = re.split(r"^(?=[^\n]*\.entry\b)", ptx, flags=re.M)
-    text = next((entry for entry in entries if re.match(rf"[^\n]*\.entry\s+{re.escape(symbol)}\b", entry)), "")
-    named, total = set(re.findall(r"[\w$]+", text)), 0
-    for alignment, bits, name, count in _SHARED.findall(before) + _SHARED.findall(text):
-        if name in named:
-            total = -(-total // int(alignment)) * int(alignment) + int(bits) // 8 * int(count or 0)
-    return total
+    """Bytes of static shared memory that kernel `symbol` has by the PTX alone, as the machine lays them out."""
+    return _variables(ptx, symbol).shared_bytes
+
+
+def _variables(ptx: str, symbol: str) -> Variables:
+    """Where the variables of a kernel lie. Of text that cannot be read it has none: a launch says what it cannot read, and where."""
+    try:
+        module = parse(ptx, FILENAME)
+        return place(module, module.functions[symbol])
+    except (RunError, LaunchError):
+        return Variables(declarations(ptx))
 
 
 def _signature(source: str, name: str) -> list[str]:
@@ -127,15 +129,12 @@ def _meant(name: str | None, aliases: dict[str, str]) -> str | None:
     return name
 
 
-def alignments_not_given(ptx: str, source: str) -> tuple[str, ...]:
-    """Sentences about shared variables that will lie at no multiple of the alignment they ask for, at their lines."""
-    target = re.search(r"^\.target (\w+)", ptx, re.M)
-    arch = target[1] if target else ""
+def alignments_not_given(ptx: str, symbol: str, source: str) -> tuple[str, ...]:
+    """Sentences about shared variables of a kernel that will lie at no multiple of the alignment they ask for, at their lines."""
+    arch = declarations(ptx).target
     start = shared_start(arch)
-    found = {}
-    for match in re.finditer(r"\.shared\s+\.align\s+(\d+)\s+\.b\d+\s+([\w$]+)", ptx):
-        if start % int(match[1]):
-            found[variable_name(match[2])] = int(match[1])
+    asked = max(map(int, re.findall(r"\.align\s+(\d+)", ptx)), default=1)  # hardly a kernel asks for so much that it is not given
+    found = {variable_name(name): alignment for name, alignment in _variables(ptx, symbol).ungiven} if start % asked else {}
     return tuple(
         f"{_declared_at(source, name)}{name} asks for an alignment of {alignment} bytes and does not get it: on {arch}, as on the "
         f"hardware, the shared memory of every block begins at address {start:#x}, and what is declared is aligned from there. Where "
