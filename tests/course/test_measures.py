@@ -20,7 +20,8 @@ KERNELS = [step for step in STEPS if step.kernel_path]
 
 @functools.lru_cache(maxsize=2)  # a trace is large
 def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
-    kernel = helpers.compile(get(slug).kernel_path.read_text(encoding="utf-8"))
+    step = get(slug)
+    kernel = helpers.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry)
     size = gemm.counted_size(kernel)
     problem = gemm.problem_for(kernel, *(size if extent is None else extent for extent in (m, n, k)))
     return gemm.run(kernel, problem, on="cpu", trace=trace or None)

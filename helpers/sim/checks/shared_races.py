@@ -24,6 +24,11 @@ PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask
 WARP_IS_NOT_ENOUGH = (
     "There is a __syncwarp() between the two accesses, but it orders the lanes of one warp only, and these are of two: use __syncthreads()."
 )
+MADE_ADVICE = "Put __syncthreads() behind the initialisation, which one thread does for all."
+MEETING_ADVICE = (
+    "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
+    "later one waits. (Where all threads come by, __syncthreads() does it, too.)"
+)
 
 
 class SharedRaces(SharedCheck):
@@ -341,7 +346,7 @@ class SharedRaces(SharedCheck):
         last = self.writer.reshape(-1).take(touched.cells)
         conflict = self._unordered(m, touched, last, self._others(last, touched.who), "writer")
         if conflict.any():
-            self._race(m, access, "writer", touched, last, conflict, "uses the mbarrier in", "initialises")
+            self._race(m, access, "writer", touched, last, conflict, "uses the mbarrier in", "initialises", MADE_ADVICE)
 
     def barrier(self, m: Machine, rows=None) -> None:
         if self.empty:
@@ -433,4 +438,6 @@ class SharedRaces(SharedCheck):
             passed = self.clocks.now(row, other_who - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
         if within:
             return PARTIAL_ADVICE if passed else WARP_ADVICE
+        if self.meetings:
+            return MEETING_ADVICE
         return WARP_IS_NOT_ENOUGH if passed else None

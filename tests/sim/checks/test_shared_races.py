@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers.sim.checks.shared_races import CLASH_ADVICE, PARTIAL_ADVICE, WARP_ADVICE, WARP_IS_NOT_ENOUGH
+from helpers.sim.checks.shared_races import CLASH_ADVICE, MADE_ADVICE, MEETING_ADVICE, PARTIAL_ADVICE, WARP_ADVICE, WARP_IS_NOT_ENOUGH
 
 KERNEL = """extern "C" __global__ void f(const float* x, float* y) {
     __shared__ float s[1024];
@@ -103,6 +103,7 @@ def test_a_barrier_orders_those_who_wait_for_it(body, race):
     kernel = helpers.compile(asm + KERNEL.replace("BODY", body))
     run = kernel.launch(2, 96, (np.ones(96, np.float32), np.zeros(96, np.float32)), on="cpu", counters=False)
     assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
+    assert all(finding.advice == MEETING_ADVICE for finding in run.findings)
 
 
 @pytest.mark.parametrize("made", ["", "__syncthreads();"], ids=["at once", "after a barrier"])
@@ -117,6 +118,7 @@ __global__ void f() {
     run = helpers.compile(source.replace("MADE", made)).launch(1, 64, (), on="cpu", counters=False)
     assert {(finding.kind, finding.line) for finding in run.findings} == (set() if made else {("race", 6)})
     assert made or "uses the mbarrier in shared memory at offset 0 (all), which thread (0, 0, 0) initialises" in str(run.findings[0])
+    assert made or run.findings[0].advice == MADE_ADVICE
 
 
 @pytest.mark.parametrize(("fence", "race"), [("__threadfence_block();", False), ("", True)], ids=["fences", "no fences"])
