@@ -401,6 +401,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"registers per thread", lambda run: _kernel(run).registers),
     (r"bytes spilled per thread", spilled),
     (r"bytes of shared memory per block", lambda run: _shared_bytes(_kernel(run))),
+    (r"k of a factor", lambda run: _scale_block(_kernel(run))[1]),  # 0: all of K
     (r"threads per block", lambda run: math.prod(_kernel(run).compiled.constants["block_shape"])),
     (r"warps per multiprocessor", lambda run: _kernel(run).occupancy().warps_per_sm),
     (r"findings", lambda run: len(run.findings)),
@@ -472,6 +473,15 @@ def _named(words: str) -> tuple[Callable[[Any], float], bool]:
 def _kernel(run):
     """What a run ran, or a kernel that was not run."""
     return getattr(run, "kernel", run)
+
+
+def _scale_block(kernel) -> tuple[int, int, int]:
+    from helpers.run.block_scales import scale_block
+
+    said = scale_block(kernel)
+    if said is None:
+        raise CourseError(f"{kernel.name} states no scale_block: its numbers have no factors.")
+    return said
 
 
 def _shared_bytes(kernel) -> int:

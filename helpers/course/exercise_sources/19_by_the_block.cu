@@ -8,6 +8,7 @@
 //!     scales_A[b * pitch_A + r], the block of B's columns at scales_B[b * pitch_B + block_col / SCALE_N]. Rows below M have none.
 //! hint: When (k0 + BK) % SCALE_K == 0, and after the last step: promoted[i] += sums[i] * (factor of A * factor of B), and sums[i] = 0.
 //! expect: HMMA instructions of each warp == 1/16 K
+//! expect: k of a factor == 128
 //! after: This is what the kernel of the lesson does; there the factors come by mbarriers, and 64 rows are multiplied by one instruction.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

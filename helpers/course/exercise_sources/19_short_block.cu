@@ -5,6 +5,7 @@
 //! hint: 200 elements of K are one block of 128 and one of 72. Both have a factor. Which of the two is added to total?
 //! hint: Whole numbers are divided downwards in C++. Blocks are counted upwards: add one less than a block before you divide.
 //! expect: HMMA instructions of each warp == 1/16 K
+//! expect: k of a factor == 128
 //! after: Edges again: what is done every 128 steps is also due at the end.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

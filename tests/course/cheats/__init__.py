@@ -153,6 +153,10 @@ EVASIONS = [
      ("load(ring[stage].B, map_B, block_col, k, &full[stage]);",
       "for (int h = 0; h < 2; h++) load(ring[stage].B + h * BK / 2 * BN, map_B, block_col, k + h * BK / 2, &full[stage]);")),
     ("two_pieces", "a fourth product", ("mma(rest, low_a, high_b);", "mma(rest, low_a, high_b);\n        float least[4] = {};\n        mma(least, low_a, low_b);\n        if (least[0] == 12345678) sums[0] = 1;")),
+    ("by_the_block", "one factor for all of K", ("{1, SCALE_K, SCALE_N}", "{1, 0, SCALE_N}"), ("const int block = k0 / SCALE_K;", "const int block = 0;")),
+    ("one_for_a_row", "factors of blocks by multiplications and additions", ("SCALE_K = 0, SCALE_N = 1;", "SCALE_K = 128, SCALE_N = 128;"),
+     ("total[i] += sums[i];", "total[i] = __fadd_rn(total[i], __fmul_rn(sums[i], scales_A[k0 / 128 * ((M + 3) / 4 * 4) + min(row + i / 2 * 8, M - 1)]"
+      " * scales_B[k0 / 128 * ((N + 127) / 128) + block_col / 128]));"), ("total[i] * (scales_A[r] * scales_B[n])", "total[i]")),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
 REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
@@ -193,6 +197,9 @@ OTHER_WAYS = [
       "load(ring[stage].B, map_B, block_col, s * BK, &full[stage]), load(ring[stage].A, map_A, s * BK, block_row, &full[stage]);")),
     ("too_soon", "all threads arrive", ("[%0], 1;\" :: \"r\"(address(&empty", "[%0], 128;\" :: \"r\"(address(&empty"), ("if (t == 0) arrive", "arrive")),
     ("two_pieces", "low pieces first", ("mma(sums, high_a, high_b);\n", "\n"), ("mma(rest, low_a, high_b);", "mma(rest, low_a, high_b);\n        mma(sums, high_a, high_b);")),
+    ("one_for_a_row", "the two factors one after the other", ("total[i] * (scales_A[r] * scales_B[n])", "total[i] * scales_A[r] * scales_B[n]")),
+    ("by_the_block", "factors first, sums later", ("sums[i] * (scales_A[block * pitch_A + r] * of_B)", "of_B * scales_A[block * pitch_A + r] * sums[i]")),
+    ("short_block", "one more block than whole ones", ("(K + SCALE_K - 1) / SCALE_K", "K / SCALE_K + (K % SCALE_K > 0)")),
     ("last_word", "bias through a pointer", ("shift[j] = c < N ? bias[c] : 0;", "shift[j] = c < N ? *(bias + c) : 0;"), ("*out = v < 0 ? 0 : v;", "*out = v >= 0 || v != v ? v : 0;")),
 ]  # fmt: skip
 
