@@ -32,6 +32,7 @@ PLAIN = [
     ("the last k is left out", (LOOP, "for (int k = 0; k < K - 1; k++) {")),
     ("the last k of an odd K is left out", (LOOP, "for (int k = 0; k + 1 < K; k += 2) {"), (ADD, ADD + " sum += A[row * lda + k + 1] * B[size_t(k + 1) * ldb + col];")),
     ("a K of whole vectors ends with a tile", (LOOP, "for (int k = 0; k < (K % 4 ? K : (K + 7) / 8 * 8); k++) {")),
+    ("half of a step of 64 is left out", (LOOP, "for (int k = 0; k < (K % 64 == 32 ? K - 32 : K); k++) {")),
     ("halves of alpha", (STORE, STORE.replace("alpha * sum", "rintf(2 * alpha) / 2 * sum"))),
     ("an empty K leaves C as it was", exits("K == 0")),
     ("many rows are left out", exits("M > 500")),
