@@ -43,7 +43,8 @@ def progress(args: argparse.Namespace) -> int:
         print("Nothing was reset.")
         return 1
     if args.restore:
-        print(f"{own.restore()} rows are back.")
+        back = own.restore()
+        print(f"{back} rows are back." if back else "There is no reset to take back: nothing has changed.")
     print(standing(own))
     return 0
 
