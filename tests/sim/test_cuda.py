@@ -289,6 +289,38 @@ def test_named_barriers_with_producers_and_consumers():
     assert np.array_equal(out, x[:, ::-1].sum(axis=0)) and outcome.findings == []
 
 
+TURNS = """
+extern "C" __global__ void f(int* out, int n) {
+    __shared__ int turn;
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) turn = 0;
+    __syncthreads();
+    if (warp == 1) asm volatile("bar.arrive 1, 64;" ::: "memory");  // warp 0 begins
+    for (int i = 0; i < n; i++) {
+        asm volatile("bar.sync %0, 64;" :: "r"(1 + warp) : "memory");
+        if (threadIdx.x % 32 == 0) out[2 * i + warp] = turn++;
+        asm volatile("bar.arrive %0, 64;" :: "r"(2 - warp) : "memory");
+    }
+}"""
+
+
+def test_the_last_arrival_of_two_that_take_turns_is_waited_for_by_nobody():
+    out = np.full(10, -1, np.int32)
+    assert run(TURNS, 1, 64, [out, 5]).findings == []
+    assert out.tolist() == list(range(10))
+
+
+def test_who_waits_for_an_arrival_that_was_used_up_is_stuck():
+    first = 'asm volatile("bar.arrive 1, 64;" ::: "memory");  // warp 0 begins'
+    with pytest.raises(RunError, match="32 of 64 threads of block .* wait at a barrier that the others never reach"):
+        run(
+            TURNS.replace(f"if (warp == 1) {first}", f"if (warp == 1) {{ {first.split('//')[0]} {first.split('//')[0]} }}"),
+            1,
+            64,
+            [np.zeros(10, np.int32), 5],
+        )
+
+
 COPY = """
 #include <cuda_pipeline.h>
 extern "C" __global__ void f(const float* in, float* out) {

@@ -94,7 +94,7 @@ def different_places(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.n
 
 def deadlock(m: Machine, parked: Sequence[Waiting], cluster: int) -> NoReturn:
     """All that have not ended wait at barriers. cluster: the number that the cluster's barrier has."""
-    waiting = [entry for entry in parked if entry.resume is not None] or parked  # the others only arrived
+    waiting = [entry for entry in parked if entry.resume is not None]  # the others only arrived
     entry = waiting[0]
     rows = m.rows_of(entry.mask)
     block, thread = (int(i) for i in np.argwhere(rows)[0])

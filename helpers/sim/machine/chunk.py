@@ -231,7 +231,7 @@ class Chunk(Lanes):
         if self.exited is not None and any(entry.barrier == CLUSTER for entry in self.parked):
             self._release_clusters()  # threads that ended are not waited for
         if not groups:
-            if self.parked:
+            if any(entry.resume is not None for entry in self.parked):
                 self._release(stuck=True)
             if not groups:
                 return None
