@@ -250,10 +250,15 @@ def _thinned(options: list[Any], at: int, most: int) -> list[Any]:
 def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Panel:
     """One picture of a run, with its controls set to `initial` (else to what the reader set before under `state`).
 
-    Raises CourseError for a picture that does not exist.
+    Raises CourseError for a picture that does not exist, and for a state that is no text: a picture's second thing has a name.
     """
     if name not in PICTURES:
         raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
+    if not (state is None or isinstance(state, str)):
+        raise CourseError(
+            f"widgets.{name} draws one thing, and was given a {type(state).__name__} behind it. If the picture takes a second, "
+            "name it: right=…"
+        )
     return Panel(what, PICTURES[name], _state(what, state), initial)
 
 

@@ -104,12 +104,15 @@ def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "flo
 
     along: elements of K of a block, 0: all; across: rows of it, 0: all. A factor is the block's largest magnitude over the largest number
     that the type has (1 for a block of zeros), so that nothing overflows. Raises LaunchError for a type of more bits, for what is no
-    matrix, and for infinities and NaN, of which no factor can be made.
+    matrix of numbers, and for infinities and NaN, of which no factor can be made.
     """
     target = element_type(kind)
     if target.bytes != 1:
         raise LaunchError(f"{kind} has {8 * target.bytes} bits: 8-bit floats need factors, and these do not.")
-    x = np.asarray(x, np.float32)
+    try:
+        x = np.asarray(x, np.float32)
+    except (TypeError, ValueError) as error:
+        raise LaunchError("quantized takes a matrix [rows, K] of numbers, with as many in each row.") from error
     if x.ndim != 2 or not x.size:
         raise LaunchError(f"quantized takes a matrix [rows, K], and was given shape {x.shape}.")
     if not all(isinstance(size, numbers.Integral) and size >= 0 for size in (along, across)):

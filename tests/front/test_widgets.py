@@ -8,6 +8,7 @@ import pytest
 from helpers.course import rungs
 from helpers.errors import CourseError
 from helpers.front import widgets
+from helpers.run.block_scales import quantized
 from helpers.views.canvas import PICTURES, Picture, picture
 from tests.views.view_builders import gemm_run, one_load
 
@@ -164,6 +165,14 @@ def test_ladder_takes_the_saved_climbs(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
     monkeypatch.setattr(rungs, "rungs", lambda *size, **types: [])
     assert "still empty" in alt(widgets.ladder())
+
+
+def test_a_picture_s_second_thing_is_named():
+    left, right = quantized(np.ones((4, 256))), quantized(np.ones((2, 256)))
+    said = alt(widgets.block_factors(left, right=right))
+    assert "A has 8 factors" in said and "B has 4 factors" in said
+    with pytest.raises(CourseError, match="was given a Quantized behind it.*right="):
+        widgets.block_factors(left, right)
 
 
 def test_unknown_names_are_course_errors(shared):

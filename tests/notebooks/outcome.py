@@ -13,7 +13,8 @@ from helpers.course.steps import Step
 
 
 def errors(notebook: NotebookNode) -> list[str]:
-    """Error outputs of cells that do not announce one (tag raises-exception), as sentences; and unanswered tags."""
+    """Error outputs of cells that do not announce one (tag raises-exception), as sentences; unanswered tags; and pictures that show an
+    error in their place. Those raise none: outputs of widgets count once they are frozen."""
     found = []
     for cell in notebook.cells:
         raised = [output for output in cell.get("outputs", ()) if output.output_type == "error"]
@@ -22,6 +23,9 @@ def errors(notebook: NotebookNode) -> list[str]:
             found += [f"cell {cell.id}: {error.ename}: {error.evalue}" for error in raised]
         if expected and not raised:
             found.append(f"cell {cell.id} is tagged raises-exception and raises none")
+        shown = "".join(str(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", ()))
+        if "The picture could not be drawn." in shown:
+            found.append(f"cell {cell.id} shows why a picture could not be drawn")
     return found
 
 

@@ -8,7 +8,10 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from helpers.course.exercises import ExerciseReport, exercises
 from helpers.course.steps import get
+from helpers.front.widgets import Panel
+from helpers.run.block_scales import quantized
 from helpers.run.gemm import Case, CheckReport, Problem
+from helpers.views.canvas import PICTURES, Picture
 from tests.notebooks.outcome import errors, pictures_without_text, wrong_checks
 
 
@@ -29,6 +32,17 @@ def test_an_error_is_noticed():
 def test_an_announced_error_is_fine_and_must_come():
     assert errors(executed(RAISED, tags=["raises-exception"])) == []
     assert errors(executed(SHOWN, tags=["raises-exception"])) != []
+
+
+def test_a_picture_that_shows_an_error_is_noticed():
+    """Of a picture that really fails, so that the sentence is the one that panels show."""
+
+    def draw(what, **values):
+        raise ZeroDivisionError("on purpose")
+
+    for function, wrong in ((draw, 1), (lambda what, **values: PICTURES["block_factors"].draw(what, right=what), 0)):
+        panel = Panel(quantized([[1.0]]), Picture("tried", "Tried", function, lambda what, **values: (), 1))
+        assert len(errors(executed(new_output("execute_result", {"text/html": panel.shown})))) == wrong
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_a_block_of_zeros_has_the_factor_one_and_tiny_numbers_have_one_that_is_n
 @pytest.mark.parametrize("arguments, said", [
     ((np.ones((2, 2)), 128, 1, "float16"), "16 bits"), ((np.ones(4),), "a matrix"), ((np.ones((2, 2)), -1), "whole numbers"),
     ((np.ones((2, 2)), 1.5), "whole numbers"), ((np.array([[np.inf, 1]]),), "infinity or NaN"), ((np.ones((0, 4)),), "a matrix"),
+    (("abc",), "a matrix .* of numbers"), (([[1, 2], [3]],), "as many in each row"),
 ])  # fmt: skip
 def test_what_has_no_factors_is_refused(arguments, said):
     with pytest.raises(LaunchError, match=said):
