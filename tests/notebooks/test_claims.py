@@ -48,6 +48,31 @@ def recorded(step: str, size: int = 4096) -> float:
     return evidence.recorded(step, size).rows[0].tflops
 
 
+def beside_cublas(step: str, size: int) -> float:
+    """Times cuBLAS on record."""
+    return evidence.recorded(step, size).rows[0].cublas_ratio
+
+
+def differences_from_cublas(step: str) -> list[float]:
+    """Of the results of the H200's record, one of each size."""
+    rows = json.loads((ROOT / "helpers/data/nvidia-h200.json").read_text(encoding="utf-8"))
+    return [row["difference"] for row in rows if row["slug"] == step]
+
+
+def three_consumers() -> tuple[str, ...]:
+    """TFLOPS of step 19 with three consumers, and times cuBLAS, at 4096 and 8192."""
+    return logged(r"Three consumers of 64 rows\* \(192 x 128\): (\d+) \(([\d.]+)\) \| (\d+) \(([\d.]+)\)")
+
+
+def clusters_lose() -> tuple[str, str]:
+    """The least and the most, in per cent, of two stages of step 19 at 4096 and 8192."""
+    first = logged(r"through shared memory: (\d+) \([\d.]+\) \| (\d+) \([\d.]+\); without clusters (\d+) \([\d.]+\) \| (\d+)")
+    second = logged(r"uniform LDG of the consumers: (\d+) \([\d.]+\) \| (\d+) \([\d.]+\), with clusters (\d+) \| (\d+)")
+    pairs = (*zip(first[:2], first[2:], strict=True), *zip(second[2:], second[:2], strict=True))
+    lost = [100 * (1 - int(slow) / int(fast)) for slow, fast in pairs]
+    return f"{min(lost):.0f}", f"{max(lost):.0f}"
+
+
 def published(device: str, name: str, size: int) -> float:
     """TFLOPS of the first rung whose name begins so."""
     return next(one.tflops for one in ladder.published() if one.device == device and one.name.startswith(name) and one.m == size)
@@ -178,6 +203,22 @@ CLAIMS = (
     Claim(10, "both alignments interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
     Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
     Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
+    Claim(19, "they come by bulk copy with the tiles | {} ({}) | {} ({}) |",
+          lambda: logged(r"uniform LDG of the consumers: (\d+) \(([\d.]+)\) \| (\d+) \(([\d.]+)\)")),
+    Claim(19, "and the factor of $B$ by the producer | {} ({}) | {} ({}) |", lambda: tuple(
+        figure for size in (4096, 8192) for figure in (f"{recorded('fp8', size):.0f}", f"{beside_cublas('fp8', size):.2f}"))),
+    Claim(19, "192 rows, three consumers of 64 | {} ({}) | {} ({}) |", three_consumers),
+    Claim(19, "At 8192 that is {} % over cuBLAS", lambda: more("1", three_consumers()[3])),
+    Claim(19, "{} tiles on {} multiprocessors are {} waves, and the last is a third full",
+          lambda: (-(-4096 // 192) * 32, H200.sms, f"{-(-4096 // 192) * 32 / H200.sms:.1f}"), lambda: 0.3 < 704 / H200.sms % 1 < 0.36),
+    Claim(19, "To make it once and add to it gains {} %", lambda: logged(r"Descriptors made once and added to: \+ (\d+) %")),
+    Claim(19, "**Clusters lose here**, {} to {} %", clusters_lose),
+    Claim(19, "At 1024 the kernel has {} of cuBLAS: there are {} tiles for {} multiprocessors",
+          lambda: (f"{beside_cublas('fp8', 1024):.2f}", 1024 // 256 * (1024 // 128), H200.sms)),
+    Claim(19, "From 2048 on it is faster", holds=lambda: all(beside_cublas("fp8", size) > 1 for size in (2048, 4096, 8192))),
+    Claim(19, "Tiles of 128 × 128 with 6 stages have {} there", lambda: logged(r"128 x 128 with 6 stages has ([\d.]+) at 1024")),
+    Claim(19, "The bytes are one fiftieth of the tiles'", holds=lambda: 45 < (256 + 128) * 128 / ((256 + 1) * 4) < 55),
+    Claim(19, "the two gave the same $C$, bit for bit", holds=lambda: set(differences_from_cublas("fp8")) == {0}),
 )  # fmt: skip
 
 
