@@ -21,16 +21,22 @@ class KernelUnderTest:
 
     def launch(
         self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0,
-        *, on: str | None = "cpu", findings: Collection[str] = (), **options: Any,
+        *, on: str | None = "cpu", findings: str | Collection[str] = (), **options: Any,
     ) -> Any:  # fmt: skip
         """Run it and return the `helpers.Run`: `.counters`, `.by_line`, `.findings`. Arrays in `args` are changed in place.
 
         on: "cpu", the SIMT machine; "gpu"; None for a GPU where there is one. findings: the kinds of finding that the test expects, such as
-        "race". Any other finding fails the test, and so does one of these that does not come. options: further ones of `Kernel.launch`.
+        "race", or one of them. Any other finding fails the test, and so does one of these that does not come, or a kind that there is
+        not. options: further ones of `Kernel.launch`.
         """
         __tracebackhide__ = True
         from helpers.errors import CourseError, RunError
+        from helpers.sim.checks.observer import finding_kinds
 
+        expected = {findings} if isinstance(findings, str) else set(findings)
+        if unknown := sorted(expected - set(finding_kinds())):
+            known = ", ".join(sorted(finding_kinds()))
+            pytest.fail(f"{self.name}: {', '.join(unknown)} is no kind of finding. There are: {known}.", pytrace=False)
         run, why = None, ""
         try:
             run = self.kernel.launch(grid, block, args, shared, on, **options)
@@ -41,9 +47,9 @@ class KernelUnderTest:
         if run is None:
             pytest.fail(why, pytrace=False)
         found = {finding.kind for finding in run.findings}
-        if wrong := [finding for finding in run.findings if finding.kind not in findings]:
+        if wrong := [finding for finding in run.findings if finding.kind not in expected]:
             pytest.fail(self._told(wrong), pytrace=False)
-        if missing := sorted(set(findings) - found):
+        if missing := sorted(expected - found):
             pytest.fail(f"{self.name}: expected and not found: {', '.join(missing)}", pytrace=False)
         return run
 
@@ -62,7 +68,8 @@ class KernelUnderTest:
 def cuda_kernel() -> Callable[..., KernelUnderTest]:
     """Compile a kernel: `cuda_kernel(source)`, the text or the path of a .cu file.
 
-    entry, arch, options: as those of `helpers.compile`. A source that does not compile fails the test with the compiler's messages.
+    entry, arch, options: as those of `helpers.compile`. A source that does not compile fails the test with the compiler's messages, and a
+    file that cannot be read with a sentence.
     """
 
     def compiled(source: str | Path, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> KernelUnderTest:
@@ -70,9 +77,13 @@ def cuda_kernel() -> Callable[..., KernelUnderTest]:
         import helpers
 
         name = str(source) if isinstance(source, Path) else "kernel"
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
         try:
+            text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
             return KernelUnderTest(helpers.compile(text, entry, arch, options), name)
+        except OSError as error:
+            why = f"it cannot be read ({error.strerror}; the path is taken from {Path.cwd()})."
+        except UnicodeDecodeError as error:
+            why = f"it is no UTF-8 text (byte {error.start}). Save it as UTF-8."
         except helpers.CourseError as error:
             why = error.message
         pytest.fail(f"{name}: {why}", pytrace=False)

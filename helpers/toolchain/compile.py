@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ _BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), 
 _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
 _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
+_FILE_NAME = re.compile(r"[^\n;{}()]*\.(cu|cuh|cpp|ptx|h)")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _CACHE_FORMAT = 9  # raise it when what is stored changes
 
@@ -83,8 +85,14 @@ def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], 
 
 def readable(source: str) -> str:
     """`source` with plain line ends and blanks. Raises CompileError for what no compiler can read, at its line."""
-    if not isinstance(source, str) or not source.strip():
+    if isinstance(source, os.PathLike):
+        raise CompileError(f"{os.fspath(source)} is a path, and a source is text: pass Path(…).read_text(encoding='utf-8').")
+    if not isinstance(source, str):
+        raise CompileError(f"There is no CUDA source to compile: a source is text, and this is {type(source).__name__}.")
+    if not source.strip():
         raise CompileError("There is no CUDA source to compile: it is empty.")
+    if _FILE_NAME.fullmatch(source.strip()):
+        raise CompileError(f"{source.strip()} is a file's name and no CUDA source: pass what the file holds, as text.")
     source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
     code = strip_comments(source)
     for text, pattern, explain in ((code, _MARKDOWN, _markdown), (code, _TYPOGRAPHY, _typography), (source, _NO_TEXT, _no_text)):

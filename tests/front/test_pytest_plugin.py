@@ -36,6 +36,25 @@ def test_expected(cuda_kernel):
 def test_expected_in_vain(cuda_kernel):
     cuda_kernel("__global__ void k(int* a) { a[threadIdx.x] = 0; }").launch(1, 64, [np.zeros(64, np.int32)], findings=["race"])
 
+def test_expected_as_one_text(cuda_kernel):
+    cuda_kernel("__global__ void k(int* a) { a[0] = threadIdx.x; }").launch(1, 64, [np.zeros(1, np.int32)], findings="race")
+
+def test_expected_with_a_slip(cuda_kernel):
+    cuda_kernel("__global__ void k(int* a) { a[0] = threadIdx.x; }").launch(1, 64, [np.zeros(1, np.int32)], findings=["rase"])
+
+def test_no_such_file(cuda_kernel, tmp_path):
+    cuda_kernel(tmp_path / "absent.cu")
+
+def test_a_folder(cuda_kernel, tmp_path):
+    cuda_kernel(tmp_path)
+
+def test_another_encoding(cuda_kernel, tmp_path):
+    (tmp_path / "latin.cu").write_bytes("// é".encode("latin-1"))
+    cuda_kernel(tmp_path / "latin.cu")
+
+def test_a_name_for_a_path(cuda_kernel):
+    cuda_kernel("scale.cu")
+
 def test_does_not_compile(cuda_kernel):
     cuda_kernel("__global__ void k(int* a) { a[0] = b; }")
 '''
@@ -58,9 +77,14 @@ def test_the_wheel_brings_the_fixture_and_failures_name_their_line(tmp_path):
     (tmp_path / "test_kernels.py").write_text(TESTS, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(site), "GEMM_LADDER_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "3 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "8 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "scale.cu:3: out-of-bounds:" in done.stdout
     assert "    3 |      a[i] *= factor;" in done.stdout
     assert "expected and not found: race" in done.stdout
+    assert "rase is no kind of finding. There are: " in done.stdout
+    assert "absent.cu: it cannot be read (No such file or directory" in done.stdout
+    assert f"{os.sep}latin.cu: it is no UTF-8 text (byte 3)" in done.stdout
+    assert "scale.cu is a file's name and no CUDA source" in done.stdout
+    assert "pathlib" not in done.stdout and "UnicodeDecodeError" not in done.stdout  # no trace of where the plugin failed
     assert "another exception" not in done.stdout
     assert 'identifier "b" is undefined' in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,7 +159,12 @@ KERNEL = "__global__ void k(float* a) { a[0] = 1; }"
         ("__global__ void k() {\n  printf(“x”);\n}", 'line 2: “ is a character of typography.*knows only "'),
         ("__global__ void k(int* a) { a[0] = 2 – 1; }", "line 1: – is .* knows only -"),
         (f"```cuda\n{KERNEL}\n```", "line 1: ``` is Markdown's mark"),
-        (3, "no CUDA source"),
+        (3, "no CUDA source to compile: a source is text, and this is int"),
+        (None, "this is NoneType"),
+        (KERNEL.encode(), "this is bytes"),
+        ("  \n", "it is empty"),
+        (Path("scale.cu"), "scale.cu is a path, and a source is text"),
+        ("my kernels/scale.cu\n", "my kernels/scale.cu is a file's name and no CUDA source"),
     ],
 )
 def test_what_no_compiler_can_read_is_a_sentence(source, sentence):
