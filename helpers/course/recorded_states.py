@@ -67,7 +67,7 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
             "--metrics", ",".join(names.warp_state(word) for word in WORDS.values()),
             sys.executable, "-c", _RUN.format(size=size),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=_SECONDS, check=False)
         if done.returncode:
             raise CourseError(f"ncu ended with {done.returncode}: {done.stderr.strip()[-300:] or done.stdout.strip()[-300:]}")
         for entry, states in shares(done.stdout).items():

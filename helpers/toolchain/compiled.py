@@ -128,7 +128,10 @@ def _listing(tool: str, cubin: bytes, place: str | None = None) -> subprocess.Co
 
         def run(*options: str) -> subprocess.CompletedProcess[str]:
             command = [tool, "-c", "-gp", *options, str(path)]
-            return subprocess.run(command, capture_output=True, text=True, timeout=min(60, time_limit.left()), check=False)
+            return subprocess.run(
+                command, capture_output=True, text=True, encoding="utf-8", errors="replace",
+                timeout=min(60, time_limit.left()), check=False,
+            )  # fmt: skip
 
         result = run("-ndf")
         return run() if re.search(r" (BRX|JMX)U?\b", result.stdout) else result

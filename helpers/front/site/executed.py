@@ -6,6 +6,7 @@ What was executed is kept in the cache of the user. A build that was interrupted
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -95,7 +96,8 @@ def _run(path: Path) -> tuple[NotebookNode, float]:
     with tempfile.TemporaryDirectory() as home:
         kept = cache_folder("site-home")
         if kept is not None:
-            (Path(home) / "cache").symlink_to(kept, target_is_directory=True)
+            with contextlib.suppress(OSError):  # Windows asks for a right to make links; without one each lesson compiles its kernels anew
+                (Path(home) / "cache").symlink_to(kept, target_is_directory=True)
         try:
             client.execute(env=_environment(home))
         except CellExecutionError as error:

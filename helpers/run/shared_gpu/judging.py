@@ -142,7 +142,7 @@ class _Process:
         given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, str(self._folder), how, str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=self._folder,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8", cwd=self._folder,
             env={**given, "PYTHONPATH": str(_ROOT), "HOME": str(self._folder), "GEMM_LADDER_HOME": str(self._folder)},
             start_new_session=True,
         )  # fmt: skip
