@@ -207,6 +207,7 @@ def _or_none(function: Callable[[Any], float], run: Any) -> float | None:
 def _number(value: float | None) -> str:
     if value is None:
         return "–"
+    value = value or 0  # no minus before a zero
     return f"{value:,.0f}".replace(",", "\N{THIN SPACE}") if value == int(value) else f"{value:.3g}"
 
 

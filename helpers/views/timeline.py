@@ -45,7 +45,7 @@ WAIT, SYNC = "wait", "sync"
 FLIGHT = "under way"  # the row of the groups of copies
 _MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
 _GROUPS = 4  # groups of warps drawn under one another
-_WINDOW = 60.0  # width shown at once, at least
+_WINDOW = 64.0  # width shown at once, at least: two steps along K of 2048 FMAs each
 _GAP = 0.7  # left and right of a barrier
 _PALE = "#a9d8f5"  # every other group of copies
 
@@ -177,7 +177,10 @@ def _stages(groups, orders, places, width: float) -> tuple[Stage, ...]:
 
 def _windows(lane: Lane) -> list[tuple[float, float]]:
     """Pieces of the timeline to step through, from barrier to barrier, or of a fixed width; about `_WINDOW` wide each."""
-    stops = [x for x, _ in lane.barriers] or list(np.arange(_WINDOW / 2, lane.width, _WINDOW / 2))
+    # A wait right before a barrier goes with it: a window that ended between the two would show half of what happens there.
+    follows = [x for x, _ in lane.barriers[1:]] + [np.inf]
+    stops = [x for (x, kind), after in zip(lane.barriers, follows, strict=False) if kind == SYNC or after - x > 2.5 * _GAP]
+    stops = stops or list(np.arange(_WINDOW / 2, lane.width, _WINDOW / 2))
     edges = [0.0, *(x for x in stops if 0 < x < lane.width), max(lane.width, 1.0)]
     found = []
     for i, low in enumerate(edges[:-1]):

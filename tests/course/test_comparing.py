@@ -70,6 +70,10 @@ def test_two_runs_have_a_ratio_and_many_stand_below_each_other(runs):
     assert str(many).split("\n")[1].split() == ["shared", "loads"]
 
 
+def test_a_zero_has_no_minus(runs):
+    assert str(compare_counts({"as it is": runs["as it is"]}, {"gained": lambda run: round(-0.001, 1)})).split()[-1] == "0"
+
+
 def test_nothing_to_compare():
     with pytest.raises(CourseError, match="nothing to compare"):
         compare_counts({}, ["shared loads"])

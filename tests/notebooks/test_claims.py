@@ -200,7 +200,7 @@ CLAIMS = (
     Claim(10, "the sums alone are {} registers", lambda: (16 * 8,)),
     Claim(10, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("10"),)),
     Claim(10, "2, 3 and 4 stages: {}, {}, {}.", lambda: logged(r"2, 3, 4 stages ([\d.]+), ([\d.]+), ([\d.]+)\. 128×256")),
-    Claim(10, "both alignments interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
+    Claim(10, "whole rows or not, interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
     Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
     Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
     Claim(19, "they come by bulk copy with the tiles | {} ({}) | {} ({}) |",

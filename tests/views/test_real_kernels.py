@@ -265,6 +265,16 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
     assert f"{at_once} of copies under way at most" in said(timeline(run))
 
 
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_the_timelines_of_a_ring_show_as_many_steps_whatever_its_depth(stages):
+    kernel = helpers.variants(helpers.reference("async_copy"), {"": {"STAGES": stages}})[""]
+    run = kernel.gemm(128, 128, 80, on="cpu", trace=TraceFilter(math=True, blocks={0}), counters=False, findings=False)
+    lane = lanes(run, 0)[1][0]
+    low, high = timeline(run).get_xlim()
+    seen = [kind for x, kind in lane.barriers if low <= x <= high]
+    assert seen == ["wait", "sync"] * 3, "two steps; a wait and its barrier are not parted"
+
+
 BULK = """
 extern "C" __global__ void bulk(const float* A, float* C) {
     __shared__ alignas(128) float tile[128];

@@ -12,7 +12,7 @@
 //! expect: global loads per result <= 1/32 K
 //! expect: shared loads per result <= 1/8 K
 //! expect: barriers per fill of shared memory <= 1
-//! after: The copy engine now does what eight loads, eight registers and eight stores of each thread did.
+//! after: Eight copies now do what eight loads, eight registers and eight stores of each thread did.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp
 constexpr int TM = 8, TN = 4;            // tile of C per thread
