@@ -67,6 +67,20 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
 
     Raises CourseError if there was no such access, or if the run's trace is missing or was cut short.
     """
+    requests, pieces = _accesses(run, array, op, nbytes)
+    return _per_request(pieces, requests, op, array)
+
+
+def accesses_per_result(run, array: str, op: str = "ld") -> float:
+    """Loads of `array` (or stores to it, with op "st") that each thread executes, per element of C it is responsible for (a full warp
+    counts 32). 0 if there was none. Raises CourseError if the run's trace is missing or was cut short, or there is no such array.
+    """
+    shape = shape_of(run)
+    return WARP * _accesses(run, array, op, SECTOR_BYTES)[0] / (shape.m * shape.n)
+
+
+def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
+    """Requests of one array of global memory in a traced run, and the pieces of `nbytes` that they touch."""
     from helpers.sim.counting import rules, traced
 
     trace = run.trace
@@ -90,7 +104,7 @@ def pieces_per_request(run, array: str, op: str = "ld", nbytes: int = SECTOR_BYT
             addresses = trace.addresses[rows]
             cost = rules.cost(CostRule.GLOBAL, addresses // nbytes * SECTOR_BYTES, addresses >= 0, site.width)
         requests, pieces = requests + int(np.sum(cost.requests)), pieces + int(np.sum(cost.sectors))
-    return _per_request(pieces, requests, op, array)
+    return requests, pieces
 
 
 def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
@@ -371,6 +385,8 @@ class Expectation:
 _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"sectors per load of (\w+)", lambda run, array: sectors_per_request(run, array, "ld")),
     (r"sectors per store of (\w+)", lambda run, array: sectors_per_request(run, array, "st")),
+    (r"loads of (\w+) per result", lambda run, array: accesses_per_result(run, array, "ld")),
+    (r"stores of (\w+) per result", lambda run, array: accesses_per_result(run, array, "st")),
     (r"global loads per result", global_loads_per_result),
     (r"shared loads per result", shared_loads_per_result),
     (r"shared stores per result", shared_stores_per_result),
@@ -412,6 +428,8 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
 _COUNTERS: tuple[tuple[str, str], ...] = (
     (r"sectors per load of (\w+)|sectors of global loads", names.sectors("global", "ld")),
     (r"sectors per store of (\w+)|sectors of global stores", names.sectors("global", "st")),
+    (r"loads of (\w+) per result", names.requests("global", "ld")),
+    (r"stores of (\w+) per result", names.requests("global", "st")),
     (r"global loads.*", names.requests("global", "ld")),
     (r"shared loads.*", names.executed("shared_ld")),
     (r"shared stores.*", names.executed("shared_st")),

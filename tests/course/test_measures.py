@@ -115,6 +115,16 @@ def test_conflicts_of_stores():
     assert not measures.expect("bank conflicts of shared stores == 0").judge(run).ok
 
 
+def test_accesses_of_one_array_per_result():
+    run = run_of("naive", 32, 32, 16)
+    found = {array: measures.accesses_per_result(run, array) for array in "ABC"}
+    assert found == {"A": 16, "B": 16, "C": 0} and sum(found.values()) == measures.global_loads_per_result(run)
+    assert measures.accesses_per_result(run, "C", "st") == measures.measure("stores of C per result")(run) == 1
+    assert measures.busiest_line(run, "loads of A per result") == measures.line_number(run.kernel, "A[")
+    with pytest.raises(CourseError, match="no array D"):
+        measures.measure("loads of D per result")(run)
+
+
 def test_bytes_requested():
     # 33 sectors for each k and warp, and 32 for its store.
     assert measures.bytes_requested(run_of("naive", 32, 32, 16)) == 32 * 32 * (33 * 16 + 32)

@@ -1,11 +1,12 @@
 //! kind: change
 //! title: Read it once
-//! task: A thread owns TM results of one column, and they all need the same value of the bias. Count the loads of bias in
-//!     the listing: the compiler reads it again for each row. Make it one load per thread.
+//! task: A thread owns TM results of one column, and they all need the same value of the bias. The compiler reads it
+//!     again for each row, as check() says: one load for each result. Make it one load per thread.
 //! hint: The compiler must not keep it: C and bias may overlap as far as it knows, and each store to C could change bias.
 //! hint: Read the value into a variable before the first store.
 //! hint: Then c is needed before the loop; a thread whose column lies outside C must not read bias there.
 //! expect: global loads per result <= 17/256 K
+//! expect: loads of bias per result <= 1/8
 //! after: In this kernel it saves 7 of 8 loads of bias. In the lesson's kernel the same change costs registers at the
 //!     worst place, and it lost.
 constexpr int BM = 32, BN = 32;  // tile of C per block
