@@ -162,6 +162,11 @@ class Search(Tabular):
         counts = Counter(item.rule for item in self.candidates if item.rule)
         return {rule: (count, next(c for c in self.candidates if c.rule == rule)) for rule, count in counts.most_common()}
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The words for all rules, in the order in which a configuration comes to them."""
+        return ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG
+
     def at(self, *shape: int) -> Search:
         """The same code on another product, m × n × k or m³, without compiling: what was ranked is ranked again.
 

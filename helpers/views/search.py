@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,8 @@ _CONTRAST = 0.05  # of the FP32 limit: scores that differ by less are not drawn 
 
 @dataclass(frozen=True)
 class MapCell:
-    """All configurations of one place of the map: how many, the best of those that are left (or None), and what refused
-    the most of the others (or "waiting", or "")."""
+    """All configurations of one place of the map: how many, the best of those that are left (or None), and the last rule
+    that any of the others came to (or "waiting", or "")."""
 
     count: int
     best: object | None
@@ -48,8 +47,8 @@ def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[in
     for place, items in places.items():
         alive = sorted((item for item in items if id(item) in order), key=lambda item: order[id(item)])
         waiting = any(not item.rule and item.score is None for item in items)
-        rules = Counter(item.rule for item in items if item.rule)
-        why = "waiting" if waiting else rules.most_common(1)[0][0] if rules else ""
+        met = {item.rule for item in items}
+        why = "waiting" if waiting else next((rule for rule in reversed(found.rules) if rule in met), "")
         result[place] = MapCell(len(items), alive[0] if alive else None, why)
     return result
 
@@ -107,7 +106,12 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
         spine.set_visible(False)
     timed = any(item.measured for item in found.ranked)
     what = "TFLOPS where measured, else score of the code, of the FP32 limit" if timed else "score of the code, of the FP32 limit"
-    heading(ax, f"The best with each {down} and {across}", detail=f"{found.problem}, {found.gpu_name}: {what}")
+    title, what = (
+        (f"The best with each {down} and {across}", what)
+        if found.ranked
+        else (f"What the rules leave of each {down} and {across}", "nothing was compiled yet")
+    )
+    heading(ax, title, detail=f"{found.problem}, {found.gpu_name}: {what}")
     untried = any(not item.rule and item.score is None for item in found.candidates)
     best = f"Best: {found.best}." if found.ranked else "None was tried yet." if untried else "Nothing is left."
     return f"Heat map of {down} against {across}. {found.summary()} {best}"

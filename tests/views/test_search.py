@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import views
+from helpers.course import recorded_search
 from helpers.course.autotune import BOUND, SPILLS, Candidate, CodeFacts, Measured, Search
 from helpers.run.gemm import Problem
 from helpers.views.canvas import PICTURES
@@ -51,6 +52,20 @@ def test_refused_cells_say_why_and_waiting_ones_that_they_wait(found):
     texts = [text.get_text() for text in views.search(found, "BM × BN", "BK").texts]
     assert sorted(text for text in texts if text.endswith(" %")) == ["40.0 %", "60.0 %", "80.0 %"]
     assert texts.count("spills") == 2 and texts.count("bound") == 2 and texts.count("waiting") == 1
+
+
+def test_a_cell_names_the_rule_that_the_last_of_it_came_to(found):
+    both = replace(found, candidates=tuple(replace(item, constants={**item.constants, "BN": 64}) for item in found.candidates[2:5]))
+    mixed = cells(both, "BN", "BK")[(64,), (8,)]
+    assert [item.rule for item in both.candidates] == [SPILLS, SPILLS, BOUND] and mixed.count == 2 and mixed.why == SPILLS
+    whole = recorded_search.recorded()
+    assert cells(whole, "BM × BN", "TM × TN")[(128, 256), (8, 8)].why == SPILLS, "more of these are refused by a static_assert"
+
+
+def test_a_map_of_which_nothing_is_compiled_promises_no_best(found):
+    waiting = replace(found, candidates=found.candidates[2:5] + found.candidates[6:])
+    texts = [text.get_text() for text in views.search(waiting).texts]
+    assert "What the rules leave of each BM × BN and BK" in texts and not any(text.startswith("The best") for text in texts)
 
 
 def test_a_measured_cell_shows_its_speed(found):

@@ -1,7 +1,7 @@
 //! kind: change
 //! title: Keep one part
 //! task: Four slices of a block share K, and all four put their part into shared memory, from where the first adds them up. It is right. But the
-//!     first slice need not put its own part there. At most 3 shared stores and 3 shared loads per result, and still one barrier.
+//!     first slice need not put its own part there. At most 3 shared stores and 3 shared loads per result, three quarters of the shared memory, and still one barrier.
 //! hint: What does the first slice know already when it begins to add?
 //! hint: Its own sum stands in a register. So only three parts have to be stored, and part needs only three layers.
 //! hint: Slices 1 to 3 store into layers 0 to 2. The barrier stays where every thread reaches it; behind it slice 0 goes on with its own sum.
