@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from helpers import evidence, ladder
+from helpers import evidence, ladder, reference
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
+from helpers.model.planned_cycles import main_loop
 from tests import ROOT
 
 LESSONS = [step for step in STEPS if step.number <= 10]
@@ -41,6 +42,11 @@ def logged(pattern: str) -> tuple[str, ...]:
 def by_nvcc(step: str) -> str:
     """TFLOPS of a step at 4096 in the log's table of kernels that nvcc compiled."""
     return logged(rf"\| {step} (?:\([^)]*\) )?\| [\d.]+ \([\d.]+\) \| [\d.]+ \([\d.]+\) \| ([\d.]+)")[0]
+
+
+def loop_bytes(step: str) -> int:
+    """Machine code of a step's main loop; an instruction has 16 bytes."""
+    return 16 * len(main_loop(reference(step).compiled).body)
 
 
 def recorded(step: str, size: int = 4096) -> float:
@@ -194,6 +200,10 @@ CLAIMS = (
           lambda: evidence.recorded("schedule", 4096).rows[0].tflops > 46.9),
     Claim(9, "would leave it {} registers, for {} sums and all that is in flight: {} TFLOPS.",
           lambda: (registers_for(128, 3), 16 * 8, *rounded(logged(r"09 n = 2 [\d.]+ \(\d+\), n = 3 ([\d.]+) \(168\)")))),
+    Claim(9, "lack their next instruction in {} % of their cycles at 1024, and in {} % at 4096",
+          lambda: logged(r'09 at 1024 "no instruction" (\d+) % of the warps\' cycles, at 4096 (\d+) %;')),
+    Claim(9, "more machine code than the 32 KB that the instruction cache feeds at full speed; that of step 08 is half as long",
+          holds=lambda: loop_bytes("double_buffer") > 32 << 10 and 0.45 < loop_bytes("warp_tile") / loop_bytes("double_buffer") < 0.55),
     Claim(9, "by a fifth, and on the H200 at 8192 by {} per cent",
           lambda: (f"{100 * (1 - published('H200 SXM', 'double buffer', 8192) / published('H200 SXM', 'warp tile', 8192)):.0f}",),
           lambda: 0.78 < min(factors("double_buffer", "warp_tile")) < 0.82),
