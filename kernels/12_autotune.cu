@@ -1,14 +1,18 @@
 // 12 autotune: the same kernel, with every constant open, and for products with few tiles.
 //
 // What changed since 11:
-//   1. Where C has few tiles, SLICES blocks share each: they divide K, and the last to finish adds up their parts. With
-//      one slice nothing is left of it: the machine code is that of step 11.
-//   2. What stood in step 11 already is explained here. Blocks are numbered in panels, PANEL rows of tiles high: blocks
+//   1. Where C has few tiles, SLICES blocks share each: they divide K, and the last to finish adds up their parts.
+//   2. Where tiles are small, WARPS_K warps share each warp's tile: of every step along K each takes a part, and at the
+//      end they add up their sums in shared memory. More warps hide latency; the tile and its traffic stay as they are.
+//   3. SPREAD and MIN_BLOCKS are choices that pay for some shapes and cost for others. With one slice, one warp and 0
+//      for both, nothing is left of these: the machine code is that of step 11.
+//   4. What stood in step 11 already is explained here. Blocks are numbered in panels, PANEL rows of tiles high: blocks
 //      that run together share tiles of B in L2. And a deeper grid computes a batch: products whose matrices lie one
 //      behind the other.
 //
-// What it saves: multiprocessors without a block. What it costs: constants tuned for one chip and one size. On others,
-//   search again. And the parts of all launches lie in one place: with slices, launch one after the other.
+// What it saves: multiprocessors without a block, schedulers without a warp. What it costs: constants tuned for one
+//   chip and one size. On others, search again. And the parts of all launches lie in one place: with slices, launch one
+//   after the other.
 
 constexpr int BM = 256, BN = 128;  // tile of C per block
 constexpr int BK = 16;             // step along K
@@ -18,12 +22,19 @@ constexpr int STAGES = 3;          // pairs of tiles in shared memory
 constexpr int FIRST = 2, EVERY = 1, AT_ONCE = 3;  // the k at which a thread issues copies, and how many together
 constexpr int PANEL = 8;           // rows of tiles in a panel
 constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
+constexpr int WARPS_K = 1;         // warps that share a warp's tile of C, each with a part of every BK
+constexpr int SPREAD = 0;          // 1: rows of B that are no whole 16-byte pieces are copied by neighbouring lanes
+constexpr int MIN_BLOCKS = 0;      // blocks per multiprocessor to leave registers for; 0: as many as make 8 warps
 constexpr int PAD = 4;             // floats; a multiple of 4 keeps 128-bit loads aligned
 constexpr int LANES_M = WM / TM, LANES_N = WN / TN;              // lanes of a warp over its tile
 constexpr int GROUP_M = WM / (TM / 4), GROUP_N = WN / (TN / 4);  // distance between a thread's groups of four
 constexpr int WARPS_N = BN / WN;                                 // warps of a block along N
-constexpr int THREADS = BM / WM * WARPS_N * 32;
-constexpr int RESIDENT = THREADS <= 128 ? 2 : 1;                 // blocks per multiprocessor: 8 warps in all
+constexpr int TILE_THREADS = BM / WM * WARPS_N * 32;             // threads that make up the tile once
+constexpr int THREADS = TILE_THREADS * WARPS_K;
+constexpr int RESIDENT = MIN_BLOCKS ? MIN_BLOCKS : THREADS <= 128 ? 2 : 1;
+constexpr int KS = BK / WARPS_K;                                 // of every BK, a warp's part
+constexpr int ROWS = TM / WARPS_K;                               // of a thread's rows, those that it stores
+constexpr int STEP = SPREAD ? BN / 4 : 1;                        // floats between those that a thread copies singly
 constexpr int A_LANES = 8;                                       // threads along a row of A: 32 bytes, one sector
 constexpr int A_ROWS = THREADS / A_LANES, B_ROWS = THREADS / (BN / 4);  // rows of each tile copied in one sweep
 constexpr int A_COPIES = BM / A_ROWS * (BK / A_LANES), B_COPIES = BK / B_ROWS;  // copies per thread and tile
@@ -33,8 +44,10 @@ static_assert(WM % TM == 0 && WN % TN == 0 && LANES_M * LANES_N == 32, "32 threa
 static_assert(TM % 4 == 0 && TN % 4 == 0 && PAD % 4 == 0, "TM, TN and PAD must be multiples of 4 for 128-bit loads");
 static_assert(BN % 4 == 0, "BN must be a multiple of 4: rows of B are copied 128 bits at a time");
 static_assert(BK % A_LANES == 0, "BK must be a multiple of A_LANES");
-static_assert(FIRST + (A_COPIES + B_COPIES - 1) / AT_ONCE * EVERY < BK,
-              "a tile's copies must all be issued within BK: lower FIRST or EVERY, or raise AT_ONCE");
+static_assert(BK % WARPS_K == 0 && TM % WARPS_K == 0,
+              "WARPS_K must divide BK and TM: warps share the steps and the rows");
+static_assert(FIRST + (A_COPIES + B_COPIES - 1) / AT_ONCE * EVERY < KS,
+              "a tile's copies must all be issued within BK / WARPS_K: lower FIRST or EVERY, or raise AT_ONCE");
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
 static_assert(SLICES >= 1, "somebody must compute a tile: SLICES must be at least 1");
 static_assert(THREADS <= 1024, "a block has at most 1024 threads: raise WM or WN");
@@ -49,7 +62,9 @@ struct Stage {
     float A[BK][BM + PAD];  // transposed
     float B[BK][BN];
 };
-extern "C" __device__ constexpr int dynamic_shared[] = {STAGES * sizeof(Stage)};
+// Bytes of shared memory: the stages, and after them, in the same place, the sums that warps add up.
+constexpr int STAGED = STAGES * sizeof(Stage), ADDED = WARPS_K > 1 ? WARPS_K * BM * BN * sizeof(float) : 0;
+extern "C" __device__ constexpr int dynamic_shared[] = {STAGED > ADDED ? STAGED : ADDED};
 
 // Start to copy one float, or four, from global to shared memory; write zeros instead if not `inside` the matrix.
 __device__ void copy1(float* to, const float* from, bool inside) {
@@ -79,7 +94,9 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     extern __shared__ __align__(16) unsigned char shared[];
     Stage* stages = reinterpret_cast<Stage*>(shared);
 
-    const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+    const int t = threadIdx.x, lane = t % 32;
+    const int in_tile = WARPS_K > 1 ? t % TILE_THREADS : t, warp = in_tile / 32;
+    const int k_part = WARPS_K > 1 ? t / TILE_THREADS : 0;  // which part of every BK this warp computes
     const int lane_row = lane % LANES_M, lane_col = lane / LANES_M;
     const int row = warp / WARPS_N * WM + lane_row * 4;  // first of its first four rows; the next are GROUP_M below
     const int col = warp % WARPS_N * WN + lane_col * 4;  // first of its first four columns; the next are GROUP_N right
@@ -102,7 +119,8 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
         K = min(part, K - from);
     }
     const int a_row = t / A_LANES, a_k = t % A_LANES;          // this thread's float in a sweep over A's tile
-    const int b_row = t / (BN / 4), b_col = t % (BN / 4) * 4;  // and its four in a sweep over B's
+    const int b_row = t / (BN / 4);                            // and its four in a sweep over B's:
+    const int b_col = t % (BN / 4) * (FAST || !SPREAD ? 4 : 1);  // neighbours, or STEP apart
     const float* a_from = A + (size_t)block_row * lda + a_k;   // both move down K, tile by tile
     const int b_edge = min(block_col + b_col, FAST ? N - 4 : N - 1);
     const float* b_from = B + (size_t)b_row * ldb + b_edge;
@@ -119,7 +137,8 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
                 copy4(to, from, b_row + n * B_ROWS < left);
             } else {
                 #pragma unroll
-                for (int q = 0; q < 4; q++) copy1(to + q, from + min(q, N - 1 - b_edge), b_row + n * B_ROWS < left);
+                for (int q = 0; q < 4; q++)
+                    copy1(to + q * STEP, from + min(q * STEP, N - 1 - b_edge), b_row + n * B_ROWS < left);
             }
         } else {
             const int i = n / (BK / A_LANES), k = n % (BK / A_LANES) * A_LANES;
@@ -133,9 +152,9 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     float a[2][TM], b[2][TN];  // fragments: this k's and the next one's
     auto read = [&](const Stage& stage, int k) {
         #pragma unroll
-        for (int j = 0; j < TN; j += 4) load4(&b[k % 2][j], &stage.B[k][col + j / 4 * GROUP_N]);
+        for (int j = 0; j < TN; j += 4) load4(&b[k % 2][j], &stage.B[k_part * KS + k][col + j / 4 * GROUP_N]);
         #pragma unroll
-        for (int i = 0; i < TM; i += 4) load4(&a[k % 2][i], &stage.A[k][row + i / 4 * GROUP_M]);
+        for (int i = 0; i < TM; i += 4) load4(&a[k % 2][i], &stage.A[k_part * KS + k][row + i / 4 * GROUP_M]);
     };
 
     #pragma unroll
@@ -154,19 +173,19 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     for (int k0 = 0; k0 < K; k0 += BK) {
         const int next = now + 1 == STAGES ? 0 : now + 1;
         #pragma unroll
-        for (int k = 0; k < BK; k++) {
+        for (int k = 0; k < KS; k++) {
             if (k >= FIRST && (k - FIRST) % EVERY == 0) {
                 #pragma unroll
                 for (int n = (k - FIRST) / EVERY * AT_ONCE; n < (k - FIRST) / EVERY * AT_ONCE + AT_ONCE; n++)
                     if (n < A_COPIES + B_COPIES) copy(stages[free], n, K - k0 - (STAGES - 1) * BK);
             }
-            if (k == BK - 1) {
+            if (k == KS - 1) {
                 commit();
                 next_tile();
                 wait<STAGES - 2>();  // the next tiles have arrived, for this thread
                 __syncthreads();     // for all threads; and all have left the stage before
             }
-            if (k + 1 < BK) read(stages[now], k + 1);
+            if (k + 1 < KS) read(stages[now], k + 1);
             else read(stages[next], 0);
 
             constexpr int LONG = TM > TN ? TM : TN, SHORT = TM > TN ? TN : TM;
@@ -183,11 +202,26 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
         now = next;
     }
 
+    if (WARPS_K > 1) {  // each of the warps that share a tile adds up, and stores, a part of its rows
+        wait<0>();
+        __syncthreads();  // nothing is on its way into the stages, and nobody reads them
+        float* sums = reinterpret_cast<float*>(shared) + in_tile;
+        #pragma unroll
+        for (int n = 0; n < TM * TN; n++) sums[(k_part * TM * TN + n) * TILE_THREADS] = sum[n / TN][n % TN];
+        __syncthreads();
+        #pragma unroll
+        for (int n = 0; n < ROWS * TN; n++) {
+            sum[n / TN][n % TN] = 0.0f;
+            #pragma unroll
+            for (int from = 0; from < WARPS_K; from++)
+                sum[n / TN][n % TN] += sums[((from * WARPS_K + k_part) * ROWS * TN + n) * TILE_THREADS];
+        }
+    }
     if (SLICES > 1 && slices > 1) {
         const int tile = (blockIdx.z / SLICES * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
         float* part = parts + (size_t)tile * SLICES * BM * BN + t;  // of slice 0; a thread's sums are THREADS apart
         #pragma unroll
-        for (int n = 0; n < TM * TN; n++) part[slice * BM * BN + n * THREADS] = sum[n / TN][n % TN];
+        for (int n = 0; n < ROWS * TN; n++) part[slice * BM * BN + n * THREADS] = sum[n / TN][n % TN];
         __threadfence();  // there for all, before this slice counts as finished
         __shared__ bool last;
         __syncthreads();
@@ -197,7 +231,7 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
         __threadfence();
         if (t == 0) finished[tile] = 0;
         #pragma unroll
-        for (int n = 0; n < TM * TN; n++) {
+        for (int n = 0; n < ROWS * TN; n++) {
             sum[n / TN][n % TN] = 0.0f;
             for (int from = 0; from < SLICES; from++)  // always in this order: the same bits in every launch
                 sum[n / TN][n % TN] += part[from * BM * BN + n * THREADS];
@@ -206,10 +240,11 @@ __device__ void gemm(int M, int N, int K, float alpha, const float* A, int lda, 
     C += (size_t)(blockIdx.z / SLICES) * M * ldc;
     const bool c_whole = ((size_t)C % 16 | ldc % 4 | N % 4) == 0;
     #pragma unroll
-    for (int i = 0; i < TM; i++)
+    for (int i = 0; i < ROWS; i++)
         #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            const int r = block_row + row + i / 4 * GROUP_M + i % 4, c = block_col + col + j / 4 * GROUP_N;
+            const int m = k_part * ROWS + i;
+            const int r = block_row + row + m / 4 * GROUP_M + m % 4, c = block_col + col + j / 4 * GROUP_N;
             if (r >= M) continue;
             float* out = &C[(size_t)r * ldc + c];
             if (c_whole && c < N) {
@@ -233,5 +268,6 @@ autotune(int M, int N, int K, float alpha, const float* A, int lda, const float*
          float beta, float* C, int ldc) {
     const bool whole = ((size_t)B % 16 | ldb % 4 | N % 4) == 0, near = max(lda, ldb) < (1u << 31) / max(BM, BK);
     if (whole && near) gemm<true, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
+    else if (SPREAD && near) gemm<false, unsigned>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
     else gemm<false, size_t>(M, N, K, alpha, A, lda, B, ldb, beta, C, ldc);
 }

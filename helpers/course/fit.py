@@ -8,6 +8,7 @@ the fit; every other run of that device is held out, and its error is what the m
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import sys
@@ -60,9 +61,19 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
             continue
         if step.number not in FITTED_STEPS and row["m"] not in UNSEEN_SIZES:
             continue
+        if not on_lanes(source, step.entry):  # what a kernel asks of tensor cores is not in the model
+            continue
         found.append(Sample(step.name, row["m"], _asked(step, row["m"]), row["milliseconds"]))
         say(f"counted {step.name} at {row['m']}³")
     return found
+
+
+@functools.cache
+def on_lanes(source: str, entry: str) -> bool:
+    """Whether a kernel multiplies on FP32 lanes alone. Raises CompileError for a source that does not compile."""
+    from helpers.run import kernel
+
+    return not kernel.compile(source, entry=entry).compiled.matrix_types
 
 
 def _asked(step: steps.Step, size: int) -> Demand:

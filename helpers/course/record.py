@@ -1,6 +1,7 @@
 """`course record`: time the reference kernels on this machine's GPU and keep the results in helpers/data.
 
-One JSON file per device: a list of flat rows, one line each, so that a change reads well in a diff. A row is what one
+One JSON file per device, and one for its strategy table: lists of flat rows, one line each, so that a change reads well
+in a diff. A row is what one
 step did at one size, together with cuBLAS, which ran in turn with it (see `gpu.interleave`). Recording a step again
 replaces its row at that size and leaves all others alone. The README's table and figure are made from the same rows,
 between markers.
@@ -183,20 +184,24 @@ def record(
 
 
 def record_strategy(out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print) -> list[dict[str, Any]]:
-    """Measure all configurations of `strategy.py` on all its shapes, and save them shape by shape. Returns the new rows."""
-    from .strategy import SHAPES
+    """Measure all configurations of `strategy.py` on all its shapes, those held out among them, and save them shape by shape.
+    Returns the new rows."""
+    from . import strategy
+    from .recorded_search import compile_together
 
+    step = steps.get(strategy.STEP)
+    compile_together(list(strategy.sources(step.kernel_path.read_text(encoding="utf-8")).values()), gpu.arch())
     rows: list[dict[str, Any]] = []
-    for shape, problem in SHAPES.items():
+    for problem in [*strategy.SHAPES.values(), *strategy.HELD_OUT]:
         try:
             found = measure_strategy(problem, samples, seconds)
         except CourseError as error:
-            say(f"{shape}, {problem}: {error.message}")
+            say(f"{problem}: {error.message}")
             continue
-        write(out / f"{rungs.slug(gpu.device().name)}.json", found)
+        write(out / f"strategy-{rungs.slug(gpu.device().name)}.json", found)
         rows += found
         for row in found:
-            say(f"{shape}, {problem}, {row['configuration']}: {_said(row)}")
+            say(f"{problem}, {row['configuration']}: {_said(row)}")
     return rows
 
 

@@ -80,9 +80,7 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
 
     def compile_all(waiting: Sequence[Candidate]) -> None:  # the search finds them made
         say(f"{len(waiting)} of {math.prod(map(len, space.values()))} configurations to compile and time")
-        texts = [variant(source, **item.constants) for item in waiting]
-        with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:
-            list(pool.map(_made, texts, itertools.repeat(device.arch)))
+        compile_together([variant(source, **item.constants) for item in waiting], device.arch)
 
     found = search(source, space, size, trials=None, file=journal, bounded=False, prepare=compile_all)
     if found.stopped:
@@ -95,6 +93,12 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
     journal.unlink(missing_ok=True)
     say(found.summary())
     return found
+
+
+def compile_together(texts: Sequence[str], arch: str) -> None:
+    """Compile sources, several at a time: whoever compiles one of them afterwards finds it made. What does not compile is passed over."""
+    with ProcessPoolExecutor(_COMPILED_TOGETHER, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_made, texts, itertools.repeat(arch)))
 
 
 def _made(text: str, arch: str) -> None:

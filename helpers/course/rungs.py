@@ -70,7 +70,7 @@ class Rung:
 
 
 def recorded_files(folder: Path = DATA) -> list[Path]:
-    """The files of recorded runs, one per device."""
+    """The files of recorded runs, of each device and of its strategy table, among other measurements."""
     return sorted(folder.glob("*.json"))
 
 

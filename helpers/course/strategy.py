@@ -1,52 +1,81 @@
 """One configuration does not serve all sizes: step 12 with several settings of its constants, on several shapes.
 
 `course record --strategy` times every configuration on every shape, all in turn with cuBLAS, and keeps the rows with
-the recorded runs. The lesson shows the table; nothing in it is computed but ratios.
+the recorded runs. The lesson shows the table; nothing in it is computed but ratios. `best(m, n, k)` chooses a
+configuration for any shape: as recorded where it was, otherwise by `helpers.model.tile_times`, fitted to the table.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.model import hardware
 from helpers.model.hardware import digits
+from helpers.model.tile_times import TileTime, Tiling, fitted
 from helpers.run.gemm import Problem
+from helpers.toolchain.compile import compile_source
 
-from . import rungs
+from . import rungs, steps
+from .lesson import LessonKernel
+from .sweep import variant
 from .table import Cell, Table, Tabular
 
 STEP = "autotune"
+DEVICE = "NVIDIA H200"
 
 # What differs from the shipped constants, by tile of C. A library has dozens of such kernels.
 CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
     "256 × 128": {},
-    "128 × 256": {"BM": 128, "BN": 256, "TM": 8, "TN": 16},
+    "128 × 256": {"BM": 128, "BN": 256, "BK": 8, "AT_ONCE": 2, "STAGES": 4},
     "128 × 128": {"BM": 128},
-    "64 × 128": {"BM": 64, "WM": 32, "TM": 8},
-    "32 × 64": {"BM": 32, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4},
-    "16 × 64": {"BM": 16, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4},
-    "128 × 128, 8 slices": {"BM": 128, "SLICES": 8},
-    "64 × 64, 8 slices": {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "SLICES": 8},
-    "64 × 64, 32 slices": {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "SLICES": 32},
-    "16 × 128, 8 slices": {"BM": 16, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "SLICES": 8},
-}
+    "96 × 128": {"BM": 96, "BK": 8, "WM": 48, "TM": 12},
+    "128 × 64": {"BM": 128, "BN": 64, "WM": 32, "TM": 8, "EVERY": 2, "SPREAD": 1, "MIN_BLOCKS": 3},
+    "64 × 128": {"BM": 64, "WM": 32, "TM": 8, "EVERY": 2, "AT_ONCE": 2, "MIN_BLOCKS": 3},
+    "64 × 128, 4 blocks": {"BM": 64, "BK": 8, "WM": 32, "TM": 8, "MIN_BLOCKS": 4},
+    "32 × 128, 4 warps": {"BM": 32, "BK": 32, "WM": 32, "WN": 128, "TM": 8, "TN": 16, "WARPS_K": 4, "AT_ONCE": 4},
+    "48 × 64, 4 warps": {"BM": 48, "BN": 64, "WM": 48, "TM": 12, "WARPS_K": 4, "FIRST": 1, "AT_ONCE": 8},
+    "32 × 64": {"BM": 32, "BN": 64, "BK": 8, "WM": 16, "TM": 4, "FIRST": 0},
+    "32 × 64, 8 warps": {"BM": 32, "BN": 64, "BK": 32, "WM": 32, "TM": 8, "WARPS_K": 8, "FIRST": 0, "AT_ONCE": 2},
+    "16 × 64, 4 warps": {"BM": 16, "BN": 64, "WM": 16, "TM": 4, "WARPS_K": 4, "FIRST": 1, "AT_ONCE": 4},
+    "16 × 128, 2 warps, 8 slices": {"BM": 16, "WM": 16, "TM": 4, "WARPS_K": 2, "AT_ONCE": 2, "SLICES": 8},
+    "32 × 64, 8 warps, 16 slices": {
+        "BM": 32, "BN": 64, "BK": 32, "WM": 32, "TM": 8, "WARPS_K": 8, "FIRST": 1, "AT_ONCE": 4, "SLICES": 16,
+    },
+}  # fmt: skip
+ROOM = 1 << 22  # elements of C that slices may hold together, as the kernel has it
 
 SHAPES: Mapping[str, Problem] = {
     "small": Problem(256, 256, 256),
     "small, 512": Problem(512, 512, 512),
     "medium": Problem(1024, 1024, 1024),
+    "medium, 1536": Problem(1536, 1536, 1536),
     "medium, 2048": Problem(2048, 2048, 2048),
+    "large, 3072": Problem(3072, 3072, 3072),
     "large": Problem(4096, 4096, 4096),
     "large, 8192": Problem(8192, 8192, 8192),
     "odd": Problem(4097, 4097, 4097),
+    "odd, 4104": Problem(4104, 4104, 4104),
     "oblong": Problem(1000, 3000, 500),
     "thin": Problem(16, 4096, 4096),
+    "thin, 128": Problem(128, 4096, 4096),
+    "shallow": Problem(4096, 4096, 128),
     "deep": Problem(128, 128, 16384),
     "batched": Problem(128, 128, 128, batch=256),
     "batched, 64": Problem(64, 64, 64, batch=1024),
 }
+
+# Timed likewise, and not used to choose by: how good `best` is, is judged on these.
+HELD_OUT: Sequence[Problem] = (
+    Problem(384, 384, 384), Problem(513, 513, 513), Problem(768, 768, 768), Problem(1000, 1000, 1000),
+    Problem(1280, 1280, 1280), Problem(2047, 2047, 2047), Problem(2560, 2560, 2560), Problem(5120, 5120, 5120),
+    Problem(640, 5120, 1024), Problem(3000, 200, 2000), Problem(6144, 1536, 1024), Problem(64, 8192, 1024),
+    Problem(32, 1024, 8192), Problem(100, 100, 10000), Problem(2000, 3000, 64), Problem(256, 256, 256, batch=32),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,26 +129,170 @@ class Strategy(Tabular):
 
 def _head(configuration: str) -> Cell:
     """The title of a column, in HTML as narrow as its numbers: "128 × 128, 8 slices" in three lines."""
-    tile, _, slices = configuration.partition(", ")
+    tile, _, rest = configuration.partition(", ")
     tile = tile.replace(" × ", "&nbsp;×<br>")
-    return Cell(configuration, f"{tile}<br><small>{slices}</small>" if slices else tile)
+    return Cell(configuration, f"{tile}<br><small>{rest}</small>" if rest else tile)
 
 
-def recorded(device: str = "NVIDIA H200") -> Strategy:
+@dataclass(frozen=True, repr=False)
+class ChosenConfiguration(Tabular):
+    """A configuration for one problem, and what each would take: configuration -> milliseconds, as recorded on `device`
+    or estimated from what was."""
+
+    problem: Problem
+    milliseconds: Mapping[str, float]
+    recorded: bool
+    device: str
+
+    @property
+    def configuration(self) -> str:
+        """The fastest, one of CONFIGURATIONS."""
+        return min(self.milliseconds, key=self.milliseconds.__getitem__)
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        """What differs from the shipped constants."""
+        return CONFIGURATIONS[self.configuration]
+
+    @property
+    def source(self) -> str:
+        """Step 12's kernel with its constants."""
+        return sources(_source(), [self.configuration])[self.configuration]
+
+    def kernel(self) -> LessonKernel:
+        """The same, compiled. Raises CompileError if this machine's compiler refuses it."""
+        step = steps.get(STEP)
+        return LessonKernel(compile_source(self.source, step.entry, step.target()), step.slug)
+
+    def table(self) -> Table:
+        """The five fastest, with their constants."""
+        rows = []
+        for name in sorted(self.milliseconds, key=self.milliseconds.__getitem__)[:5]:
+            time = self.milliseconds[name]
+            constants = ", ".join(f"{key} {value}" for key, value in CONFIGURATIONS[name].items()) or "as shipped"
+            rows.append([name, f"{time:.3g}", digits(self.problem.flops / time / 1e9), constants])
+        how = f"as recorded on {self.device}" if self.recorded else f"estimated from the strategy table of {self.device}"
+        return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3))
+
+
+def best(m: int, n: int | None = None, k: int | None = None, batch: int = 1, device: str = DEVICE) -> ChosenConfiguration:
+    """The configuration of step 12 for a product of m × n × k (a cube, if only m is given), or for `batch` of them.
+
+    Raises CourseError if nothing is recorded for `device`, or for a product of nothing.
+    """
+    problem = Problem(m, m if n is None else n, m if k is None else k, batch=batch)
+    if not problem.m * problem.n * problem.k * problem.batch:
+        raise CourseError(f"A product of {problem} has nothing to compute: there is nothing to choose.")
+    table = recorded(device)
+    if rows := _timed(device).get((problem.m, problem.n, problem.k, problem.batch)):
+        return ChosenConfiguration(problem, {name: row["milliseconds"] for name, row in rows.items()}, True, device)
+    return ChosenConfiguration(problem, estimates(problem, table, device), False, device)
+
+
+@dataclass(frozen=True, repr=False)
+class Judged(Tabular):
+    """How good `best` would be without having seen them: each of HELD_OUT with the times of all configurations, recorded and
+    estimated, in milliseconds."""
+
+    recorded: Mapping[Problem, Mapping[str, Mapping[str, Any]]]
+    estimated: Mapping[Problem, Mapping[str, float]]
+
+    def chosen(self, problem: Problem) -> str:
+        """The configuration that is estimated to be the fastest."""
+        return min(self.estimated[problem], key=self.estimated[problem].__getitem__)
+
+    def loss(self, problem: Problem) -> float:
+        """How much slower the chosen one is than the fastest, as a part of the fastest's time."""
+        rows = self.recorded[problem]
+        return rows[self.chosen(problem)]["milliseconds"] / min(row["milliseconds"] for row in rows.values()) - 1
+
+    def table(self) -> Table:
+        """A row for each shape."""
+        rows, losses = [], [self.loss(problem) for problem in self.recorded]
+        for (problem, found), loss in zip(self.recorded.items(), losses, strict=True):
+            fastest = min(found, key={name: row["milliseconds"] for name, row in found.items()}.__getitem__)
+            chosen = self.chosen(problem)
+            beside = "the fastest" if chosen == fastest else f"{100 * loss:.0f} % slower than {fastest}"
+            rows.append([str(problem), chosen, beside, f"{found[chosen]['cublas_ratio']:.2f}"])
+        row = next(iter(next(iter(self.recorded.values())).values()))
+        right = sum(not loss for loss in losses)
+        return Table(
+            ["M × N × K", "chosen", "of all configurations", "of cuBLAS"],
+            rows,
+            f"shapes that took no part in the rule (recorded, {row['device']}, {row['date']})",
+            left=(0, 1, 2),
+            below=(f"Right for {right} of {len(losses)}; {100 * sum(losses) / len(losses):.1f} % slower than the fastest on average.",),
+        )
+
+
+def judged(device: str = DEVICE) -> Judged:
+    """The rule on HELD_OUT. Raises CourseError if they were not recorded on `device`."""
+    table, timed = recorded(device), _timed(device)
+    keys = {problem: (problem.m, problem.n, problem.k, problem.batch) for problem in HELD_OUT}
+    found = {problem: timed[key] for problem, key in keys.items() if key in timed}
+    if not found:
+        raise CourseError(f"No shape was held out on {device}: course record --strategy times some.")
+    return Judged(found, {problem: estimates(problem, table, device) for problem in found})
+
+
+def estimates(problem: Problem, table: Strategy, device: str = DEVICE) -> dict[str, float]:
+    """Configuration -> milliseconds that a problem would take, from the shapes of `table` alone."""
+    sms, tilings = hardware.gpu(device).sms, _tilings()
+    found = {}
+    for name in CONFIGURATIONS:
+        times = {shape: rows[name]["milliseconds"] * 1e3 for shape, rows in table.rows.items() if name in rows}
+        if times:
+            fastest = tuple(min(row["milliseconds"] for row in table.rows[shape].values()) * 1e3 for shape in times)
+            model = _model(tilings[name], tuple(SHAPES[shape] for shape in times), tuple(times.values()), fastest, sms)
+            found[name] = model.microseconds(_load(tilings[name], problem, sms)) / 1e3
+    return found
+
+
+@functools.cache
+def _model(tiling: Tiling, problems: tuple[Problem, ...], times: tuple[float, ...], fastest: tuple[float, ...], sms: int) -> TileTime:
+    """Fitted to a configuration's times (µs), the more closely the nearer each is to the fastest: nobody asks how slow the slowest is."""
+    loads = [_load(tiling, problem, sms) for problem in problems]
+    return fitted(loads, times, [least / time for least, time in zip(fastest, times, strict=True)])
+
+
+def _load(tiling: Tiling, problem: Problem, sms: int):
+    return tiling.load(problem.m, problem.n, problem.k, problem.batch, sms)
+
+
+def _tilings() -> dict[str, Tiling]:
+    """What the constants of each configuration make of C."""
+    source = _source()
+    names = ("BM", "BN", "BK", "SLICES")
+    shipped = {name: int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in names}
+    found = {}
+    for name, constants in CONFIGURATIONS.items():
+        rows, columns, step, slices = ({**shipped, **constants}[key] for key in names)
+        found[name] = Tiling((rows, columns), step, slices, ROOM)
+    return found
+
+
+def _source() -> str:
+    return steps.get(STEP).kernel_path.read_text(encoding="utf-8")
+
+
+def recorded(device: str = DEVICE) -> Strategy:
     """The recorded table of a device. Raises CourseError if there is none."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    rows = [row for row in rungs.recorded(variants=True) if row["device"] == device and row.get("configuration")]
-    for shape, problem in SHAPES.items():
-        for row in rows:
-            if (row["m"], row["n"], row["k"], row.get("batch", 1)) == (problem.m, problem.n, problem.k, problem.batch):
-                found.setdefault(shape, {})[row["configuration"]] = row
+    timed = _timed(device)
+    found = {shape: timed[key] for shape, problem in SHAPES.items() if (key := (problem.m, problem.n, problem.k, problem.batch)) in timed}
     if not found:
         raise CourseError(f"The configurations were not recorded on {device}: course record --strategy does it.")
     return Strategy(found)
 
 
+def _timed(device: str) -> dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]]:
+    """(m, n, k, batch) -> configuration -> row, of everything recorded on a device."""
+    found: dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]] = {}
+    for row in rungs.recorded(variants=True):
+        if row["device"] == device and row.get("configuration") in CONFIGURATIONS:
+            found.setdefault((row["m"], row["n"], row["k"], row.get("batch", 1)), {})[row["configuration"]] = row
+    return found
+
+
 def sources(source: str, names: Sequence[str] = tuple(CONFIGURATIONS)) -> dict[str, str]:
     """Configuration -> the source with its constants."""
-    from .sweep import variant  # here: sweeps import much that reading a table does not need
-
     return {name: variant(source, **CONFIGURATIONS[name]) for name in names}

@@ -10,7 +10,6 @@ differs in clock, L2 and DRAM while all costs of instructions stay those measure
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from helpers.model import hardware
 from helpers.model.predict import VALIDATION, demand, kernel_class
 
 from . import recorded_search, recorded_states, recorded_variants, rungs, steps
+from .fit import on_lanes
 from .sweep import variant
 
 DEVICE = "H200 SXM"
@@ -97,15 +97,8 @@ def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Map
         source = step.kernel_path.read_text(encoding="utf-8")
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
         current = not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]
-        if square and LEAST <= row["m"] <= MOST and current and _on_lanes(source, step.entry):
+        if square and LEAST <= row["m"] <= MOST and current and on_lanes(source, step.entry):
             yield row, step, source
-
-
-@functools.cache
-def _on_lanes(source: str, entry: str) -> bool:
-    from helpers.run import kernel
-
-    return not kernel.compile(source, entry=entry).compiled.matrix_types
 
 
 def searched() -> list[TimedRun]:

@@ -63,3 +63,8 @@ def test_the_measured_times_of_the_fit_are_the_recorded_ones():
     }
     for row in table["held_out"] + table["training"] + table["unseen"]:
         assert row["measured"] == pytest.approx(recorded[row["run"]], rel=1e-5), "run: python -m helpers.course.fit"
+
+
+def test_kernels_that_ask_tensor_cores_take_no_part():
+    rows = [row for row in rungs.recorded() if row["step"] == 18 and row["m"] == 1024]
+    assert rows and fit.samples(rows, say=lambda text: None) == []

@@ -18,15 +18,19 @@ def test_every_configuration_satisfies_the_kernel_and_is_named_after_its_tile():
     names = sorted({name for setting in strategy.CONFIGURATIONS.values() for name in setting})
     shipped = {name: int(SOURCE.split(f"{name} = ")[1].split(",")[0].split(";")[0]) for name in names}
     points = [{**shipped, **setting} for setting in strategy.CONFIGURATIONS.values()]
-    for name, judged in zip(strategy.CONFIGURATIONS, vet(SOURCE, points), strict=True):
+    for (name, setting), judged in zip(strategy.CONFIGURATIONS.items(), vet(SOURCE, points), strict=True):
         assert not judged.refused, f"{name}: {judged.refused}"
-        slices = f", {judged.depth} slices" if judged.depth > 1 else ""
-        assert name == "{} × {}".format(*judged.tile) + slices
+        title = ["{} × {}".format(*judged.tile)]
+        title += [f"{setting['WARPS_K']} warps"] if "WARPS_K" in setting else []
+        title += ["4 blocks"] if setting.get("MIN_BLOCKS") == 4 else []  # three are what tiles of its size have otherwise
+        title += [f"{judged.depth} slices"] if judged.depth > 1 else []
+        assert name == ", ".join(title)
 
 
 def test_every_configuration_was_recorded_on_every_shape():
     found = strategy.recorded()
     assert list(found.rows) == list(strategy.SHAPES)
+    assert list(strategy.judged().recorded) == list(strategy.HELD_OUT)
     assert all(set(rows) == set(strategy.CONFIGURATIONS) for rows in found.rows.values())
 
 
@@ -39,13 +43,65 @@ def test_the_best_of_a_shape_is_the_fastest_and_stands_out():
     page = found._repr_html_()
     assert page.count("<b>") == len(strategy.SHAPES) and page.count("background:rgba") > 50
     assert "background:rgba(0,158,115,0.60)'><b>" in page  # as fast as cuBLAS
-    assert "recorded, NVIDIA H200" in str(found) and "64 × 64, 32 slices" in str(found)
-    assert ">64&nbsp;×<br>64<br><small>32 slices</small></th>" in page, "no title is wider than the numbers below it"
+    assert "recorded, NVIDIA H200" in str(found) and "32 × 64, 8 warps, 16 slices" in str(found)
+    assert ">32&nbsp;×<br>64<br><small>8 warps, 16 slices</small></th>" in page, "no title is wider than the numbers below it"
 
 
 def test_a_device_without_a_table_is_refused():
-    with pytest.raises(CourseError, match="not recorded on Voodoo"):
-        strategy.recorded("Voodoo 2")
+    for asked in (lambda: strategy.recorded("Voodoo 2"), lambda: strategy.judged("Voodoo 2"), lambda: strategy.best(64, device="Voodoo 2")):
+        with pytest.raises(CourseError, match="not recorded on Voodoo"):
+            asked()
+
+
+def test_with_the_best_of_each_row_the_course_is_ahead_of_cublas():
+    found = strategy.recorded()
+    single = [found.ratio(shape, found.best(shape)) for shape, problem in strategy.SHAPES.items() if problem.batch == 1]
+    assert len(single) == 15 and min(single) > 0.98 and sum(single) / len(single) > 1.15
+
+
+def test_best_takes_what_was_recorded_where_there_is_a_record():
+    found = strategy.recorded()
+    for shape, problem in strategy.SHAPES.items():
+        choice = strategy.best(problem.m, problem.n, problem.k, problem.batch)
+        assert choice.recorded and choice.configuration == found.best(shape)
+        assert choice.milliseconds[choice.configuration] == found.rows[shape][choice.configuration]["milliseconds"]
+    assert strategy.best(4096).problem == strategy.SHAPES["large"], "one number is a cube"
+
+
+def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
+    problem = strategy.HELD_OUT[0]
+    timed = strategy._timed
+    shapes = {(shape.m, shape.n, shape.k, shape.batch) for shape in strategy.SHAPES.values()}
+    monkeypatch.setattr(strategy, "_timed", lambda device: {key: rows for key, rows in timed(device).items() if key in shapes})
+    choice = strategy.best(problem.m, problem.n, problem.k)
+    assert not choice.recorded and set(choice.milliseconds) == set(strategy.CONFIGURATIONS)
+    assert "estimated from the strategy table of NVIDIA H200" in str(choice) and choice.configuration in str(choice)
+
+
+def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
+    choice = strategy.best(100, 100, 1000)
+    assert choice.source == variant(SOURCE, **choice.constants)
+    made = choice.kernel()
+    assert gemm.check(made, [gemm.Problem(100, 100, 1000), gemm.Problem(33, 66, 70, alpha=0.5, beta=2.0)], on="cpu").passed
+
+
+def test_best_of_nothing_is_refused():
+    with pytest.raises(CourseError, match="nothing to compute"):
+        strategy.best(64, 0, 64)
+
+
+def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_not_fitted_to():
+    judged = strategy.judged()
+    assert not set(strategy.HELD_OUT) & set(strategy.SHAPES.values())
+    losses = [judged.loss(problem) for problem in judged.recorded]
+    assert sum(losses) / len(losses) < 0.03 and max(losses) < 0.15
+    assert sum(loss == 0 for loss in losses) >= 0.7 * len(losses)
+    worst = max(judged.recorded, key=judged.loss)
+    assert f"{100 * judged.loss(worst):.0f} % slower" in str(judged)
+
+
+def test_the_room_for_slices_is_the_kernels():
+    assert f"1 << {strategy.ROOM.bit_length() - 1} : 1;" in SOURCE and strategy.ROOM == 1 << strategy.ROOM.bit_length() - 1
 
 
 def test_variants_stay_out_of_the_ladder():
@@ -54,6 +110,29 @@ def test_variants_stay_out_of_the_ladder():
 
 
 SMALL = {"BM": 16, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4}
+
+
+@pytest.mark.parametrize(("together", "slices"), [(2, 1), (4, 1), (4, 3)])
+def test_warps_that_share_a_tile_compute_the_same_as_one_alone(together, slices):
+    from helpers.run.kernel import compile as compile_kernel
+
+    taller = {"BM": 32, "WM": 32, "TM": 8} if together == 4 else {}  # a tile of A must be copied in whole sweeps
+    constants = SMALL | taller | {"BK": 32, "WARPS_K": together, "SLICES": slices, "SPREAD": slices % 2, "MIN_BLOCKS": 2}
+    kernel = compile_kernel(variant(SOURCE, **constants), entry=strategy.STEP)
+    assert gemm.geometry(kernel).block[0] == 64 * together
+    problems = [
+        gemm.Problem(17, 70, 100, alpha=0.5, beta=2.0, pad_a=1, pad_c=3, batch=3),
+        gemm.Problem(16, 67, 20, batch=2),
+        gemm.Problem(33, 65, 0, beta=1.0),
+        gemm.Problem(40, 64, 200),
+    ]
+    report = gemm.check(kernel, problems, on="cpu")
+    assert report.passed, str(report)
+
+
+def test_warps_cannot_share_what_they_do_not_divide():
+    judged = vet(SOURCE, [{**SMALL, "WARPS_K": 3}])[0]
+    assert "WARPS_K must divide BK and TM" in judged.refused
 
 
 @pytest.mark.parametrize(("step", "slices"), [("schedule", 1), ("autotune", 1), ("autotune", 3), ("fused_epilogue", 1)])
