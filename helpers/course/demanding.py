@@ -81,3 +81,22 @@ def judge_accuracy(kernel: Kernel, k: int, allowed: float, seed: int) -> tuple[s
     side = ", all on one side" if np.all(errors < 0) or np.all(errors > 0) else ""
     good = yours <= allowed
     return f"errors of {problem}, positive numbers: yours {yours:.3g} times 2^-24 (root mean square{side}), expected <= {allowed:g}.", good
+
+
+def judge_nan(kernel: Kernel, seed: int) -> tuple[str, bool]:
+    """(sentence, good): is a row of C all NaN where there is NaN in that row of A, and only there?"""
+    problem = gemm.problem_for(kernel, *_SHAPES[0], seed=seed)
+    a, b, c = problem.arrays()
+    row, column = seed % problem.m, seed % problem.k
+    a[row, column] = np.nan
+    try:
+        gemm.run(kernel, problem, on="cpu", arrays=(a, b, c), counters=False, findings=False)
+    except CourseError as error:
+        return f"{problem} with NaN at A[{row}, {column}]: {error.message}", False
+    nans = np.isnan(c[:, : problem.n].astype(np.float32))
+    here = int(nans[row].sum())
+    return (
+        f"{problem} with NaN at A[{row}, {column}]: {here} of {problem.n} results of row {row} are NaN, expected {problem.n}, and "
+        f"{int(nans.sum()) - here} others, expected 0.",
+        bool(nans[row].all()) and int(nans.sum()) == here,
+    )

@@ -4,7 +4,7 @@ counters and findings, so that performance can be graded without a GPU.
 One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
 with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), case
-(arguments of a function), scales and accuracy (data of its own, see `demanding`), after (said when solved); five
+(arguments of a function), scales, accuracy and nan (data of its own, see `demanding`), after (said when solved); five
 spaces continue a text. The regions, here for C++:
 
     //[solution
@@ -89,7 +89,7 @@ class ExerciseReport(CheckReport):
 class Exercise:
     """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
     scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a long sum, and the
-    errors allowed in it (see `demanding.judge_accuracy`)."""
+    errors allowed in it (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C."""
 
     lesson: int
     slug: str
@@ -105,6 +105,7 @@ class Exercise:
     starter: str = field(repr=False)
     scales: int = 0
     accuracy: tuple[int, float] | None = None
+    nan: bool = False
 
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
         """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised. Where there is a GPU, a
@@ -175,6 +176,8 @@ class Exercise:
                 expectations += ((f"The counters could not be judged: {error.message}", False),)
         if self.accuracy and report.correct:
             expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
+        if self.nan and report.correct:
+            expectations += (demanding.judge_nan(answer, report.seed),)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
 
@@ -244,7 +247,9 @@ def parse(filename: str, text: str) -> Exercise:
     number, slug, suffix = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename).groups()
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
-    texts: dict[str, list[str]] = {key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "scales", "accuracy", "after")}
+    texts: dict[str, list[str]] = {
+        key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "scales", "accuracy", "nan", "after")
+    }
     key = None
     start = 0
     for start, line in enumerate(lines):
@@ -272,6 +277,7 @@ def parse(filename: str, text: str) -> Exercise:
         starter=starter,
         scales=int(" ".join(texts["scales"]) or 0),
         accuracy=_accuracy(" ".join(texts["accuracy"])),
+        nan=bool(texts["nan"]),
     )
 
 

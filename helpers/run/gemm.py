@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import math
 import numbers
 import os
@@ -15,13 +14,13 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, quote
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
@@ -29,11 +28,12 @@ from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
 
 from . import block_scales
+from .check_report import Case, CheckReport
 from .differences import changed, compare, compare_others, first_difference, inexact, stored
-from .geometry import Geometry, geometry, is_fused
+from .geometry import Geometry, geometry, is_fused, tensor_maps
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
-from .passes import Pass
+from .passes import Pass, pieces
 
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
@@ -41,7 +41,6 @@ _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a 
 _CHECKED_WALK, _COUNTED_WALK, _VERIFIED_WALK = 3, 2, 1  # tiles that each block of a persistent kernel computes, about
 _SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
-SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
@@ -361,6 +360,12 @@ def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
+def takes_batch(kernel: Kernel) -> bool:
+    """Does the kernel say that it looks at z, and take nothing that describes one product only?"""
+    describes_one = tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) is not None
+    return geometry(kernel).depth is not None and not describes_one
+
+
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:
     """Counters of a whole launch, large ones from some of its blocks (then `run.sampled` is true).
 
@@ -493,7 +498,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
 
     In this order: K beyond every ring of tiles that shared memory can hold; more rows of tiles than a panel; more columns of tiles than a
     GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step of 64 along
-    K; any small one; last a `SampledProblem` of a large product that tiles divide, as profiles and ladders have it.
+    K; any small one; a batch, of a kernel that takes one; last a `SampledProblem` of a large product that tiles divide, as profiles and
+    ladders have it, and larger than what a kernel whose slices share a tile can keep of them.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -514,7 +520,13 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
     size = counted_size(kernel)
     across, down = any_of(_FEWEST, width), any_of(_FEWEST, height)
+    while across * columns * down * rows <= _room(kernel):
+        across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
     place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
+    batch = one(
+        any_of(2, 40), odd(3, 40), odd(41, 90), alpha=odd(-39, 39) / 8, beta=odd(-39, 39) / 8, pad_a=any_of(1, 8), pad_b=any_of(1, 8),
+        pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
+    )  # fmt: skip
     return [
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
@@ -523,6 +535,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
             any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-39, 39) / 8, beta=odd(-39, 39) / 8,
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
         ),
+        *([batch] if takes_batch(kernel) else []),
         SampledProblem(
             rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), dtype=dtype, out_dtype=out_dtype,
             seed=seeds[4], places=place,
@@ -530,6 +543,19 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     ]  # fmt: skip
 
 
+def _room(kernel: Kernel) -> int:
+    """Elements of C that there is room for in the global variables of a kernel whose slices share a tile; 0 of others, and of more than a
+    check computes."""
+    if (geometry(kernel).depth or 1) < 2:
+        return 0
+    compiled = kernel.compiled
+    with contextlib.suppress(RunError):  # the first shape says what cannot be read
+        elements = len(load(compiled.ptx, compiled.symbol, compiled.filename).image) // 4
+        return elements if elements <= _MOST_ROOM else 0
+    return 0
+
+
+_MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEPEST = 4000  # of K, in a check
 _MULTIPROCESSORS = 140  # more than any GPU of today has
@@ -633,95 +659,6 @@ def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
     return [(int(y), int(x)) for y, x in np.argwhere(np.logical_or.reduceat(rows, np.arange(0, written.shape[1], tile[1]), axis=1))]
 
 
-@dataclass(frozen=True)
-class Case:
-    """One problem checked. `message` is empty when it passed.
-
-    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown.
-    """
-
-    problem: Problem
-    message: str = ""
-    line: int | None = None
-    drawn: bool = False  # at random
-
-
-_MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """What `check` found. Truth value: everything passed and no finding."""
-
-    kernel: str
-    cases: tuple[Case, ...]
-    findings: tuple[Finding, ...]
-    expectations: tuple[tuple[str, bool], ...] = ()
-    on: str = "cpu"
-    source: str = field(default="", repr=False)
-    untried: int = 0  # shapes left when one did not end
-    seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
-
-    @property
-    def correct(self) -> bool:
-        """Right results and no finding, whatever the counters."""
-        return not self.findings and all(not case.message for case in self.cases)
-
-    @property
-    def endless(self) -> bool:
-        """Did a shape not end? Then a larger one, whose counters would be judged, would not either."""
-        return any(finding.kind == "endless" for finding in self.findings)
-
-    @property
-    def passed(self) -> bool:
-        return self.correct and all(ok for _, ok in self.expectations)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def lines(self) -> list[tuple[bool | None, str]]:
-        """(good, or None for a remark; sentence) in the order to show them."""
-        failed = [case for case in self.cases if case.message]
-        good = len(self.cases) - len(failed)
-        result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
-        result += [(False, f"{case.problem}: {case.message}{self._quote(case)}") for case in failed[:SHAPES_SHOWN]]
-        if len(failed) > SHAPES_SHOWN:
-            more = len(failed) - SHAPES_SHOWN
-            result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
-        if self.seed is not None and any(case.drawn for case in failed):
-            result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
-        if self.untried:
-            result.append((None, f"The other {self.untried} shapes were not tried."))
-        if self.findings:
-            result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
-        else:
-            result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
-        return result + [(ok, text) for text, ok in self.expectations]
-
-    def _quote(self, case: Case) -> str:
-        """The line of a failed case, with its text."""
-        code = quote(self.source, case.line)
-        if not code:
-            return ""
-        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”."
-
-    def __str__(self) -> str:
-        return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
-
-    @property
-    def headline(self) -> str:
-        where = "on the GPU, findings from the SIMT machine" if self.on == "gpu" else "in the SIMT machine"
-        return f"{self.kernel}: {'passed' if self.passed else 'not yet'} ({where})"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<li style='list-style:none;margin:.2em 0'><span style='color:{_MARKS[ok][1]};font-weight:bold'>"
-            f"{_MARKS[ok][0]}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
-            for ok, text in self.lines()
-        )
-        return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"
-
-
 def check(
     kernel: Kernel,
     problems: Iterable[Problem] | None = None,
@@ -757,13 +694,14 @@ def check(
     cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
+    left = _Left()
     for done, index in enumerate(order):
         problem = problems[index]
         tell = functools.partial(_tell, progress, done, len(problems))
         tell()
         start = time.monotonic()
         long = index >= len(fixed)
-        case, found = _check_one(kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds)
+        case, found = _check_one(kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
         if not long:
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
@@ -841,15 +779,24 @@ def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_
         progress(done, total)
 
 
+@dataclass
+class _Left:
+    """What the launches of a check so far have left in the kernel's global variables, the last of them for `problem`. None: nothing."""
+
+    problem: Problem | None = None
+    variables: bytes | None = None
+
+
 def _check_one(
-    kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0
-) -> tuple[Case, list[Finding]]:
+    kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0,
+    left: _Left | None = None,
+) -> tuple[Case, list[Finding]]:  # fmt: skip
     """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time.
 
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
-    prepare a kernel says nothing of the kernel.
+    prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after.
     """
-    problem = fitted(kernel, problem)
+    problem, left = fitted(kernel, problem), left or _Left()
     if isinstance(problem, SampledProblem) and on == "cpu":
         return _check_sample(kernel, problem, seconds, progress)
     arrays = problem.arrays()
@@ -860,12 +807,17 @@ def _check_one(
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         if text := compare(problem, before, first):
-            return Case(problem, text), done.findings if on == "cpu" else []
-        if on == "gpu" or done.outcome.globals_after is not None:
-            state = None if on == "gpu" else done.outcome.globals_after
+            if _is_of_one_product(kernel, problem, before, first):
+                return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []
+            return Case(problem, text + (f" {_BATCH}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
+        state = None if on == "gpu" else left.variables or done.outcome.globals_after
+        if on == "gpu" or state is not None:
             again = run(kernel, problem, on=on, arrays=arrays, counters=False, globals_before=state, **options)
             if text := compare(problem, before, arrays):
-                return Case(problem, f"the second launch is wrong: {text} {_STATE}"), again.findings if on == "cpu" else []
+                after = f"launched after {left.problem}, it" if left.variables else "the second launch"
+                return Case(problem, f"{after} is wrong: {text} {_STATE}"), again.findings if on == "cpu" else []
+            if on == "cpu":
+                left.problem, left.variables = problem, again.outcome.globals_after or state
     except LaunchError:
         raise
     except NotBegunError as error:
@@ -875,7 +827,23 @@ def _check_one(
         return Case(problem, error.message, error.line), list(getattr(error, "findings", []))
     else:
         return Case(problem), done.findings if on == "cpu" else []
-    return _check_one(kernel, problem, on, at_most, progress)
+    return _check_one(kernel, problem, on, at_most, progress, left=left)
+
+
+def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:
+    """Is a batch wrong because the kernel looks at z for its slices alone? Then the first product is right, and the others untouched."""
+    if problem.batch == 1 or geometry(kernel).depth == 1:
+        return False
+    one = replace(problem, batch=1)
+    firsts = [[a[: one.m], b[: one.k], c[: one.m]] for a, b, c in (before, after)]
+    return not compare(one, *firsts) and before[2][one.m :].tobytes() == after[2][one.m :].tobytes()
+
+
+_BATCH = (
+    "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices of "
+    "each product lie M * lda, K * ldb and M * ldc elements behind those of the one before.)"
+)
+_ONLY_FIRST = "of a batch, it writes the first and leaves the others as they were."
 
 
 def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None) -> tuple[Case, list[Finding]]:

@@ -30,6 +30,19 @@ def test_scales_are_powers_of_two_of_whole_rows_and_columns():
     assert {*np.log2(rows).ravel(), *np.log2(columns).ravel()} <= set(range(-9, 10)) and len(set(rows[:, 0])) > 1
 
 
+@pytest.mark.parametrize(("relu", "good"), [
+    ("v < 0 ? 0 : v;", True), ("v > 0 || v != v ? v : 0;", True), ("fmaxf(v, 0);", False), ("v > 0 ? v : 0;", False), ("0 * v;", True),
+])  # fmt: skip
+def test_nan_stays_nan_where_a_task_says_so(relu, good):
+    item = exercise("last_word")
+    kernel = helpers.compile(cheats.source("last_word", [("v < 0 ? 0 : v;", relu)]))
+    said, stays = demanding.judge_nan(kernel, seed=7)
+    assert item.nan and "NaN stays NaN" in item.task and stays == good
+    assert f"{24 if good else 0} of 24 results of row 7 are NaN" in said
+    if "fmaxf" in relu:
+        assert not item.judge(kernel, seed=1, on="cpu").passed
+
+
 def test_keys_of_own_data_are_read():
     item = parse("18_any.cu", "//! scales: 20\n//! accuracy: 4096 30\nint x;")
     assert (item.scales, item.accuracy) == (20, (4096, 30.0))

@@ -30,11 +30,11 @@ def _own_home(monkeypatch):
 
 @pytest.mark.parametrize(("base", "edits"), named(cheats.WRONG))
 def test_a_cheat_fails(base, edits):
-    """At its first shape; what all must pass is tried in the order of cost."""
+    """At its first shape, else where one shape comes after another; what all must pass is tried in the order of cost."""
     kernel = helpers.compile(cheats.source(base, edits))
     fixed = gemm.adversarial(gemm.geometry(kernel).tile)
     shapes = itertools.chain(fixed, gemm.drawn(kernel, seed=1))
-    reports = (gemm.check(kernel, [shape], on="cpu") for shape in shapes)
+    reports = itertools.chain((gemm.check(kernel, [shape], on="cpu") for shape in shapes), [gemm.check(kernel, on="cpu", seed=1)])
     failed = next((report for report in reports if not report), None)
     assert failed is not None
     assert [text for ok, text in failed.lines() if not ok and len(text) > 30]
@@ -133,3 +133,28 @@ def test_a_check_says_how_to_draw_the_same_shapes():
     assert gemm.drawn(kernel, report.seed) == gemm.drawn(kernel, report.seed) != gemm.drawn(kernel, report.seed + 1)
     deep = [case for case in report.cases if case.message]
     assert deep and all(case.drawn and case.problem.k > 900 for case in deep)
+
+
+def test_slices_that_take_no_batch_are_right_and_it_is_said():
+    (edits,) = [edits for name, *edits in cheats.ODD["parts"] if "no batch" in name]
+    report = gemm.check(helpers.compile(cheats.source("parts", edits)), on="cpu")
+    assert report.passed and "of a batch, it writes the first and leaves the others" in str(report)
+
+
+def test_a_batch_that_is_wrong_says_where_its_products_lie():
+    report = gemm.check(helpers.compile(cheats.source("batch", [("blockIdx.z * M * lda", "blockIdx.z * K * lda")])), on="cpu")
+    (case,) = [case for case in report.cases if case.message]
+    assert case.problem.batch > 1 and case.drawn and "a batch of" in str(report) and "blockIdx.z / grid_depth" in case.message
+
+
+def test_what_a_launch_leaves_meets_another_product():
+    """A slice without any k leaves the part that an earlier product had."""
+    edit = ("mine[slice * BM * BN] = sum;", "if (begin < end) mine[slice * BM * BN] = sum;")
+    report = gemm.check(helpers.compile(cheats.source("parts", [edit])), on="cpu", seed=3)
+    assert any("launched after" in case.message and "__device__ variables" in case.message for case in report.cases)
+
+
+def test_a_sampled_product_is_larger_than_what_slices_keep():
+    kernel = helpers.compile(cheats.source("parts"))
+    sample = gemm.drawn(kernel, seed=1)[-1]
+    assert isinstance(sample, gemm.SampledProblem) and sample.m * sample.n > 1 << 20

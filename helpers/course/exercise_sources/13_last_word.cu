@@ -10,6 +10,7 @@
 //! expect: global loads per result <= 9/256 K
 //! expect: loads of bias per result <= 1/4
 //! expect: stores of C per result <= 1
+//! nan: stays
 //! after: Four loads for 16 results. What the compiler would have loaded again for each row, because C and bias could overlap, stays in a register.
 constexpr int BM = 64, BN = 64;  // tile of C per block
 constexpr int BK = 8;            // step along K

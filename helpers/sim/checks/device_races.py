@@ -107,6 +107,25 @@ class DeviceRaces(DeviceCheck):
         """Which warp it orders is not told apart."""
         self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "warp")
 
+    def _publish(self, who: np.ndarray) -> None:
+        """These threads write. Another block that sees it knows what each has done before a fence, and what its block has done before a
+        barrier too."""
+        if not self.releases:
+            return
+        blocks = np.unique((who - 1) // self.threads)
+        fence, barrier = self._since("fence"), self._since("barrier")[blocks]
+        if self.warp_barriers:
+            barrier = np.maximum(barrier, self._since("warp")[blocks])
+        self._since("published")[blocks] = np.maximum(self._since("published")[blocks], np.minimum(fence[blocks], barrier))
+        self._published()[who - 1] = fence[(who - 1) // self.threads]
+
+    def _published(self) -> np.ndarray:
+        """Up to when each thread of the grid has published what it has done itself."""
+        found = self.state.get("published by")
+        if found is None:
+            found = self.state["published by"] = np.zeros(self.blocks * self.threads, np.int32)
+        return found
+
     def _since(self, name: str) -> np.ndarray:
         found = self.state.get(f"since_{name}")
         if found is None:
@@ -122,8 +141,10 @@ class DeviceRaces(DeviceCheck):
         same = mine == theirs
         known = self._since("acquire")[mine]
         if self.releases:
-            last, before = self._since("fence")[theirs], self._since("fence before")[theirs]
-            known = np.where(before > known, known, np.minimum(known, np.where(last > known, before, last)))
+            fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
+            known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
+            known = np.minimum(known, np.maximum(self._since("published")[theirs], self._published()[last - 1]))
+            known = np.where(stamp & 1, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
         conflict &= stamp > np.where(same, self._since("barrier")[mine], known)
         if self.warp_barriers:
             warps = ((who - 1) % self.threads // WARP) == ((last - 1) % self.threads // WARP)
@@ -210,6 +231,7 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
+        self._publish(who)
 
     def _other_scope(self, site, who, last, when) -> np.ndarray | bool:
         """Where two atomic accesses are of two blocks, and one of them is atomic within its block only."""

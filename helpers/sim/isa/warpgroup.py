@@ -398,7 +398,7 @@ def fence_proxy_async_generic(op):
 class Registers:
     """Registers per thread of each warpgroup, [blocks, warpgroups], 0 where unknown; pool: of all of a block together.
 
-    tries: how often the waiting ones have looked since somebody gave registers away.
+    tries: how often the waiting ones have looked, with nobody left who could go on, since somebody gave registers away.
     """
 
     PATIENCE = 256
@@ -467,7 +467,8 @@ def setmaxnreg_inc(op):
             if not waiting.any():
                 return following
             block = int(np.flatnonzero(waiting)[0])
-            state.tries += 1
+            # Who can go on may still give some; that counts only where all that is left waits as well.
+            state.tries += m.idle > 0 or all(m.sleeping.get(other) for other in m.groups)
             if state.tries > Registers.PATIENCE:
                 endless.no_registers(m, op.line, block, int(wanted[block]), state.pool)
             m.yielding = True

@@ -393,7 +393,7 @@ class Chunk(Lanes):
             if not self.parts[0].run():
                 # Let the other parts make the progress that this one waits for.
                 self.parts.append(self.parts.pop(0))
-                if self.launch.others_wait(self):
+                if self._others_could_run():
                     return False
                 continue
             part = self.parts.pop(0)

@@ -10,6 +10,8 @@ from pathlib import Path
 from helpers.course.exercises import exercises
 from helpers.course.lesson import reference
 
+from . import slices_and_batches
+
 LOOP = "for (int k = 0; k < K; k++) {"
 SUM = "float sum = 0;"
 STORE = "c = beta == 0 ? alpha * sum : alpha * sum + beta * c;"
@@ -98,7 +100,7 @@ PIECES = [
     ("no low pieces of B", ("mma(rest, high_a, low_b);", "")),
     ("low pieces are not divided again", ("rest[i] / LOW", "rest[i]")),
 ]
-WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED, "two_pieces": PIECES}
+WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED, "two_pieces": PIECES, **slices_and_batches.WRONG}
 
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
@@ -259,6 +261,7 @@ ODD = {
         ("no empty copies", ("fetch((stage + STAGES - 1) % STAGES, ahead);", "if (ahead < K) fetch((stage + STAGES - 1) % STAGES, ahead);")),
         ("pointers that change places", ("const int stage = k0 / BK % STAGES;", "const int stage = now; now = now + 1 == STAGES ? 0 : now + 1;"), ("float sum[2]", "int now = 0;\n    float sum[2]")),
     ],
+    **slices_and_batches.ODD,
 }  # fmt: skip
 
 

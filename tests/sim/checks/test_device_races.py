@@ -29,6 +29,35 @@ def test_the_finding_names_element_threads_and_lines():
         ("C[blockIdx.x] = t + 1; __threadfence(); if (atomicAdd(C + 8, 1.0f) == 127) C[9] = C[0] + C[3];", True),  # several write
         ("if (!t) { C[blockIdx.x] = 7; __threadfence(); if (atomicAdd(C + 8, 1.0f) == 3) C[9] = C[0] + C[3]; }", False),
         ("if (!t) { C[blockIdx.x] = 7; float n = atomicAdd(C + 8, 1.0f); __threadfence(); if (n == 3) C[9] = C[0] + C[3]; }", True),
+        ("C[16 + blockIdx.x * 32 + t] = t + 1; __threadfence(); if (!t && atomicAdd(C + 8, 1.0f) == 3) C[9] = C[16] + C[17];", True),
+        ("C[16 + blockIdx.x * 32 + t] = t + 1; __threadfence(); if (!t && atomicAdd(C + 8, 1.0f) == 3) C[9] = C[16] + C[48];", False),
+        (
+            "C[16 + blockIdx.x * 32 + t] = t + 1; __threadfence(); atomicAdd(C + 8, 1.0f);"
+            " if (!t && !blockIdx.x) { while (*(volatile float*)(C + 8) != 128) {} C[9] = C[17] + C[49]; }",
+            False,
+        ),
+        (
+            "C[16 + blockIdx.x * 32 + t] = t + 1; __syncwarp(); __threadfence(); if (!t && atomicAdd(C + 8, 1.0f) == 3) C[9] = C[17] + C[49];",
+            False,
+        ),
+        (
+            "C[16 + blockIdx.x * 32 + t] = t + 1; __threadfence(); __syncthreads(); if (!t && atomicAdd(C + 8, 1.0f) == 3) C[9] = C[17] + C[49];",
+            False,
+        ),
+        (
+            "C[16 + blockIdx.x * 32 + t] = t + 1; __syncthreads(); __threadfence(); if (!t) *(volatile float*)(C + blockIdx.x) = 1;"
+            " if (!t && !blockIdx.x) { while (*(volatile float*)(C + 1) != 1) {} C[9] = C[17] + C[49]; }",
+            False,
+        ),
+        (
+            "C[16 + blockIdx.x * 32 + t] = t + 1; __threadfence(); if (!t) *(volatile float*)(C + blockIdx.x) = 1;"
+            " if (!t && !blockIdx.x) { while (*(volatile float*)(C + 1) != 1) {} C[9] = C[17] + C[49]; }",
+            True,
+        ),
+        (
+            "__threadfence(); if (!t) { atomicAdd(C + 8, 1.0f); if (!blockIdx.x) { while (*(volatile float*)(C + 8) != 4) {} C[8] = 0; } }",
+            False,
+        ),
         ("C[0] = 5;", False),  # everybody writes the same
         ("C[0] = t;", True),
         ("C[t % 4] = blockIdx.x;", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ def source():
     return "\n".join(case.source for case in cases.WGMMAS)
 
 
-def run(made, grid, block, args, shared=0):
-    return simulate(made, grid, (block, 1, 1), args, shared, collect=QUIET, budget=Budget(seconds=60), engine="numpy")
+def run(made, grid, block, args, shared=0, collect=QUIET, seconds=60):
+    return simulate(made, grid, (block, 1, 1), args, shared, collect=collect, budget=Budget(seconds=seconds), engine="numpy")
 
 
 def execute(case, tile_a, tile_b, add=True, wild=False):
@@ -214,6 +215,34 @@ def test_registers_that_the_block_does_not_have():
     with pytest.raises(RunError, match="would hold 520 per thread together, and there are 504") as error:
         run(made, (2, 1, 1), 384, [np.zeros(768, np.float32)])
     assert error.value.findings[-1].kind == "endless" and error.value.line == 7
+
+
+@pytest.mark.parametrize("rounds", [1000, 5000])
+def test_who_is_at_work_may_still_give_its_registers(rounds):
+    """The giver looks at a flag in vain all the while, as one does that polls: it is not the block that lacks registers."""
+    work = f"for (int i = 0; i < {rounds}; i++) if (*(volatile float*)out == 7) return;"
+    source = REGISTERS.replace("__nanosleep(100);", work).replace("GIVEN", "40").replace("TAKEN", "232")
+    out = np.zeros((1, 384), np.float32)
+    assert run(compile_source(source, None, "sm_90a"), (1, 1, 1), 384, [out]).findings == []
+    assert (out[:, 128:] == 1).all()
+
+
+def test_a_spin_for_registers_ends_with_the_time_of_the_launch():
+    """The giver never ends, and that is what is said; nothing is counted beyond the time."""
+    source = REGISTERS.replace("__nanosleep(100);", "while (*(volatile float*)out != 7) {}").replace("GIVEN", "40").replace("TAKEN", "232")
+    made = compile_source(source, None, "sm_90a")
+    start = time.monotonic()
+    with pytest.raises(RunError, match="may never end: the kernel had not ended after 1 seconds") as error:
+        run(made, (1, 1, 1), 384, [np.zeros(384, np.float32)], seconds=1)
+    assert [finding.kind for finding in error.value.findings] == ["endless"] and time.monotonic() - start < 10
+
+
+def test_a_spin_for_registers_is_not_counted_and_why_is_said():
+    made = compile_source(REGISTERS.replace("GIVEN", "40").replace("TAKEN", "232"), None, "sm_90a")
+    assert "TRY_ALLOC" in made.sass
+    start = time.monotonic()
+    done = run(made, (2, 1, 1), 384, [np.zeros(768, np.float32)], collect=Collect(counters=True))
+    assert "depends on data" in done.uncounted and time.monotonic() - start < 10
 
 
 def test_registers_that_ptxas_does_not_hand_out():

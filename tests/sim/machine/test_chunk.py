@@ -451,6 +451,25 @@ def test_progress_and_interrupt_leave_arrays_alone():
     assert seen and seen[0][1] == 64 and not c.any()
 
 
+def test_blocks_wait_for_others_from_which_they_were_parted_twice():
+    """Branches of whole blocks divide what runs together, and then a part of it; the block that waits is alone in the inner one."""
+    source = """__device__ int there;
+    extern "C" __global__ void f(float* C) {
+        float sum = 0;
+        for (int i = 0; i < (blockIdx.x == 2 ? 200 : 100); i++) sum += *(volatile float*)&C[i % 32];
+        if (blockIdx.x == 0) {
+            if (threadIdx.x == 0) while (*(volatile int*)&there != 64) {}
+            __syncthreads();
+        } else {
+            atomicAdd(&there, 1);
+        }
+        C[32 + 32 * blockIdx.x + threadIdx.x] = sum;
+    }"""
+    c = np.ones(128, np.float32)
+    run(source, (3, 1, 1), (32, 1, 1), [c], budget=Budget(seconds=20), collect=QUIET)
+    assert (c.reshape(4, 32)[1:] == [[100], [100], [200]]).all()
+
+
 def test_unknown_instruction_is_named_with_its_line():
     source = """extern "C" __global__ void f(unsigned* C) {\n    asm volatile("vadd.u32.u32.u32 %0, %0, %0;" : "+r"(C[0]));\n}"""
     with pytest.raises(RunError, match="vadd") as caught:

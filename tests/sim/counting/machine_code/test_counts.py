@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.sim import Budget, simulate
+from helpers.sim.code import time_limit
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
@@ -137,6 +138,24 @@ def test_whether_registers_were_given_is_not_what_the_predicate_was_before():
     )  # fmt: skip
     counts, why = machine_code.instruction_counts(compiled, (1, 1, 1), (32, 1, 1), [], budget=100)
     assert counts is None and "depends on data" in why
+
+
+@pytest.mark.parametrize("budget", [100, 5000])
+def test_counting_a_spin_stops_at_its_budget(budget):
+    """A loop for registers whose outcome nobody looks at never ends."""
+    spin = assembled("MOV R0, RZ", ".L_1: USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0", "IADD3 R0, R0, 0x1, RZ", "BRA `(.L_1)", "EXIT")
+    start = time.monotonic()
+    counts, why = machine_code.instruction_counts(spin, (1, 1, 1), (32, 1, 1), [], budget=budget)
+    assert counts is None and why == f"the launch takes more than {budget} basic blocks" and time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("accesses", [False, True])
+def test_counting_a_spin_stops_with_the_time_before_its_budget(accesses):
+    spin = assembled(".L_1: USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0", "BRA `(.L_1)", "EXIT")
+    start = time.monotonic()
+    with pytest.raises(time_limit.TimeIsUp), time_limit.until(start + 0.3):
+        machine_code.instruction_counts(spin, (1, 1, 1), (32, 1, 1), [], accesses=accesses, budget=1 << 60)
+    assert time.monotonic() - start < 5
 
 
 def test_counting_ends_with_the_time_of_the_launch():

@@ -1,0 +1,107 @@
+"""What a check found: its cases, its findings, and how they are said."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from helpers.errors import Finding, quote
+
+from .differences import stored
+
+if TYPE_CHECKING:
+    from .gemm import Problem
+
+SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem checked. `message` is empty when it passed.
+
+    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown.
+    """
+
+    problem: Problem
+    message: str = ""
+    line: int | None = None
+    drawn: bool = False  # at random
+    remark: str = ""  # on what passed
+
+
+_MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found. Truth value: everything passed and no finding."""
+
+    kernel: str
+    cases: tuple[Case, ...]
+    findings: tuple[Finding, ...]
+    expectations: tuple[tuple[str, bool], ...] = ()
+    on: str = "cpu"
+    source: str = field(default="", repr=False)
+    untried: int = 0  # shapes left when one did not end
+    seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
+
+    @property
+    def correct(self) -> bool:
+        """Right results and no finding, whatever the counters."""
+        return not self.findings and all(not case.message for case in self.cases)
+
+    @property
+    def endless(self) -> bool:
+        """Did a shape not end? Then a larger one, whose counters would be judged, would not either."""
+        return any(finding.kind == "endless" for finding in self.findings)
+
+    @property
+    def passed(self) -> bool:
+        return self.correct and all(ok for _, ok in self.expectations)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def lines(self) -> list[tuple[bool | None, str]]:
+        """(good, or None for a remark; sentence) in the order to show them."""
+        failed = [case for case in self.cases if case.message]
+        good = len(self.cases) - len(failed)
+        result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
+        result += [(False, f"{case.problem}: {case.message}{self._quote(case)}") for case in failed[:SHAPES_SHOWN]]
+        if len(failed) > SHAPES_SHOWN:
+            more = len(failed) - SHAPES_SHOWN
+            result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
+        if self.seed is not None and any(case.drawn for case in failed):
+            result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
+        result += [(None, case.remark) for case in self.cases if case.remark]
+        if self.untried:
+            result.append((None, f"The other {self.untried} shapes were not tried."))
+        if self.findings:
+            result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
+        else:
+            result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
+        return result + [(ok, text) for text, ok in self.expectations]
+
+    def _quote(self, case: Case) -> str:
+        """The line of a failed case, with its text."""
+        code = quote(self.source, case.line)
+        if not code:
+            return ""
+        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”."
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
+
+    @property
+    def headline(self) -> str:
+        where = "on the GPU, findings from the SIMT machine" if self.on == "gpu" else "in the SIMT machine"
+        return f"{self.kernel}: {'passed' if self.passed else 'not yet'} ({where})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<li style='list-style:none;margin:.2em 0'><span style='color:{_MARKS[ok][1]};font-weight:bold'>"
+            f"{_MARKS[ok][0]}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
+            for ok, text in self.lines()
+        )
+        return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"
