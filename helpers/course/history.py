@@ -61,7 +61,7 @@ class History(Tabular):
             lines = version.text.split("\n")
             changes = "" if before is None else "".join(line[0] for line in difflib.ndiff(before, lines))
             changed = f"+{changes.count('+')} −{changes.count('-')}" if changes else ""
-            when = f"{datetime.fromisoformat(version.last).astimezone():%Y-%m-%d %H:%M:%S}" if version.last else ""
+            when = f"{datetime.fromisoformat(version.last).astimezone():%Y-%m-%d %H:%M:%S}" if store.is_moment(version.last) else ""
             when += f" ({version.runs} times)" if version.runs > 1 else ""
             found.append((str(version.number), when if version.number else "the lesson's own", str(len(lines)), changed, version.says))
             before = lines

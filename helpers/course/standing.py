@@ -19,7 +19,7 @@ from .exercises import Exercise, exercises
 from .questions import judge
 from .quizzes import Score, score
 from .steps import STEPS, Step
-from .store import SavedClimb, Store, now, own
+from .store import SavedClimb, Store, is_moment, now, own
 from .table import Cell, Table, Tabular
 
 POINTS = {"diagnose": 20, "change": 30, "write": 50}  # for an exercise that is solved
@@ -201,7 +201,9 @@ def _times(store: Store) -> dict[int, float]:
     """Seconds spent on each step: the time between things done there, without pauses."""
     moments: dict[int, list[float]] = {}
     numbers = {step.name: step.number for step in STEPS}
-    done = [(numbers.get(row["lesson"]), row["created"]) for row in store.rows("SELECT lesson, created FROM runs")]
+    done = [
+        (numbers.get(row["lesson"]), row["created"]) for row in store.rows("SELECT lesson, created FROM runs") if is_moment(row["created"])
+    ]
     done += [(answer.step, answer.created) for answer in store.answers()] + [(climb.step, climb.created) for climb in store.climbs()]
     for number, created in done:
         if number is not None:

@@ -9,13 +9,14 @@ import datetime
 import functools
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from helpers.element_types import result_type
+from helpers.element_types import ELEMENT_TYPES, result_type
 from helpers.paths import data_folder
 
 from .database import Database
@@ -266,18 +267,40 @@ def _number(value: Any) -> float | None:
 def _climb(row: Mapping[str, Any] | sqlite3.Row, saved: bool) -> SavedClimb | None:
     """The climb of a row, or None for a row that was damaged where SQLite cannot see it."""
     values = dict(row)
-    numbers = (values["m"], values["n"], values["k"], values["tflops"] or 0, values["milliseconds"] or 0)
+    numbers = (values["tflops"] or 0, values["milliseconds"] or 0, values["cublas_ratio"] or 0)
     counters = _json(values["counters"])
-    if not isinstance(counters, dict) or not all(isinstance(number, int | float) for number in numbers):
+    sound = (
+        isinstance(counters, dict)
+        and all(isinstance(values[name], int) and 0 <= values[name] < 1 << 31 for name in "mnk")
+        and all(isinstance(number, int | float) and 0 <= number < math.inf for number in numbers)
+        and values["kind"] in CLIMBS
+        and {values["dtype"], values["out_dtype"]} <= ELEMENT_TYPES.keys()
+    )
+    if not sound:
         return None
     names = {item.name for item in fields(SavedClimb)}
-    return SavedClimb(**{name: values[name] for name in names & values.keys()} | {"counters": counters, "saved": saved})
+    return SavedClimb(**{name: values[name] for name in names & values.keys()} | _placed(values) | {"counters": counters, "saved": saved})
 
 
 def _answer(row: Mapping[str, Any] | sqlite3.Row) -> SavedAnswer | None:
     """The answer of a row, or None for a row that was damaged."""
     answer, truth = _json(row["answer"]), None if row["truth"] is None else _json(row["truth"])
-    return None if _DAMAGED in (answer, truth) else SavedAnswer(row["question"], answer, truth, row["step"], row["created"])
+    return None if _DAMAGED in (answer, truth) else SavedAnswer(row["question"], answer, truth, **_placed(row))
+
+
+def _placed(row: Mapping[str, Any] | sqlite3.Row) -> dict[str, Any]:
+    """When a row came about and of which step it is, as far as that can be read: a file can be edited by hand."""
+    created, step = row["created"], row["step"]
+    return {"created": created if is_moment(created) else "", "step": step if isinstance(step, int) else None}
+
+
+def is_moment(text: Any) -> bool:
+    """Is it a time as `now` writes it?"""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return False
+    return moment.tzinfo is not None and 1 < moment.year < 9999
 
 
 _DAMAGED = object()

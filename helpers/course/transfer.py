@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.files import write_whole
+from helpers.files import read_whole, write_whole
 
 from .store import MIGRATIONS, Store
 
 COURSE, FORMAT = "gemm-ladder", 1
 TABLES = ("climbs", "answers", "sources", "runs", "verdicts")
 _OF_THIS_STORE = ("id", "reset")  # columns that say nothing elsewhere
+_HALF = re.compile("[\ud800-\udfff]")  # of a character; no text of UTF-8 has one
 _CHANGES = "archived"  # the one column that a row does not keep for good
 
 
@@ -75,15 +77,15 @@ def _content(path: Path) -> dict[str, Any]:
     """What a file holds, of the form above."""
     nothing = "Nothing was read, and your progress is as it was."
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_whole(path).decode("utf-8-sig"))  # editors put a mark before the first sign
     except OSError as error:
         raise CourseError(f"{path} cannot be read ({error.strerror or error}). {nothing}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CourseError(f"{path} is damaged, or no file of `course progress --export` ({error}). {nothing}") from None
     if not isinstance(content, dict) or content.get("course") != COURSE:
         raise CourseError(f"{path} is no file of `course progress --export`. {nothing}")
     form, schema = content.get("format"), content.get("schema")
-    if not all(isinstance(number, int) and number > 0 for number in (form, schema)):
+    if not all(type(number) is int and number > 0 for number in (form, schema)):
         raise CourseError(f"{path} is damaged: it does not say what version it is of. {nothing}")
     if form > FORMAT or schema > len(MIGRATIONS):
         raise CourseError(f"{path} was written by a newer version of the course. Update the course, and import it again. {nothing}")
@@ -97,7 +99,8 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
+    """Can a store keep it? Not half a character."""
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and not _HALF.search(value))
 
 
 def _current(content: dict[str, Any], path: Path) -> dict[str, list[sqlite3.Row]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from helpers.course import history, transfer
+from helpers.course import history, standing, transfer
 from helpers.course.store import Store
 from helpers.errors import CourseError
 
@@ -76,6 +77,12 @@ def test_a_file_of_an_older_course_is_brought_up_to_date(full, tmp_path):
         ('{"course": "gemm-ladder", "format": 1, "schema": 99, "tables": {}}', "newer version of the course"),
         ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"answers": [1]}}', "its tables are not as"),
         ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"answers": [{"step": 1}]}}', "a row is not as"),
+        ("[" * 100_000, "is damaged, or no file of"),
+        ('{"course": "gemm-ladder", "format": true, "schema": true, "tables": {}}', "does not say what version"),
+        (
+            '{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"sources": [{"hash": "\\ud800", "text": "x"}]}}',
+            "its tables are not as",
+        ),
         (None, "cannot be read"),
     ],
 )
@@ -93,3 +100,48 @@ def test_a_file_that_cannot_be_written_is_a_sentence(full, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CourseError, match="cannot be written"):
         transfer.export(full, tmp_path / "file" / "mine.json")
+
+
+def test_a_file_that_an_editor_has_saved_anew_comes_over(full, tmp_path):
+    transfer.export(full, tmp_path / "file.json")
+    text = (tmp_path / "file.json").read_text(encoding="utf-8")
+    (tmp_path / "file.json").write_bytes(("\ufeff" + text.replace("\n", "\r\n")).encode())
+    assert transfer.load(Store(tmp_path / "other"), tmp_path / "file.json") == 5
+
+
+def test_a_pipe_is_no_file(full, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CourseError, match="cannot be read"):
+        transfer.load(full, tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values"),
+    [
+        ("climbs", "created", ["x", "", "9999", "0001-01-01T00:00:00+00:00", "2026-01-01"]),
+        ("climbs", "step", ["x", 1.5]),
+        ("climbs", "k", ["x", -1, 1.5, 1 << 40]),
+        ("climbs", "tflops", ["x", -1.0, float("inf")]),
+        ("climbs", "cublas_ratio", ["x"]),
+        ("climbs", "kind", ["x"]),
+        ("climbs", "dtype", ["x", 5]),
+        ("climbs", "counters", ["x", "null", "[]"]),
+        ("answers", "created", ["x", 5]),
+        ("answers", "step", ["x"]),
+        ("answers", "answer", ["{", ""]),
+        ("runs", "created", ["x", 5]),
+    ],
+)
+def test_a_row_that_was_edited_by_hand_breaks_nothing(full, tmp_path, table, column, values):
+    """Whatever it says, what stands beside it is shown."""
+    transfer.export(full, tmp_path / "file.json")
+    for number, value in enumerate(values):
+        content = json.loads((tmp_path / "file.json").read_text())
+        content["tables"][table].append({**content["tables"][table][0], column: value})
+        (tmp_path / "edited.json").write_text(json.dumps(content))
+        other = Store(tmp_path / f"{number}")
+        assert transfer.load(other, tmp_path / "edited.json") == 6, value
+        kept = 2 if column in ("created", "step") else 1  # when and where can be unknown
+        climbs, answers = len(other.climbs()), len(other.answers())
+        assert (climbs, answers) == {"climbs": (kept, 1), "answers": (1, kept), "runs": (1, 1)}[table], value
+        assert standing.standing(other).table() and history.history("naive", other).table()
