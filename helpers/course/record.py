@@ -240,9 +240,15 @@ def _picture(device: str, size: int) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
-    """The rows of one device and one pair of element types."""
-    columns = sorted({row["m"] for row in rows if row["m"] == row["n"] == row["k"]} & set(SIZES))
-    cells = {(row["step"], row["m"]): row for row in rows if row["m"] == row["n"] == row["k"]}
+    """The rows of one device and one pair of element types: a line for each step, and one more where its constants were chosen by size."""
+    square = [row for row in rows if row["m"] == row["n"] == row["k"] and "batch" not in row]
+    shipped = [row for row in square if "configuration" not in row]
+    columns = sorted({row["m"] for row in shipped} & set(SIZES))
+    cells = {(row["step"], row["m"]): row for row in shipped}
+    chosen: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for row in sorted(square, key=lambda row: -row["milliseconds"]):
+        if "configuration" in row:
+            chosen[row["step"], row["m"]] = row
     known = [step for step in steps.STEPS if any((step.number, column) in cells for column in columns)]
     if not known:
         return ""
@@ -257,10 +263,21 @@ def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
         "|---|" + "---:|" * len(columns),
     ]
     for step in known:
-        lines.append(f"| {step.name} |" + "".join(f" {_cell(cells.get((step.number, column)))} |" for column in columns))
-    best = [max((row["cublas_tflops"] or 0 for row in rows if row["m"] == row["n"] == row["k"] == column), default=0) for column in columns]
+        lines.append(_line(step.name, [cells.get((step.number, column)) for column in columns]))
+        if any((step.number, column) in chosen for column in columns):
+            lines.append(_line(f"{step.name}, constants by size", [chosen.get((step.number, column)) for column in columns]))
+    best = [max((row["cublas_tflops"] or 0 for row in shipped if row["m"] == column), default=0) for column in columns]
     lines.append("| cuBLAS |" + "".join(f" {digits(value)} |" if value else " |" for value in best))
+    if named_constants := [f"{column}³ {chosen[key]['configuration']}" for key in sorted(chosen) if (column := key[1]) in columns]:
+        lines += [
+            "",
+            f"A step has the constants of its source at every size. *By size*, the fastest of those tried: {'; '.join(named_constants)}.",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str, found: Sequence[Mapping[str, Any] | None]) -> str:
+    return f"| {name} |" + "".join(f" {_cell(row)} |" for row in found)
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:
@@ -314,9 +331,8 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
 
 def update_readme(readme: Path = README, picture: Path = FIGURE) -> None:
     """Write the README's section and the figure from the recorded rows."""
-    rows = rungs.recorded()
-    readme.write_text(with_section(readme.read_text(encoding="utf-8"), readme_section(rows)), encoding="utf-8")
-    drawing = figure(rows)
+    readme.write_text(with_section(readme.read_text(encoding="utf-8"), readme_section(rungs.recorded(variants=True))), encoding="utf-8")
+    drawing = figure(rungs.recorded())
     if drawing:
         picture.write_text(drawing, encoding="utf-8")
 

@@ -114,6 +114,18 @@ def test_each_pair_of_element_types_has_its_own_rows_and_table():
         assert f"in {pair} (recorded" in text
 
 
+def test_constants_chosen_by_size_have_a_line_that_names_them():
+    rows = [row(1), row(1, 512), row(2)]
+    tried = [
+        row(1, configuration="wide", tflops=20.0, milliseconds=0.1), row(1, configuration="narrow", tflops=10.0, milliseconds=0.2),
+        row(1, 512, configuration="narrow", tflops=30.0, milliseconds=0.01), row(1, 512, batch=9, configuration="wide", milliseconds=0.001),
+    ]  # fmt: skip
+    text = record.readme_section([*rows, *tried])
+    assert "| 01_naive, constants by size | 30 (0.27) | 20 (0.27) |" in text
+    assert "512³ narrow; 4096³ wide." in text and "02_coalesced, constants" not in text
+    assert "| 01_naive | 13.7 (0.27) | 13.7 (0.27) |" in text and "by size" not in record.readme_section(rows)
+
+
 def test_the_markers_hold_the_section():
     text = f"# Title\n{record.START}\nold\n{record.END}\nrest\n"
     assert record.with_section(text, "new\n") == f"# Title\n{record.START}\nnew\n{record.END}\nrest\n"
@@ -132,7 +144,9 @@ def test_the_figure_draws_every_step():
 def test_the_readme_is_in_step_with_the_recorded_runs():
     text = record.README.read_text(encoding="utf-8")
     rows = rungs.recorded()
-    assert record.with_section(text, record.readme_section(rows)) == text, "run: course record --readme"
+    section = record.readme_section(rungs.recorded(variants=True))
+    assert record.with_section(text, section) == text, "run: course record --readme"
+    assert "| 12_autotune, constants by size |" in section
     assert rows and record.FIGURE.read_text(encoding="utf-8") == record.figure(rows), "run: course record --readme"
 
 
