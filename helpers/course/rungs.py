@@ -147,7 +147,7 @@ def cublas_alone() -> tuple[Rung, ...]:
     about = found["about"]
     return tuple(
         Rung(
-            kind=RECORDED, name="cuBLAS", device=_canonical(about["device"]), dtype=row["dtype"], m=row["m"], n=row["n"], k=row["k"],
+            kind=RECORDED, name="cuBLAS", device=canonical(about["device"]), dtype=row["dtype"], m=row["m"], n=row["n"], k=row["k"],
             out_dtype=result_type(row["dtype"]), milliseconds=2 * row["m"] * row["n"] * row["k"] / row["tflops"] / 1e9,
             tflops=row["tflops"], cublas_ratio=1.0, date=about["date"], source=about["how"],
         )
@@ -208,12 +208,12 @@ def rungs(
     limits = {rung.device: rung for rung in (limit(name, **product) for name in sorted(devices)) if rung}
     all_rungs += limits.values()
     if device is not None:
-        wanted = _canonical(device)
-        all_rungs = [rung for rung in all_rungs if _canonical(rung.device) == wanted]
+        wanted = canonical(device)
+        all_rungs = [rung for rung in all_rungs if canonical(rung.device) == wanted]
     if kinds is not None:
         kept = set(kinds)
         all_rungs = [rung for rung in all_rungs if rung.kind in kept]
-    return sorted(all_rungs, key=lambda rung: (_canonical(rung.device), rung.tflops or 0.0, rung.name))
+    return sorted(all_rungs, key=lambda rung: (canonical(rung.device), rung.tflops or 0.0, rung.name))
 
 
 NEAR = 0.01  # of an extent: a published figure for a product this near stands on the ladder, with its own size in its name
@@ -239,10 +239,10 @@ def recorded_time(source: str, problem: Problem, device: str) -> Rung | None:
     wanted = code_hash(source)
     product = {name: getattr(problem, name) for name in ("m", "n", "k", "dtype", "out_dtype")}
     slugs = {row["slug"] for row in recorded() if row.get("kernel_hash") == wanted}
-    return next((rung for rung in _recorded_rungs(product) if rung.name in slugs and rung.device == _canonical(device)), None)
+    return next((rung for rung in _recorded_rungs(product) if rung.name in slugs and rung.device == canonical(device)), None)
 
 
-def _canonical(device: str) -> str:
+def canonical(device: str) -> str:
     """A device's name in gpus.toml, or as it is."""
     try:
         return hardware.gpu(device).name
@@ -256,7 +256,7 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
         if any(row[name] != value for name, value in product.items()):
             continue
         common = {
-            **product, "kind": RECORDED, "device": _canonical(row["device"]),
+            **product, "kind": RECORDED, "device": canonical(row["device"]),
             "date": row["date"], "source": f"helpers/data, driver {row.get('driver', 'unknown')}",
         }  # fmt: skip
         yield Rung(

@@ -287,8 +287,10 @@ def recorded(device: str = DEVICE) -> Strategy:
 def _timed(device: str) -> dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]]:
     """(m, n, k, batch) -> configuration -> row, of everything recorded on a device."""
     found: dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]] = {}
-    for row in rungs.recorded(variants=True):
-        if row["device"] == device and row.get("configuration") in CONFIGURATIONS:
+    rows = rungs.recorded(variants=True)
+    names = {name for name in {row["device"] for row in rows} if rungs.canonical(name) == rungs.canonical(device)}
+    for row in rows:
+        if row["device"] in names and row.get("configuration") in CONFIGURATIONS:
             found.setdefault((row["m"], row["n"], row["k"], row.get("batch", 1)), {})[row["configuration"]] = row
     return found
 

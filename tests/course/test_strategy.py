@@ -66,6 +66,7 @@ def test_best_takes_what_was_recorded_where_there_is_a_record():
         assert choice.recorded and choice.configuration == found.best(shape)
         assert choice.milliseconds[choice.configuration] == found.rows[shape][choice.configuration]["milliseconds"]
     assert strategy.best(4096).problem == strategy.SHAPES["large"], "one number is a cube"
+    assert strategy.best(4096, device="H200 SXM").milliseconds == strategy.best(4096).milliseconds, "its name in gpus.toml will do"
 
 
 def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
