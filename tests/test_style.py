@@ -30,3 +30,14 @@ def test_the_hooks_before_a_commit_are_these_tools():
     assert {entry.split()[0] for entry in entries} == {command[0] for command in COMMANDS}
     assert re.findall(r"- repo: (.*)", text) == ["local"], "nothing is fetched"
     assert text.count("language: system") == len(entries)
+
+
+def test_thousands_are_grouped_by_commas_everywhere():
+    thin = ("\\N{THIN SPACE}", "\\N{NARROW NO-BREAK SPACE}", "\u2009", "\\u2009")
+    found = [
+        str(path.relative_to(ROOT))
+        for folder in ("helpers", "notebooks")
+        for path in (ROOT / folder).rglob("*.*")
+        if path.suffix in (".py", ".ipynb", ".toml", ".cu", ".po") and any(mark in path.read_text(encoding="utf-8") for mark in thin)
+    ]
+    assert found == [], "a number is written 16,384, as f'{number:,}' does"

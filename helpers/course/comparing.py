@@ -208,7 +208,7 @@ def _number(value: float | None) -> str:
     if value is None:
         return "–"
     value = value or 0  # no minus before a zero
-    return f"{value:,.0f}".replace(",", "\N{THIN SPACE}") if value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 
 
 def _ratio(old: float | None, new: float | None) -> str:

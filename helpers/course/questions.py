@@ -207,7 +207,7 @@ def _number(value: float) -> str:
     """Three significant digits, or all of a whole number, thousands apart; exponents from a million million on."""
     if abs(value) >= 1e12 or (value != int(value) and abs(value) < 1000):
         return f"{value:.3g}"
-    return f"{round(value):,}".replace(",", "\N{THIN SPACE}")
+    return f"{round(value):,}"
 
 
 # ------------------------------------------------------------------------------------------------------------ widgets
