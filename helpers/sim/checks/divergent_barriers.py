@@ -19,6 +19,7 @@ from .protocols import Machine
 
 KIND = "divergent-barrier"
 MEANING = {KIND: "a barrier that some threads of the block never reach"}
+ADVISED = {KIND: "Every thread of the block must reach the same __syncthreads(): move it out of the if, or return later."}
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
 
 

@@ -9,6 +9,7 @@ from .protocols import LoadedKernel, Machine
 
 KIND = "endless"
 MEANING = {KIND: "a run that does not end within its budget"}
+ADVISED = {KIND: "Check that the loop's condition becomes false for every thread."}
 
 
 def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None) -> NoReturn:

@@ -6,23 +6,23 @@ first thread seen as an example, and counts the rest.
 
 from __future__ import annotations
 
+import functools
+import importlib
+import pkgutil
 from dataclasses import replace
 
 from helpers.errors import Finding, RunError
 
 MAX_FINDINGS = 100
 
-ADVICE = {
-    "out-of-bounds": "Check the index against the matrix's size before the access, or fix the address.",
-    "misaligned": "A vector access of n bytes needs an address that is a multiple of n: check the pointer and the leading dimension.",
-    "uninitialized": "Write the tile before reading it, and put __syncthreads() between.",
-    "race": "Put __syncthreads() between the two accesses.",
-    "divergent-barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if, or return later.",
-    "missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) and then call __syncthreads().",
-    "missing-fence": "Put wgmma.fence between writing registers and the wgmma that uses them, and fence.proxy.async between "
-    "writing shared memory and the wgmma or bulk copy that reads it.",
-    "endless": "Check that the loop's condition becomes false for every thread.",
-}
+
+@functools.cache
+def said(what: str) -> dict[str, str]:
+    """What the files of this folder say of the kinds that they find, in a constant of the name `what`, MEANING or ADVISED: {"race": …}."""
+    package = __name__.rpartition(".")[0]
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    found = [getattr(importlib.import_module(f"{package}.{name}"), what, {}) for name in names]
+    return {kind: sentence for sentences in found for kind, sentence in sentences.items()}
 
 
 class Findings:
@@ -44,8 +44,10 @@ class Findings:
         advice=None,
         count=1,
     ) -> Finding:
-        """Note a finding and return it."""
-        finding = Finding(kind, line, message, other_line, block, thread, ADVICE.get(kind, "") if advice is None else advice, count)
+        """Note a finding and return it. advice: what to do; None for what the file of its kind advises."""
+        finding = Finding(
+            kind, line, message, other_line, block, thread, said("ADVISED").get(kind, "") if advice is None else advice, count
+        )
         key = (kind, line, other_line)
         known = self.found.get(key)
         if known is not None:

@@ -15,6 +15,7 @@ from .protocols import Machine
 
 KIND = "misaligned"
 MEANING = {KIND: "an address that is not a multiple of the access width"}
+ADVISED = {KIND: "A vector access of n bytes needs an address that is a multiple of n: check the pointer and the leading dimension."}
 
 
 def in_device_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:

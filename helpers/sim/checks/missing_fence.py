@@ -18,6 +18,10 @@ from .shared_cells import first
 from .shared_races import SharedRaces
 
 MEANING = {"missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before"}
+ADVISED = {
+    "missing-fence": "Put wgmma.fence between writing registers and the wgmma that uses them, and fence.proxy.async between "
+    "writing shared memory and the wgmma or bulk copy that reads it.",
+}
 
 ADVICE = 'Put asm volatile("fence.proxy.async;") after the stores, before the barrier that hands the data over.'
 

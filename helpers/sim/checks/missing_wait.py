@@ -17,6 +17,7 @@ from .shared_cells import SharedCells, first
 from .warp_meetings import Arrivals
 
 MEANING = {"missing-wait": "a read of data that an asynchronous copy may still be writing"}
+ADVISED = {"missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) and then call __syncthreads()."}
 
 AT_ITS_BARRIER = (
     "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "

@@ -21,6 +21,8 @@ import numpy as np
 
 from helpers.sim.code.sites import Site
 
+from .findings import said
+
 if TYPE_CHECKING:
     from .accesses import Access, DeviceAccess, MatrixAccess, PieceAccess
     from .protocols import Machine, PhaseBarrier
@@ -234,13 +236,9 @@ def kinds() -> tuple[type[Observer], ...]:
     return tuple(sorted(found - {DeviceCheck, SharedCheck}, key=lambda kind: (kind.order, kind.__name__)))
 
 
-@functools.cache
 def finding_kinds() -> dict[str, str]:
     """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
-    package = __name__.rpartition(".")[0]
-    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
-    said = [getattr(importlib.import_module(f"{package}.{name}"), "MEANING", {}) for name in names]
-    return {kind: meaning for meanings in said for kind, meaning in meanings.items()}
+    return said("MEANING")
 
 
 class Checks(Observer):

@@ -15,6 +15,7 @@ from .shared_cells import plain_name
 
 KIND = "out-of-bounds"
 MEANING = {KIND: "an access outside every array"}
+ADVISED = {KIND: "Check the index against the matrix's size before the access, or fix the address."}
 FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 

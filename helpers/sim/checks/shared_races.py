@@ -15,6 +15,7 @@ from .warp_clocks import WarpClocks
 from .warp_meetings import Arrivals, WarpMeetings, WarpMoment
 
 MEANING = {"race": "two threads touch the same memory, one writes, and nothing orders them"}
+ADVISED = {"race": "Put __syncthreads() between the two accesses."}
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup

@@ -11,6 +11,7 @@ from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
 from .shared_cells import SharedCells, first
 
+ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthreads() between."}
 WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
 
 

@@ -8,7 +8,8 @@ undefined. Only the instructions that `code.doubts` names are watched; the other
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from helpers.sim.code.sites import AccessKind
 from .memory import RAW, SharedMemory, ThreadMemory
 
 PATTERNS = 64  # different undefined bits of registers that are remembered
-_FOLLOWED = ("regs", "params", "local", "shared", "memory", "checks", "findings", "watching", "polls", "mask")
 
 
 class _Elsewhere:
@@ -222,20 +222,31 @@ def _with(m, op: Op, touched: list[int], ones: bool) -> _Registers:
     return view
 
 
-def _run(m, op: Op, view: _Registers, **instead) -> None:
-    """Run an instruction's closures on other registers, and tell nobody."""
-    kept = {name: getattr(m, name) for name in _FOLLOWED}
-    m.regs, m.checks, m.findings, m.watching = view, Observer(), Findings(False), False
-    for name, value in instead.items():
-        setattr(m, name, value)
+def _run(m, op: Op, view: _Registers, memory: _Elsewhere | None = None, **shadows: ThreadMemory | SharedMemory) -> None:
+    """Run an instruction's closures on other registers, and tell nobody. memory, shadows: in place of the machine's own."""
+    with _aside(m):
+        m.regs, m.checks, m.findings, m.watching = view, Observer(), Findings(False), False
+        if memory is not None:
+            m.memory = memory
+            m.params, m.local = shadows.get("params", m.params), shadows.get("local", m.local)
+            m.shared = shadows.get("shared", m.shared)
+        with contextlib.suppress(RunError):  # the instruction itself will say so
+            for step in op.steps:
+                step(m)
+
+
+@contextlib.contextmanager
+def _aside(m) -> Iterator[None]:
+    """The machine may be changed inside; afterwards it is as it was, as far as an instruction can change it."""
+    regs, mask, polls = m.regs, m.mask, m.polls
+    memories = m.params, m.local, m.shared, m.memory
+    told = m.checks, m.findings, m.watching
     try:
-        for step in op.steps:
-            step(m)
-    except RunError:
-        pass  # the instruction itself will say so
+        yield
     finally:
-        for name, value in kept.items():
-            setattr(m, name, value)
+        m.regs, m.mask, m.polls = regs, mask, polls
+        m.params, m.local, m.shared, m.memory = memories
+        m.checks, m.findings, m.watching = told
 
 
 def _follow(m, op: Op, data: tuple[int, ...], active) -> None:

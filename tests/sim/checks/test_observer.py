@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from helpers.sim import simulate
-from helpers.sim.checks import launch_checks, observer
+from helpers.sim.checks import findings, launch_checks, observer
 from helpers.sim.checks.observer import EVENTS, Checks, DeviceCheck, Observer, SharedCheck, kinds
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
@@ -97,3 +98,14 @@ def test_checks_know_the_code_and_not_the_machine():
     for path in FOLDER.glob("*.py"):
         imported = re.findall(r"^\s*(?:from|import) (helpers\.[\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert all(name.startswith(("helpers.sim.code", "helpers.errors")) for name in imported), path.name
+
+
+def test_every_kind_is_described_once_and_advice_without_a_kind_is_not_kept():
+    """What is found, and what to do about it unless a finding says better, stand in the file of the kind."""
+    described, advised = findings.said("MEANING"), findings.said("ADVISED")
+    assert set(advised) <= set(described) and "race" in advised
+    written = [path.read_text(encoding="utf-8") for path in Path(findings.__file__).parent.glob("*.py")]
+    for name, told in (("MEANING", described), ("ADVISED", advised)):
+        assert sum(text.count(f"\n{name} = ") for text in written) == len(told), "two files speak of one kind"
+    assert findings.Findings().add("race", 3, "…").advice == advised["race"]
+    assert findings.Findings().add("race", 3, "…", advice="").advice == ""
