@@ -88,6 +88,31 @@ def test_no_two_public_classes_have_one_name():
     assert repeated(found) == set()
 
 
+def test_a_modules_tests_are_found_by_its_name():
+    """In test_<its name>.py, or where a file of tests names it in its first words: "Tests of: helpers.sim.isa.bits, …"."""
+    files = [path for path in tracked() if path.is_relative_to(ROOT / "tests") and path.name.startswith("test_")]
+    named: dict[str, Path] = {}
+    for path in files:
+        first_words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        for name in first_words.partition("Tests of:")[2].replace(",", " ").split():
+            assert name not in named, f"{name} is named by {path.name} and by {named[name].name}"
+            named[name] = path
+    known = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules() if path.stem not in ("__init__", "__main__")
+    }
+    own = {path.stem for path in files}
+    assert set(named) <= set(known), "a module that there is not"
+    assert [name for name in named if f"test_{known[name].stem}" in own] == [], "its tests have a file of its name"
+    lost = [name for name, path in known.items() if f"test_{path.stem}" not in own and name not in named and does_something(path)]
+    assert lost == [], "have a file of its name, or name it where its tests are"
+
+
+def does_something(path: Path) -> bool:
+    """Whether a module has a function with more to it than words and an ellipsis. Tables and protocols have none."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)]
+    return any(not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)) for node in functions for line in node.body)
+
+
 def test_no_module_and_no_test_has_more_than_900_lines():
     lengths = {
         path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in tracked() if path.suffix == ".py"

@@ -1,4 +1,7 @@
-"""Error beside speed, of a dozen ways to make a product."""
+"""Error beside speed, of a dozen ways to make a product.
+
+Tests of: helpers.views.accuracy_plot
+"""
 
 from __future__ import annotations
 

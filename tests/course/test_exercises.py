@@ -1,4 +1,8 @@
-"""Every exercise solved; as shipped, a lesson's own run reports it (tests/notebooks/outcome.py)."""
+"""Every exercise solved; as shipped, a lesson's own run reports it (tests/notebooks/outcome.py).
+
+Tests of: helpers.course.exercise_sources.00_intensity, helpers.course.exercise_sources.00_smallest_n,
+helpers.course.exercise_sources.12_busy_part
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recording merges and loses nothing; the README shows what is recorded; rows are complete and plausible."""
+"""Recording merges and loses nothing; the README shows what is recorded; rows are complete and plausible.
+
+Tests of: helpers.course.recorded_states
+"""
 
 import json
 import types

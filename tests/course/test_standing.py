@@ -1,4 +1,7 @@
-"""Where a reader stands, and what for: all from the store."""
+"""Where a reader stands, and what for: all from the store.
+
+Tests of: helpers.course.achievements
+"""
 
 from __future__ import annotations
 

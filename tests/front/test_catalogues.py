@@ -1,4 +1,7 @@
-"""Translations keep up with the English text, change nothing but words, and hold no code."""
+"""Translations keep up with the English text, change nothing but words, and hold no code.
+
+Tests of: helpers.translation
+"""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,7 @@
-"""The model behaves like hardware should, and claims no more than it has shown."""
+"""The model behaves like hardware should, and claims no more than it has shown.
+
+Tests of: helpers.model.chain
+"""
 
 import math
 import tomllib

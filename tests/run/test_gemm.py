@@ -1,4 +1,7 @@
-"""The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong."""
+"""The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong.
+
+Tests of: helpers.run.check_report, helpers.run.differences
+"""
 
 from __future__ import annotations
 

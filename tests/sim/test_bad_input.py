@@ -1,4 +1,7 @@
-"""Whatever a reader writes or passes ends in a sentence: tried as a reader would, through compile() and launch()."""
+"""Whatever a reader writes or passes ends in a sentence: tried as a reader would, through compile() and launch().
+
+Tests of: helpers.errors, helpers.sim.isa.textures
+"""
 
 from __future__ import annotations
 

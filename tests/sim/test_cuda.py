@@ -1,4 +1,7 @@
-"""CUDA features beyond plain loads and stores, each in a kernel compiled from source and checked against NumPy."""
+"""CUDA features beyond plain loads and stores, each in a kernel compiled from source and checked against NumPy.
+
+Tests of: helpers.sim.isa.async_copies, helpers.sim.isa.atomic, helpers.sim.isa.calls
+"""
 
 from __future__ import annotations
 

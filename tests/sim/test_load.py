@@ -1,4 +1,7 @@
-"""What the loader says of instructions: the facts of an Op, for every handler and for single ones."""
+"""What the loader says of instructions: the facts of an Op, for every handler and for single ones.
+
+Tests of: helpers.sim.code.program, helpers.sim.code.sites, helpers.sim.isa.base
+"""
 
 import ast
 import dataclasses

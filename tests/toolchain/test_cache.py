@@ -1,4 +1,7 @@
-"""The cache of compiled kernels is used, and never lies."""
+"""The cache of compiled kernels is used, and never lies.
+
+Tests of: helpers.paths
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The compiler: what comes out, what it says of mistakes, and that its cache never lies."""
+"""The compiler: what comes out, what it says of mistakes, and that its cache never lies.
+
+Tests of: helpers.toolchain.compiled, helpers.toolchain.signatures
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whole .cu files as cells: host code is left out, device code stays where it was."""
+"""Whole .cu files as cells: host code is left out, device code stays where it was.
+
+Tests of: helpers.toolchain.attempts, helpers.toolchain.headers
+"""
 
 import numpy as np
 import pytest

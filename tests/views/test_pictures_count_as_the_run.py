@@ -1,4 +1,7 @@
-"""The numbers of the pictures are those of the run: over all accesses of a launch they add up to its counters, line by line."""
+"""The numbers of the pictures are those of the run: over all accesses of a launch they add up to its counters, line by line.
+
+Tests of: helpers.sim.counting.phases, helpers.sim.counting.traced
+"""
 
 from collections import defaultdict
 

@@ -1,4 +1,7 @@
-"""The pictures of kernels that were really compiled and executed: known conflicts and their cures, and awkward launches."""
+"""The pictures of kernels that were really compiled and executed: known conflicts and their cures, and awkward launches.
+
+Tests of: helpers.views.owners, helpers.views.resident_warps, helpers.views.timeline, helpers.views.traffic
+"""
 
 import numpy as np
 import pytest

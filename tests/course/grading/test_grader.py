@@ -1,4 +1,7 @@
-"""Points for right, wrong, empty and cheating answers; the rules; what the machine is held to."""
+"""Points for right, wrong, empty and cheating answers; the rules; what the machine is held to.
+
+Tests of: helpers.course.grading.marks
+"""
 
 from __future__ import annotations
 

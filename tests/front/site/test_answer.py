@@ -1,4 +1,7 @@
-"""The machine in the page says what the course says, and needs nothing but NumPy."""
+"""The machine in the page says what the course says, and needs nothing but NumPy.
+
+Tests of: helpers.front.site.browser_python, helpers.front.site.trials
+"""
 
 import json
 import subprocess

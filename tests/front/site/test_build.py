@@ -1,4 +1,7 @@
-"""The site around the lessons: what is found, what is linked, and what is left alone."""
+"""The site around the lessons: what is found, what is linked, and what is left alone.
+
+Tests of: helpers.front.site.executed
+"""
 
 import nbformat
 import pytest

@@ -1,4 +1,7 @@
-"""Times of whole launches, from the way of one block's warps."""
+"""Times of whole launches, from the way of one block's warps.
+
+Tests of: helpers.course.validate, helpers.model.cycles.scheduled, helpers.sim.counting.machine_code.block_paths
+"""
 
 import tomllib
 

@@ -1,4 +1,7 @@
-"""One multiprocessor, held to what an H200 was measured to do with streams of single instructions."""
+"""One multiprocessor, held to what an H200 was measured to do with streams of single instructions.
+
+Tests of: helpers.model.cycles.chip
+"""
 
 import json
 from dataclasses import replace

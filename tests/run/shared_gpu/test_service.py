@@ -1,4 +1,8 @@
-"""The whole way, with a simulated GPU: a notebook's launch, the service and its worker, and what goes wrong on it."""
+"""The whole way, with a simulated GPU: a notebook's launch, the service and its worker, and what goes wrong on it.
+
+Tests of: helpers.run.shared_gpu.candidate, helpers.run.shared_gpu.credentials, helpers.run.shared_gpu.sending,
+helpers.run.shared_gpu.service_address
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 `correct/*.cu` has the form of the corpus of bugs. Each kernel has a reference here: a function of its array arguments
 (as they were before the launch) that gives what must be in some of them afterwards, by position.
+
+Tests of: helpers.sim.checks.warp_meetings
 """
 
 from __future__ import annotations

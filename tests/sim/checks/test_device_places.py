@@ -1,4 +1,7 @@
-"""Which granules of device memory are kept, and whether workers meet there."""
+"""Which granules of device memory are kept, and whether workers meet there.
+
+Tests of: helpers.sim.native.device_owners
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks are found by themselves, hear of the events they want in their order, and depend on nothing that they observe."""
+"""Checks are found by themselves, hear of the events they want in their order, and depend on nothing that they observe.
+
+Tests of: helpers.sim.checks.findings, helpers.sim.checks.launch_checks
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values that nobody has written are told where they decide something, and nowhere else."""
+"""Values that nobody has written are told where they decide something, and nowhere else.
+
+Tests of: helpers.sim.code.declarations, helpers.sim.code.doubts, helpers.sim.machine.undefined
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PTX lines lead to the reader's line, through headers and past what the compiler made by itself."""
+"""PTX lines lead to the reader's line, through headers and past what the compiler made by itself.
+
+Tests of: helpers.sim.code.ptx
+"""
 
 from __future__ import annotations
 

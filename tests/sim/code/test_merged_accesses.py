@@ -1,4 +1,7 @@
-"""Matching accesses of PTX with those of the machine code."""
+"""Matching accesses of PTX with those of the machine code.
+
+Tests of: helpers.sim.code.inline
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Where shared memory begins, by architecture, and what that means for alignments and for addresses made from them."""
+"""Where shared memory begins, by architecture, and what that means for alignments and for addresses made from them.
+
+Tests of: helpers.sim.code.addresses
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 The table (helpers/data/calibration_h200.json) was made by tests/gpu/calibration.py: one row per launch of one warp and
 one access pattern, and whole kernels (group 'counts'). Everything that repeats exactly is compared for equality.
+
+Tests of: helpers.sim.counting.machine_code.semantics.cross_lane
 """
 
 import functools

@@ -1,4 +1,7 @@
-"""Bulk copies in the machine: what an H200 gave, byte by byte, and a matrix product that uses them."""
+"""Bulk copies in the machine: what an H200 gave, byte by byte, and a matrix product that uses them.
+
+Tests of: helpers.sim.checks.landings, helpers.sim.machine.copies
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Every example beside an instruction handler, run on edge-case values and compared with exact Python arithmetic."""
+"""Every example beside an instruction handler, run on edge-case values and compared with exact Python arithmetic.
+
+Tests of: helpers.sim.isa.bits, helpers.sim.isa.exact, helpers.sim.isa.floating, helpers.sim.isa.integer,
+helpers.sim.isa.move, helpers.sim.isa.numerics, helpers.sim.isa.video
+"""
 
 from __future__ import annotations
 

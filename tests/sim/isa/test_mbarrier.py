@@ -1,4 +1,7 @@
-"""mbarriers: phases, states, counts, bytes, and what is said when one is never completed."""
+"""mbarriers: phases, states, counts, bytes, and what is said when one is never completed.
+
+Tests of: helpers.sim.checks.mbarrier_parity
+"""
 
 from __future__ import annotations
 

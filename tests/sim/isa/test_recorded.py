@@ -2,6 +2,8 @@
 
 The same cases run on a GPU directly in tests/gpu/test_instructions.py, which also makes the record. An example that was added
 without a GPU is named in a warning until it has run on one.
+
+Tests of: helpers.sim.isa.halves
 """
 
 from __future__ import annotations

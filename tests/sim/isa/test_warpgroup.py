@@ -1,4 +1,7 @@
-"""wgmma: layouts in shared memory, arithmetic within the stated bound, and what must not happen while a product is in flight."""
+"""wgmma: layouts in shared memory, arithmetic within the stated bound, and what must not happen while a product is in flight.
+
+Tests of: helpers.sim.checks.warpgroup_registers
+"""
 
 from __future__ import annotations
 

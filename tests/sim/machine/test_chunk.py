@@ -1,4 +1,8 @@
-"""Kernels end to end on the SIMT machine: results bit for bit, hardware counters, divergence, barriers, findings."""
+"""Kernels end to end on the SIMT machine: results bit for bit, hardware counters, divergence, barriers, findings.
+
+Tests of: helpers.sim.counting.counters, helpers.sim.isa.control, helpers.sim.isa.loads_stores,
+helpers.sim.machine.lanes, helpers.sim.machine.memory, helpers.sim.machine.trace
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Blocks that work together: clusters and their shared memory, grids that synchronise, libcu++'s barriers and pipelines."""
+"""Blocks that work together: clusters and their shared memory, grids that synchronise, libcu++'s barriers and pipelines.
+
+Tests of: helpers.sim.checks.cluster_races, helpers.sim.isa.clusters
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What whole warps do, in both engines: shuffles, votes, matches, reductions, warp barriers."""
+"""What whole warps do, in both engines: shuffles, votes, matches, reductions, warp barriers.
+
+Tests of: helpers.sim.isa.warps
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The native engine against the NumPy machine: results bit for bit, counters, counters per line, findings, errors."""
+"""The native engine against the NumPy machine: results bit for bit, counters, counters per line, findings, errors.
+
+Tests of: helpers.sim.native.access, helpers.sim.native.background, helpers.sim.native.builder,
+helpers.sim.native.declined, helpers.sim.native.dispatch, helpers.sim.native.engine,
+helpers.sim.native.fixed_branches, helpers.sim.native.lower, helpers.sim.native.machine_calls,
+helpers.sim.native.operations, helpers.sim.native.prepared, helpers.sim.native.runtime, helpers.sim.native.uniformity,
+helpers.sim.native.workers
+"""
 
 from __future__ import annotations
 

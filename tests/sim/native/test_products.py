@@ -1,4 +1,7 @@
-"""Tensor-core instructions in both engines: the same numbers, counters and findings."""
+"""Tensor-core instructions in both engines: the same numbers, counters and findings.
+
+Tests of: helpers.sim.native.product_runtime, helpers.sim.native.sums
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Counting instructions from the control flow of the machine code."""
+"""Counting instructions from the control flow of the machine code.
+
+Tests of: helpers.sim.code.sass_operands, helpers.sim.counting.machine_code.changes,
+helpers.sim.counting.machine_code.constants, helpers.sim.counting.machine_code.costs,
+helpers.sim.counting.machine_code.slicing, helpers.sim.counting.machine_code.values
+"""
 
 import time
 from types import SimpleNamespace

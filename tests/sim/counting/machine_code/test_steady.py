@@ -1,4 +1,9 @@
-"""Trips of a loop that only repeat are added, and the count is that of executing them all."""
+"""Trips of a loop that only repeat are added, and the count is that of executing them all.
+
+Tests of: helpers.sim.counting.machine_code.semantics.floats, helpers.sim.counting.machine_code.semantics.handlers,
+helpers.sim.counting.machine_code.semantics.integers, helpers.sim.counting.machine_code.semantics.moves,
+helpers.sim.counting.machine_code.semantics.predicates
+"""
 
 import functools
 from types import SimpleNamespace
