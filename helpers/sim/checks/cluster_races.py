@@ -74,8 +74,9 @@ class ClusterRaces(SharedCheck):
         self.atomic = np.array([site.atomic for site in self.sites], bool)
         places = m.blocks * self.count
         self.writer, self.reader = np.zeros(places, np.int8), np.zeros(places, np.int8)
-        for name in ("writer_time", "writer_site", "reader_time", "reader_site", "own_time", "own_site"):
-            setattr(self, name, np.zeros(places, np.int32))
+        self.writer_time, self.writer_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
+        self.reader_time, self.reader_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
+        self.own_time, self.own_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.barrier_gives = np.full((m.blocks, m.clusters.size), NEVER, np.int64)  # given to the cluster barrier, by block
         self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
 
