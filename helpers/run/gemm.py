@@ -22,7 +22,6 @@ import numpy as np
 from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
 from helpers.sim import Trace, TraceFilter
-from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
@@ -755,7 +754,7 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
         return None, False
     length, size = (problem.lda, problem.ldb, problem.ldc)[which], arrays[which].itemsize
     element = home.base + (row * length + column) * size
-    widths = np.array([site.width if site.op in (AccessKind.STORE, AccessKind.ATOMIC) else 0 for site in trace.sites] or [0])
+    widths = np.array([site.width if site.op.changes else 0 for site in trace.sites] or [0])
     width = widths[trace.accesses["site"]][:, None]
     hits = ((trace.addresses >= 0) & (trace.addresses <= element) & (element < trace.addresses + width)).any(axis=1)
     if not hits.any():

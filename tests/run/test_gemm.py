@@ -86,6 +86,7 @@ def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
         ("float sum = 0;", "float sum = 0; if (row + col == 0) ((float*)A)[0] = 1;", "and is 1. Line"),
         ("row * lda + k", "row * lda + k + 1", "wrong"),
         ("float sum = 0;", "float sum;", "`sum` before it has a value"),
+        ("* C[row * ldc + col];\n", "* C[row * ldc + col];\n    atomicAdd(&C[row * ldc + col], 1.0f);\n", "stored it: “atomicAdd(&C[row"),
         ("float sum = 0;", "float sum = 0; if (alpha > 1e30f) { float x; C[0] = x; }", "The compiler says that `x` is used"),
     ],
 )
