@@ -38,6 +38,9 @@ CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
     "64 × 128": {"BM": 64, "WM": 32, "TM": 8, "EVERY": 2, "AT_ONCE": 2, "MIN_BLOCKS": 3},
     "64 × 128, 4 blocks": {"BM": 64, "BK": 8, "WM": 32, "TM": 8, "MIN_BLOCKS": 4},
     "32 × 128, 4 warps": {"BM": 32, "BK": 32, "WM": 32, "WN": 128, "TM": 8, "TN": 16, "WARPS_K": 4, "AT_ONCE": 4},
+    "32 × 128, 8 warps": {
+        "BM": 32, "BK": 32, "WM": 32, "WN": 128, "TM": 8, "TN": 16, "WARPS_K": 8, "FIRST": 0, "AT_ONCE": 2, "STAGES": 4,
+    },
     "48 × 64, 4 warps": {"BM": 48, "BN": 64, "WM": 48, "TM": 12, "WARPS_K": 4, "FIRST": 1, "AT_ONCE": 8},
     "32 × 64": {"BM": 32, "BN": 64, "BK": 8, "WM": 16, "TM": 4, "FIRST": 0},
     "32 × 64, 8 warps": {"BM": 32, "BN": 64, "BK": 32, "WM": 32, "TM": 8, "WARPS_K": 8, "FIRST": 0, "AT_ONCE": 2},
@@ -206,16 +209,25 @@ class Judged(Tabular):
         rows = self.recorded[problem]
         return rows[self.chosen(problem)]["milliseconds"] / min(row["milliseconds"] for row in rows.values()) - 1
 
+    def fastest(self, problem: Problem) -> str:
+        """The configuration with the shortest recorded time."""
+        return min(self.recorded[problem], key=lambda name: self.recorded[problem][name]["milliseconds"])
+
+    def right(self, problem: Problem) -> bool:
+        """Whether the chosen one is the fastest, or within the spread that the two were measured with."""
+        rows = self.recorded[problem]
+        return self.loss(problem) <= max(rows[name]["spread"] for name in (self.chosen(problem), self.fastest(problem)))
+
     def table(self) -> Table:
         """A row for each shape."""
         rows, losses = [], [self.loss(problem) for problem in self.recorded]
         for (problem, found), loss in zip(self.recorded.items(), losses, strict=True):
-            fastest = min(found, key={name: row["milliseconds"] for name, row in found.items()}.__getitem__)
-            chosen = self.chosen(problem)
-            beside = "the fastest" if chosen == fastest else f"{100 * loss:.0f} % slower than {fastest}"
+            fastest, chosen = self.fastest(problem), self.chosen(problem)
+            beside = f"as fast as {fastest}" if self.right(problem) else f"{100 * loss:.0f} % slower than {fastest}"
+            beside = "the fastest" if chosen == fastest else beside
             rows.append([str(problem), chosen, beside, f"{found[chosen]['cublas_ratio']:.2f}"])
         row = next(iter(next(iter(self.recorded.values())).values()))
-        right = sum(not loss for loss in losses)
+        right = sum(map(self.right, self.recorded))
         return Table(
             ["M × N × K", "chosen", "of all configurations", "of cuBLAS"],
             rows,

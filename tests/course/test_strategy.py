@@ -56,7 +56,7 @@ def test_a_device_without_a_table_is_refused():
 def test_with_the_best_of_each_row_the_course_is_ahead_of_cublas():
     found = strategy.recorded()
     single = [found.ratio(shape, found.best(shape)) for shape, problem in strategy.SHAPES.items() if problem.batch == 1]
-    assert len(single) == 15 and min(single) > 0.98 and sum(single) / len(single) > 1.15
+    assert len(single) == 15 and min(single) >= 1.0 and sum(single) / len(single) > 1.15
 
 
 def test_best_takes_what_was_recorded_where_there_is_a_record():
@@ -96,7 +96,9 @@ def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_n
     assert not set(strategy.HELD_OUT) & set(strategy.SHAPES.values())
     losses = [judged.loss(problem) for problem in judged.recorded]
     assert sum(losses) / len(losses) < 0.03 and max(losses) < 0.15
-    assert sum(loss == 0 for loss in losses) >= 0.7 * len(losses)
+    assert sum(map(judged.right, judged.recorded)) >= 0.7 * len(losses)
+    assert all(judged.loss(problem) < 0.02 for problem in judged.recorded if judged.right(problem)), "what is noise is small"
+    assert "0 % slower" not in str(judged).replace("10 % slower", "")
     worst = max(judged.recorded, key=judged.loss)
     assert f"{100 * judged.loss(worst):.0f} % slower" in str(judged)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from helpers.errors import CourseError, RunError
 from helpers.run import gemm, gpu, timing
+from helpers.run.block_scales import scale_block
 from helpers.run.gemm import Problem
 from helpers.run.gpu import failures
 from helpers.run.kernel import Kernel
@@ -30,7 +31,7 @@ from .protocol import LaunchJob, ProductJob
 
 SIMULATED = "the SIMT machine in place of a GPU"
 MADE = ("A", "B", "C", "bias")  # the files of a product's operands
-_POINTERS = (4, 6, 9, 11)  # which parameters of a product are pointers
+_POINTERS = (4, 6, 9, 11, 12)  # which parameters of a product are pointers
 _ENDLESS = 1e6  # seconds: the limit is kept by who started this process
 
 
@@ -162,6 +163,8 @@ def product_kernel(job: ProductJob) -> Kernel:
     kernel = Kernel(dataclasses.replace(compiled, parameters=parameters))
     if gemm.is_fused(kernel) != job.problem.fused:
         raise CourseError("The kernel adds a bias and the message's problem has none, or the other way round, so nothing was launched.")
+    if scale_block(kernel) != job.problem.scale_block:
+        raise CourseError("The kernel's blocks with a factor are not those of the message's problem, so nothing was launched.")
     return kernel
 
 

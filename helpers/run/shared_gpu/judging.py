@@ -98,8 +98,8 @@ def _judged(job: ProductJob, folder: Path, simulated: bool, seconds: float) -> d
             said = contradiction(claimed, time.perf_counter() - start, count)
             if said:
                 raise RunError(f"{job.code.entry} is not timed: {said}")
-    # The bias is the problem's own, and the problem of the candidate has the seed of the message.
-    checked = replace(problem, seed=job.problem.seed) if problem.fused else problem
+    # Bias and factors are the problem's own, and the problem of the candidate has the seed of the message.
+    checked = replace(problem, seed=job.problem.seed) if problem.fused or problem.scale_block else problem
     difference = timing.checked(job.code.entry, checked, host, first, reference, np.random.default_rng())
     if first.tobytes() != last.tobytes():
         raise RunError(timing.other_bits(job.code.entry, problem))

@@ -291,6 +291,13 @@ def _code(fields: dict[str, Any]) -> SentCode:
 _PROBLEM = {"m": 1 << 15, "n": 1 << 15, "k": 1 << 15, "batch": 1 << 12, "pad_a": 64, "pad_b": 64, "pad_c": 64}
 
 
+def _scale_block(given: dict[str, Any]) -> tuple[int, int, int]:
+    value = _field(given, "scale_block", list)
+    if len(value) != 3 or not all(type(item) is int and 0 <= item < 1 << 15 for item in value) or not (value[0] and value[2]):
+        raise _malformed("problem", given)
+    return value[0], value[1], value[2]
+
+
 def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     given = _field(fields, "problem", dict)
     sizes: dict[str, Any] = {
@@ -300,7 +307,10 @@ def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     if not all(map(math.isfinite, factors.values())):
         raise _malformed("problem", given)
     fused, dtype, out = _field(given, "fused", bool), _field(given, "dtype", str), _field(given, "out_dtype", str)
-    problem = Problem(**sizes, alpha=factors["alpha"], beta=factors["beta"], fused=fused, dtype=dtype, out_dtype=out)
+    block = None if given.get("scale_block") is None else _scale_block(given)
+    problem = Problem(
+        **sizes, alpha=factors["alpha"], beta=factors["beta"], fused=fused, dtype=dtype, out_dtype=out, scale_block=block
+    )  # fmt: skip
     elements = problem.batch * (problem.m * problem.lda + problem.k * problem.ldb + problem.m * problem.ldc)
     if 4 * elements > MOST_MADE:
         raise LaunchError(f"The matrices of {problem} take more than the {MOST_MADE / 1e9:.1f} GB that a job on the shared GPU may use.")

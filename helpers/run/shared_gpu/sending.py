@@ -21,7 +21,6 @@ import numpy as np
 
 from helpers.errors import CourseError, LaunchError
 from helpers.progress import Progress
-from helpers.run.block_scales import scale_block
 from helpers.run.geometry import tensor_maps
 from helpers.run.gpu import Timing, failures
 from helpers.run.gpu.launching import Before
@@ -35,7 +34,6 @@ from .protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from .service_address import ServiceAddress
 
 _PASSES = "is launched behind passes of its own, which the shared GPU does not take: it takes one kernel. The SIMT machine does (on='cpu')."
-_FACTORS = "multiplies numbers with factors, and the shared GPU has no products with factors. The SIMT machine does (on='cpu')."
 PATIENCE = 30.0  # seconds for which a service that does not answer is asked again
 _ASKED = 20  # seconds that the service may leave a question after a job open
 
@@ -83,8 +81,6 @@ def product(kernel, problem, samples: int, seconds: float) -> tuple[Timing, Timi
     are apart. The data is drawn there. Raises LaunchError, RunError, CourseError."""
     if pieces(kernel):
         raise LaunchError(f"{kernel.name} {_PASSES}")
-    if scale_block(kernel):
-        raise LaunchError(f"{kernel.name} {_FACTORS}")
     job = ProductJob(_code(kernel.compiled, tensor_maps(kernel)), problem, min(samples, protocol.MOST_SAMPLES), min(float(seconds), 10.0))
     result = _result(job, kernel.name)
     times = {name: timing(item) for name, item in dict(result.get("timing") or {}).items()}

@@ -1,5 +1,7 @@
 """The clock that a time is held to, and the process that a kernel is ended with."""
 
+from dataclasses import replace
+
 import psutil
 import pytest
 
@@ -44,6 +46,19 @@ def test_a_right_product_of_16_bits_and_a_batch_of_one_is_timed():
 def test_a_product_by_tensor_maps_is_timed_whatever_its_rows():
     found = judged(source(persistent=1), Problem(20, 30, 33, dtype="bfloat16", out_dtype="float32"), MAPS)
     assert found["state"] == "done" and found["timing"]["tma_gemm"]["milliseconds"] > 0, found
+
+
+def test_a_product_with_factors_is_timed_and_its_factors_are_held_to():
+    right = (ROOT / "kernels/19_fp8.cu").read_text(encoding="utf-8")
+    problem = Problem(20, 30, 160, dtype="float8_e4m3", out_dtype="bfloat16", scale_block=(1, 128, 128))
+    found = judged(right, problem, MAPS)
+    assert found["state"] == "done" and found["timing"]["fp8"]["milliseconds"] > 0, found
+    found = judged(right, replace(problem, scale_block=(1, 128, 64)), MAPS)
+    assert found["state"] == "failed" and "blocks with a factor are not those" in found["message"]
+    without = right.replace(" * shared.factor_B[stage]", "")
+    assert without != right
+    found = judged(without, problem, MAPS)
+    assert found["state"] == "failed" and "computes wrong results at 20 × 30 × 160" in found["message"]
 
 
 def test_an_endless_kernel_is_ended_with_its_process():

@@ -37,7 +37,11 @@ def changed(**fields) -> bytes:
     return json.dumps(message).encode()
 
 
-@pytest.mark.parametrize("job", [LAUNCH, ProductJob(CODE, Problem(5, 6, 7, beta=0.5, dtype="float16"), 3, 1.0)], ids=["launch", "product"])
+PRODUCT = ProductJob(CODE, Problem(5, 6, 7, beta=0.5, dtype="float16"), 3, 1.0)
+FACTORS = ProductJob(CODE, Problem(5, 6, 7, dtype="float8_e4m3", out_dtype="bfloat16", scale_block=(1, 128, 128)), 3, 1.0)
+
+
+@pytest.mark.parametrize("job", [LAUNCH, PRODUCT, FACTORS], ids=["launch", "product", "factors"])
 def test_a_job_arrives_as_it_was_sent(job):
     assert protocol.loads(protocol.dumps(job)) == job
 
@@ -76,6 +80,14 @@ MALFORMED = {
 def test_what_is_no_job_is_refused(message):
     with pytest.raises(LaunchError, match="nothing was launched"):
         protocol.loads(message)
+
+
+@pytest.mark.parametrize("block", [[1, 128], [0, 128, 128], [1, -1, 128], [1, 128, 1.0], [1, 128, 1 << 40], "1", {}], ids=str)
+def test_blocks_that_cannot_share_a_factor_are_refused(block):
+    message = json.loads(protocol.dumps(FACTORS))
+    message["problem"]["scale_block"] = block
+    with pytest.raises(LaunchError, match="nothing was launched"):
+        protocol.loads(json.dumps(message).encode())
 
 
 def test_another_version_names_both():
