@@ -17,7 +17,7 @@
 
 using Element = __nv_bfloat16;     // of A, B and C; the other choice is __half,
 #define ELEMENT "bf16"             // which PTX calls "f16"
-constexpr int BM = 128, BN = 256;  // tile of C per block: 64 rows for each of two consumers
+constexpr int BM = 128, BN = 256;  // tile of C per block: 64 rows for each consumer
 constexpr int BK = 64;             // step along K: 128 bytes, the span of the swizzle
 constexpr int STAGES = 4;          // pairs of tiles in shared memory
 constexpr int CLUSTER = 2;         // blocks that share their tiles of B: 1, 2 or 4
@@ -25,33 +25,45 @@ constexpr int PANEL = 8;           // tiles of clusters below each other before 
 constexpr int SNAKE = 1;           // 0: every tile walks K upwards
 constexpr int TMA_STORE = 1;       // 0: threads store their own results
 constexpr int C_BOXES = 2;         // boxes of 64 x 64 results per consumer on their way to C
+constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
+constexpr int BLOCKS = 1;          // blocks per multiprocessor
 constexpr int CONSUMERS = BM / 64;
 constexpr int THREADS = (CONSUMERS + 1) * 128;
+constexpr int DEEP = BN / 64 % CLUSTER ? CLUSTER : 1;  // boxes of B along k, where those along n cannot be shared out
+constexpr int B_BOXES = BN / 64 * DEEP;                // of 64 columns
+constexpr bool MOVE_REGISTERS = CONSUMERS == 2 && BN > 128;  // the others have enough of them
 
-static_assert(CONSUMERS == 2, "BM must be 128: registers are shared out to one producer and two consumers");
-static_assert(BN == 256, "BN must be 256, the columns of this wgmma: another number needs another instruction");
+static_assert(BM == 64 || BM == 128, "BM must be 64 or 128: more than two consumers leave each too few registers");
+static_assert(BN == 64 || BN == 128 || BN == 192 || BN == 256, "BN must be 64, 128, 192 or 256: one wgmma, whole boxes");
 static_assert(BK == 64, "BK must be 64: a row of A's tile fills the 128 bytes of the swizzle");
-static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4, "CLUSTER must be 1, 2 or 4: B's four boxes are shared out");
+static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4, "CLUSTER must be 1, 2 or 4");
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
-static_assert(C_BOXES == 1 || C_BOXES == 2 || C_BOXES == 4, "C_BOXES must be 1, 2 or 4: a consumer has four boxes");
+static_assert(C_BOXES >= 1 && BN / 64 % C_BOXES == 0, "C_BOXES must divide BN / 64, the boxes of a consumer");
+static_assert(SLICES >= 1 && BLOCKS >= 1, "somebody must compute a tile: SLICES and BLOCKS must be at least 1");
 
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
-extern "C" __device__ constexpr int persistent[] = {1};       // blocks per multiprocessor, however many tiles there are
+extern "C" __device__ constexpr int persistent[] = {BLOCKS, SLICES};  // blocks per multiprocessor, and per tile of C
 extern "C" __device__ constexpr int box_A[] = {BM, BK, 128};  // one copy: rows, columns, bytes of the swizzle
-extern "C" __device__ constexpr int box_B[] = {BK, 64, 128};
+extern "C" __device__ constexpr int box_B[] = {BK / DEEP, 64, 128};
 extern "C" __device__ constexpr int box_C[] = {64, 64, 128};
 
 struct Stage {
     Element A[BM * BK];  // rows of 64 k
-    Element B[BN * BK];  // four boxes of 64 columns: rows of 64 n
+    Element B[BN * BK];  // boxes of 64 columns: rows of 64 n
 };
 struct Shared {
     Stage stages[STAGES];
     Element C[CONSUMERS][C_BOXES][64 * 64];
     uint64_t full[STAGES], empty[STAGES];  // mbarriers: has the stage arrived, have its readers left?
+    bool last[CONSUMERS];                  // is this slice the last of its tile?
 };
 extern "C" __device__ constexpr int dynamic_shared[] = {sizeof(Shared)};
+
+// Slices leave their sums here, and the last of a tile adds them up.
+constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;
+__device__ float parts[ROOM];
+__device__ int finished[ROOM / (64 * 64) + 1];  // slices of a consumer's tile that are done
 
 __device__ unsigned address(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 __device__ unsigned rank_in_cluster() {
@@ -119,27 +131,36 @@ __device__ void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" :
 __device__ uint64_t descriptor(const Element* from, int span) {
     return (address(from) & 0x3FFFF) >> 4 | (uint64_t)(span >> 4) << 16 | (uint64_t)(8 * 128 >> 4) << 32 | 1ull << 62;
 }
-// d = a * b, and + d if `add`: 64 x 256 sums of a warpgroup, 16 k. A lies by rows (K-major), B too: MN-major, the
+// d = a * b, and + d if `accumulate`: 64 x N sums of a warpgroup, 16 k. A lies by rows (K-major), B too: MN-major, the
 // last 1.
 #define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-__device__ void wgmma(float (&d)[BN / 2], uint64_t a, uint64_t b, bool add) {
-    asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.ne.b32 add, %130, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." ELEMENT "." ELEMENT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-                 "%128, %129, add, 1, 1, 0, 1;\n"
-                 "}"
-                 : SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96) : "l"(a), "l"(b), "r"((int)add));
+#define NAMES_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_64 \
+    NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_96 \
+    NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_128 \
+    NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA(columns, names, a, b, add, ...) \
+    asm volatile("{\n" \
+                 ".reg .pred add;\n" \
+                 "setp.ne.b32 add, " add ", 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." ELEMENT "." ELEMENT " {" names "}, " \
+                 a ", " b ", add, 1, 1, 0, 1;\n" \
+                 "}" : __VA_ARGS__ : "l"(from_a), "l"(from_b), "r"((int)accumulate))
+template <int N> __device__ void wgmma(float (&d)[N / 2], uint64_t from_a, uint64_t from_b, bool accumulate) {
+    if constexpr (N == 64) WGMMA("64", NAMES_32, "%32", "%33", "%34", SUMS_32(0));
+    if constexpr (N == 128) WGMMA("128", NAMES_64, "%64", "%65", "%66", SUMS_32(0), SUMS_32(32));
+    if constexpr (N == 192) WGMMA("192", NAMES_96, "%96", "%97", "%98", SUMS_32(0), SUMS_32(32), SUMS_32(64));
+    if constexpr (N == 256)
+        WGMMA("256", NAMES_128, "%128", "%129", "%130", SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96));
 }
 // Registers that wgmma writes belong to it from the fence to the wait. What was issued since the last commit is a
 // group; wgmma_wait<N> waits for all groups but the last N.
@@ -159,7 +180,7 @@ __device__ unsigned pack(float low, float high) {
     return *reinterpret_cast<unsigned*>(two);
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, BLOCKS)
 warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, const Element* B, int ldb,
                  float beta, Element* C, int ldc, const __grid_constant__ CUtensorMap map_A,
                  const __grid_constant__ CUtensorMap map_B, const __grid_constant__ CUtensorMap map_C) {
@@ -170,7 +191,11 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
     const int rank = CLUSTER > 1 ? rank_in_cluster() : 0;
     const int rows = (M + BM * CLUSTER - 1) / (BM * CLUSTER), columns = (N + BN - 1) / BN;  // of tiles of clusters
     const int first = blockIdx.x / CLUSTER, clusters = gridDim.x / CLUSTER;
-    const int steps = (K + BK - 1) / BK;
+    const int tiles = rows * columns, all_steps = (K + BK - 1) / BK;
+    const int slices = SLICES > 1 && (size_t)tiles * CLUSTER * SLICES * BM * BN <= ROOM ? SLICES : 1;
+    // Slice number `item % slices` of a tile computes these steps along K.
+    auto begin = [&](int item) { return (int)((long long)all_steps * (item % slices) / slices); };
+    auto end = [&](int item) { return (int)((long long)all_steps * (item % slices + 1) / slices); };
 
     // This block's tile of a cluster's: its first row and column in C.
     auto place = [&](int tile, int& row, int& col) {
@@ -196,41 +221,45 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
     else __syncthreads();
 
     if (group == CONSUMERS) {  // the producer: one thread of it
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (MOVE_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (t == CONSUMERS * 128) {
             bool backwards = false;
-            for (int tile = first; tile < rows * columns; tile += clusters) {
+            for (int item = first; item < tiles * slices; item += clusters) {
                 int row, col;
-                place(tile, row, col);
+                place(item / slices, row, col);
+                const int from = begin(item), steps = end(item) - from;
                 for (int i = 0; i < steps; i++, next()) {
-                    const int k = (backwards ? steps - 1 - i : i) * BK;
+                    const int k = (from + (backwards ? steps - 1 - i : i)) * BK;
                     wait(&shared.empty[stage], phase ^ 1);  // the phase before: at once in the first round
                     Stage& to = shared.stages[stage];
                     uint64_t* full = &shared.full[stage];
                     expect(full, sizeof(Stage));
                     load(to.A, map_A, k, row, full);
                     #pragma unroll
-                    for (int b = 0; b < BN / 64 / CLUSTER; b++) {
-                        const int box = rank * (BN / 64 / CLUSTER) + b;  // this block's part of B
-                        if (CLUSTER > 1) load_for_all(to.B + box * 64 * BK, map_B, col + box * 64, k, full);
-                        else load(to.B + box * 64 * BK, map_B, col + box * 64, k, full);
+                    for (int b = 0; b < B_BOXES / CLUSTER; b++) {
+                        const int box = rank * (B_BOXES / CLUSTER) + b;  // this block's part of B
+                        const int box_col = col + box / DEEP * 64, box_k = k + box % DEEP * (BK / DEEP);
+                        Element* part = to.B + box * 64 * (BK / DEEP);
+                        if (CLUSTER > 1) load_for_all(part, map_B, box_col, box_k, full);
+                        else load(part, map_B, box_col, box_k, full);
                     }
                 }
                 if (SNAKE) backwards = !backwards;
             }
         }
     } else {  // the consumers
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if (MOVE_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int warp = t % 128 / 32, lane = t % 32;
         const bool by_tma = TMA_STORE && beta == 0.0f && ((size_t)C % 16 | ldc % 8 | N % 8) == 0;
         auto release = [&](int stage) {  // to all producers that fill it
             if (t % 128 < CLUSTER) arrive(&shared.empty[stage], t % 128);
         };
         float d[BN / 2];
-        for (int tile = first; tile < rows * columns; tile += clusters) {
+        for (int item = first; item < tiles * slices; item += clusters) {
             int row, col, before = 0;
-            place(tile, row, col);
+            place(item / slices, row, col);
             row += group * 64;
+            const int steps = end(item) - begin(item);
             if (steps == 0)
                 for (int i = 0; i < BN / 2; i++) d[i] = 0;
             for (int k = 0; k < steps; k++, next()) {
@@ -239,7 +268,7 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
                 wgmma_fence();
                 #pragma unroll
                 for (int kk = 0; kk < BK; kk += 16)
-                    wgmma(d, descriptor(now.A + group * 64 * BK + kk, 16),
+                    wgmma<BN>(d, descriptor(now.A + group * 64 * BK + kk, 16),
                           descriptor(now.B + kk * 64, 64 * BK * sizeof(Element)), k + kk > 0);
                 wgmma_commit();
                 if (k > 0) {
@@ -253,6 +282,29 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
             #pragma unroll
             for (int i = 0; i < BN / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");  // read no sum before the wait
 
+            if (SLICES > 1 && slices > 1) {
+                const int tile = (item / slices * CLUSTER + rank) * CONSUMERS + group;  // of 64 rows
+                float* part = parts + (size_t)tile * SLICES * 64 * BN + t % 128;  // of slice 0; sums are 128 apart
+                const bool inside = row + warp * 16 < M;  // a warp has 16 rows
+                #pragma unroll
+                for (int i = 0; i < BN / 2; i++)
+                    if (inside) part[item % slices * 64 * BN + i * 128] = d[i];
+                __threadfence();  // there for all, before this slice counts as finished
+                consumer_sync(group);
+                if (t % 128 == 0) shared.last[group] = atomicAdd(&finished[tile], 1) == SLICES - 1;
+                consumer_sync(group);
+                if (!shared.last[group]) continue;
+                __threadfence();
+                if (t % 128 == 0) finished[tile] = 0;
+                #pragma unroll
+                for (int i = 0; i < BN / 2; i++) d[i] = 0.0f;
+                if (inside) {
+                    #pragma unroll 256 / BN
+                    for (int from = 0; from < SLICES; from++)  // always in this order: the same bits in every launch
+                        #pragma unroll
+                        for (int i = 0; i < BN / 2; i++) d[i] += part[from * 64 * BN + i * 128];
+                }
+            }
             if (by_tma) {
                 #pragma unroll
                 for (int box = 0; box < BN / 64; box += C_BOXES) {

@@ -60,15 +60,15 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
 
 
 def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[dict[str, Any]]:
-    """The rows of all configurations of `strategy.CONFIGURATIONS` at one size, timed in turn. Raises as `measure`."""
+    """The rows of all configurations for the problem's element type (`strategy.FAMILIES`), timed in turn. Raises as `measure`."""
     from helpers.run import kernel as kernels
     from helpers.run import timing as timer
 
     from . import strategy
 
-    step = steps.get(strategy.STEP)
-    sources = strategy.sources(step.kernel_path.read_text(encoding="utf-8"))
-    made = {name: kernels.compile(source, entry=step.entry, arch=gpu.arch()) for name, source in sources.items()}
+    step = steps.get(strategy.FAMILIES[problem.dtype].step)
+    sources = strategy.sources(step.kernel_path.read_text(encoding="utf-8"), dtype=problem.dtype)
+    made = {name: kernels.compile(source, entry=step.entry, arch=step.target(gpu.arch())) for name, source in sources.items()}
     timed = timer.time_gemms(made, problem, samples=samples, seconds=seconds)
     return [{**_row(step, problem, sources[name], made[name], timing), "configuration": name} for name, timing in timed.items()]
 
@@ -183,22 +183,29 @@ def record(
     return rows
 
 
-def record_strategy(out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print) -> list[dict[str, Any]]:
+def record_strategy(
+    out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print, dtypes: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Measure all configurations of `strategy.py` on all its shapes, those held out among them, and save them shape by shape.
-    Returns the new rows."""
+    dtypes: for which element types, by default all that have configurations. Returns the new rows."""
     from . import strategy
     from .recorded_search import compile_together
 
-    step = steps.get(strategy.STEP)
-    compile_together(list(strategy.sources(step.kernel_path.read_text(encoding="utf-8")).values()), gpu.arch())
     rows: list[dict[str, Any]] = []
-    for problem in [*strategy.SHAPES.values(), *strategy.HELD_OUT]:
+    problems = []
+    for dtype in dtypes or strategy.FAMILIES:
+        step = steps.get(strategy.FAMILIES[dtype].step)
+        texts = strategy.sources(step.kernel_path.read_text(encoding="utf-8"), dtype=dtype)
+        compile_together(list(texts.values()), step.target(gpu.arch()))
+        problems += [*strategy.shapes(dtype).values(), *strategy.held_out(dtype)]
+    for problem in problems:
         try:
             found = measure_strategy(problem, samples, seconds)
         except CourseError as error:
             say(f"{problem}: {error.message}")
             continue
-        write(out / f"strategy-{rungs.slug(gpu.device().name)}.json", found)
+        kind = "" if problem.dtype == "float32" else f"{problem.dtype}-"
+        write(out / f"strategy-{kind}{rungs.slug(gpu.device().name)}.json", found)
         rows += found
         for row in found:
             say(f"{problem}, {row['configuration']}: {_said(row)}")
@@ -377,7 +384,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=20, help="samples per figure, at most")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for the samples of one figure")
     parser.add_argument("--longest", type=float, default=1000.0, help="skip a launch that would take more milliseconds")
-    parser.add_argument("--strategy", action="store_true", help="time the configurations of step 12 on the shapes of its lesson instead")
+    parser.add_argument(
+        "--strategy", action="store_true", help="time the configurations of steps 12 and 17 on the shapes of lesson 12 instead"
+    )
     parser.add_argument("--search", action="store_true", help="time the whole space of step 12's lesson at 4096³ instead")
     parser.add_argument("--microbench", action="store_true", help="measure what instructions cost on this GPU instead")
     parser.add_argument("--variants", action="store_true", help="time the steps with other constants, to try the model on, instead")
@@ -411,7 +420,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             rows = recorded_states.record(options.out)
         elif options.strategy:
-            rows = record_strategy(options.out, options.samples, options.seconds)
+            from .strategy import FAMILIES
+
+            asked = {step.slug for step in chosen}
+            dtypes = [dtype for dtype, family in FAMILIES.items() if family.step in asked]
+            rows = record_strategy(options.out, options.samples, options.seconds, dtypes=dtypes) if dtypes else []
         else:
             rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)
         if options.out.resolve() == DATA.resolve():

@@ -1,7 +1,7 @@
-"""One configuration does not serve all sizes: step 12 with several settings of its constants, on several shapes.
+"""One configuration does not serve all sizes: steps 12 (float32) and 17 (bfloat16) with several settings of their constants.
 
 `course record --strategy` times every configuration on every shape, all in turn with cuBLAS, and keeps the rows with
-the recorded runs. The lesson shows the table; nothing in it is computed but ratios. `best(m, n, k)` chooses a
+the recorded runs. The lessons show the tables; nothing in them is computed but ratios. `best(m, n, k)` chooses a
 configuration for any shape: as recorded where it was, otherwise by `helpers.model.tile_times`, fitted to the table.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
@@ -50,7 +50,33 @@ CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
         "BM": 32, "BN": 64, "BK": 32, "WM": 32, "TM": 8, "WARPS_K": 8, "FIRST": 1, "AT_ONCE": 4, "SLICES": 16,
     },
 }  # fmt: skip
-ROOM = 1 << 22  # elements of C that slices may hold together, as the kernel has it
+TENSOR_CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
+    "128 × 256": {},
+    "128 × 256, alone": {"CLUSTER": 1, "PANEL": 16},
+    "128 × 192": {"BN": 192, "C_BOXES": 3},
+    "128 × 192, alone": {"BN": 192, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 5},
+    "128 × 128": {"BN": 128, "C_BOXES": 1, "STAGES": 6},
+    "64 × 128, alone": {"BM": 64, "BN": 128, "CLUSTER": 1, "STAGES": 7},
+    "64 × 128, alone, 4 slices": {"BM": 64, "BN": 128, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8, "SLICES": 4},
+    "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8},
+    "64 × 64, alone, 8 slices": {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8, "SLICES": 8},
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch."""
+
+    step: str
+    configurations: Mapping[str, Mapping[str, int]]
+    batches: bool
+
+
+FAMILIES: Mapping[str, Family] = {  # by the element type of A and B
+    "float32": Family(STEP, CONFIGURATIONS, True),
+    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False),
+}
+ROOM = 1 << 22  # elements of C that slices may hold together, as the kernels have it
 
 SHAPES: Mapping[str, Problem] = {
     "small": Problem(256, 256, 256),
@@ -81,11 +107,30 @@ HELD_OUT: Sequence[Problem] = (
 )  # fmt: skip
 
 
+def shapes(dtype: str = "float32") -> dict[str, Problem]:
+    """Name -> the problems of this element type that choices are made by. Raises CourseError for a type without configurations."""
+    batches = _family(dtype).batches
+    return {name: replace(one, dtype=dtype, out_dtype="") for name, one in SHAPES.items() if batches or one.batch == 1}
+
+
+def held_out(dtype: str = "float32") -> list[Problem]:
+    """The problems of this element type that choices are judged on. Raises as `shapes`."""
+    batches = _family(dtype).batches
+    return [replace(one, dtype=dtype, out_dtype="") for one in HELD_OUT if batches or one.batch == 1]
+
+
+def _family(dtype: str) -> Family:
+    if dtype not in FAMILIES:
+        raise CourseError(f"dtype={dtype!r}: configurations were tried for {' and '.join(map(repr, FAMILIES))}.")
+    return FAMILIES[dtype]
+
+
 @dataclass(frozen=True, repr=False)
 class Strategy(Tabular):
-    """Recorded rows of the configurations: shape -> configuration -> row (see `record.REQUIRED`)."""
+    """Recorded rows of the configurations: shape -> configuration -> row (see `record.REQUIRED`). dtype: of A and B."""
 
     rows: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    dtype: str = "float32"
 
     def best(self, shape: str) -> str:
         """The configuration that was fastest on a shape."""
@@ -97,12 +142,13 @@ class Strategy(Tabular):
 
     def table(self) -> Table:
         """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
-        header: list[str | Cell] = ["shape, M × N × K, cuBLAS's TFLOPS", *map(_head, CONFIGURATIONS)]
+        names = FAMILIES[self.dtype].configurations
+        header: list[str | Cell] = ["shape, M × N × K, cuBLAS's TFLOPS", *map(_head, names)]
         cells: list[list[str | Cell]] = []
         for shape, found in self.rows.items():
             best = self.best(shape)
             ratios: list[str | Cell] = []
-            for name in CONFIGURATIONS:
+            for name in names:
                 if name not in found:
                     ratios.append("–")
                     continue
@@ -149,52 +195,59 @@ class ChosenConfiguration(Tabular):
 
     @property
     def configuration(self) -> str:
-        """The fastest, one of CONFIGURATIONS."""
+        """The fastest, one of its family's."""
         return min(self.milliseconds, key=self.milliseconds.__getitem__)
 
     @property
     def constants(self) -> Mapping[str, int]:
         """What differs from the shipped constants."""
-        return CONFIGURATIONS[self.configuration]
+        return _family(self.problem.dtype).configurations[self.configuration]
 
     @property
     def source(self) -> str:
-        """Step 12's kernel with its constants."""
-        return sources(_source(), [self.configuration])[self.configuration]
+        """The step's kernel with its constants."""
+        dtype = self.problem.dtype
+        return sources(_source(dtype), [self.configuration], dtype)[self.configuration]
 
     def kernel(self) -> LessonKernel:
         """The same, compiled. Raises CompileError if this machine's compiler refuses it."""
-        step = steps.get(STEP)
+        step = steps.get(_family(self.problem.dtype).step)
         return LessonKernel(compile_source(self.source, step.entry, step.target()), step.slug)
 
     def table(self) -> Table:
         """The five fastest, with their constants."""
-        rows = []
+        rows, configurations = [], _family(self.problem.dtype).configurations
         for name in sorted(self.milliseconds, key=self.milliseconds.__getitem__)[:5]:
             time = self.milliseconds[name]
-            constants = ", ".join(f"{key} {value}" for key, value in CONFIGURATIONS[name].items()) or "as shipped"
+            constants = ", ".join(f"{key} {value}" for key, value in configurations[name].items()) or "as shipped"
             rows.append([name, f"{time:.3g}", digits(self.problem.flops / time / 1e9), constants])
         how = f"as recorded on {self.device}" if self.recorded else f"estimated from the strategy table of {self.device}"
         return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3))
 
 
-def best(m: int, n: int | None = None, k: int | None = None, batch: int = 1, device: str = DEVICE) -> ChosenConfiguration:
-    """The configuration of step 12 for a product of m × n × k (a cube, if only m is given), or for `batch` of them.
+def best(
+    m: int, n: int | None = None, k: int | None = None, batch: int = 1, device: str = DEVICE, dtype: str = "float32"
+) -> ChosenConfiguration:
+    """The configuration for a product of m × n × k (a cube, if only m is given), or for `batch` of them: of step 12 for
+    float32, of step 17 for bfloat16.
 
-    Raises CourseError if nothing is recorded for `device`, or for a product of nothing.
+    Raises CourseError if nothing is recorded for `device`, for another type, for a product of nothing, and for a batch where the
+    step computes one product at a time.
     """
-    problem = Problem(m, m if n is None else n, m if k is None else k, batch=batch)
+    family, problem = _family(dtype), Problem(m, m if n is None else n, m if k is None else k, batch=batch, dtype=dtype)
+    if batch > 1 and not family.batches:
+        raise CourseError(f"{family.step} computes one product at a time: leave batch out, and launch it {batch} times.")
     if not problem.m * problem.n * problem.k * problem.batch:
         raise CourseError(f"A product of {problem} has nothing to compute: there is nothing to choose.")
-    table = recorded(device)
-    if rows := _timed(device).get((problem.m, problem.n, problem.k, problem.batch)):
+    table = recorded(device, dtype)
+    if rows := _timed(device, dtype).get((problem.m, problem.n, problem.k, problem.batch)):
         return ChosenConfiguration(problem, {name: row["milliseconds"] for name, row in rows.items()}, True, device)
     return ChosenConfiguration(problem, estimates(problem, table, device), False, device)
 
 
 @dataclass(frozen=True, repr=False)
 class Judged(Tabular):
-    """How good `best` would be without having seen them: each of HELD_OUT with the times of all configurations, recorded and
+    """How good `best` would be without having seen them: each held-out problem with the times of all configurations, recorded and
     estimated, in milliseconds."""
 
     recorded: Mapping[Problem, Mapping[str, Mapping[str, Any]]]
@@ -237,10 +290,10 @@ class Judged(Tabular):
         )
 
 
-def judged(device: str = DEVICE) -> Judged:
-    """The rule on HELD_OUT. Raises CourseError if they were not recorded on `device`."""
-    table, timed = recorded(device), _timed(device)
-    keys = {problem: (problem.m, problem.n, problem.k, problem.batch) for problem in HELD_OUT}
+def judged(device: str = DEVICE, dtype: str = "float32") -> Judged:
+    """The rule on `held_out(dtype)`. Raises CourseError if they were not recorded on `device`."""
+    table, timed = recorded(device, dtype), _timed(device, dtype)
+    keys = {problem: (problem.m, problem.n, problem.k, problem.batch) for problem in held_out(dtype)}
     found = {problem: timed[key] for problem, key in keys.items() if key in timed}
     if not found:
         raise CourseError(f"No shape was held out on {device}: course record --strategy times some.")
@@ -249,13 +302,13 @@ def judged(device: str = DEVICE) -> Judged:
 
 def estimates(problem: Problem, table: Strategy, device: str = DEVICE) -> dict[str, float]:
     """Configuration -> milliseconds that a problem would take, from the shapes of `table` alone."""
-    sms, tilings = hardware.gpu(device).sms, _tilings()
+    sms, tilings, problems = hardware.gpu(device).sms, _tilings(table.dtype), shapes(table.dtype)
     found = {}
-    for name in CONFIGURATIONS:
+    for name in tilings:
         times = {shape: rows[name]["milliseconds"] * 1e3 for shape, rows in table.rows.items() if name in rows}
         if times:
             fastest = tuple(min(row["milliseconds"] for row in table.rows[shape].values()) * 1e3 for shape in times)
-            model = _model(tilings[name], tuple(SHAPES[shape] for shape in times), tuple(times.values()), fastest, sms)
+            model = _model(tilings[name], tuple(problems[shape] for shape in times), tuple(times.values()), fastest, sms)
             found[name] = model.microseconds(_load(tilings[name], problem, sms)) / 1e3
     return found
 
@@ -271,42 +324,45 @@ def _load(tiling: Tiling, problem: Problem, sms: int):
     return tiling.load(problem.m, problem.n, problem.k, problem.batch, sms)
 
 
-def _tilings() -> dict[str, Tiling]:
+def _tilings(dtype: str) -> dict[str, Tiling]:
     """What the constants of each configuration make of C."""
-    source = _source()
+    source = _source(dtype)
     names = ("BM", "BN", "BK", "SLICES")
     shipped = {name: int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in names}
     found = {}
-    for name, constants in CONFIGURATIONS.items():
+    for name, constants in _family(dtype).configurations.items():
         rows, columns, step, slices = ({**shipped, **constants}[key] for key in names)
         found[name] = Tiling((rows, columns), step, slices, ROOM)
     return found
 
 
-def _source() -> str:
-    return steps.get(STEP).kernel_path.read_text(encoding="utf-8")
+def _source(dtype: str) -> str:
+    return steps.get(_family(dtype).step).kernel_path.read_text(encoding="utf-8")
 
 
-def recorded(device: str = DEVICE) -> Strategy:
-    """The recorded table of a device. Raises CourseError if there is none."""
-    timed = _timed(device)
-    found = {shape: timed[key] for shape, problem in SHAPES.items() if (key := (problem.m, problem.n, problem.k, problem.batch)) in timed}
+def recorded(device: str = DEVICE, dtype: str = "float32") -> Strategy:
+    """The recorded table of a device, of matrices A and B of this type. Raises CourseError if there is none."""
+    timed = _timed(device, dtype)
+    found = {
+        shape: timed[key] for shape, problem in shapes(dtype).items() if (key := (problem.m, problem.n, problem.k, problem.batch)) in timed
+    }
     if not found:
         raise CourseError(f"The configurations were not recorded on {device}: course record --strategy does it.")
-    return Strategy(found)
+    return Strategy(found, dtype)
 
 
-def _timed(device: str) -> dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]]:
+def _timed(device: str, dtype: str) -> dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]]:
     """(m, n, k, batch) -> configuration -> row, of everything recorded on a device."""
     found: dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]] = {}
-    rows = rungs.recorded(variants=True)
+    rows, configurations = [row for row in rungs.recorded(variants=True) if row["dtype"] == dtype], _family(dtype).configurations
     names = {name for name in {row["device"] for row in rows} if rungs.canonical(name) == rungs.canonical(device)}
     for row in rows:
-        if row["device"] in names and row.get("configuration") in CONFIGURATIONS:
+        if row["device"] in names and row.get("configuration") in configurations:
             found.setdefault((row["m"], row["n"], row["k"], row.get("batch", 1)), {})[row["configuration"]] = row
     return found
 
 
-def sources(source: str, names: Sequence[str] = tuple(CONFIGURATIONS)) -> dict[str, str]:
-    """Configuration -> the source with its constants."""
-    return {name: variant(source, **CONFIGURATIONS[name]) for name in names}
+def sources(source: str, names: Sequence[str] | None = None, dtype: str = "float32") -> dict[str, str]:
+    """Configuration -> the source with its constants. names: of which; None: of all of this type."""
+    configurations = _family(dtype).configurations
+    return {name: variant(source, **configurations[name]) for name in (configurations if names is None else names)}

@@ -6,7 +6,7 @@ A kernel says it in constants that the compiler evaluates, so that a tile size t
     extern "C" __device__ constexpr int tile_shape[] = {TILE_M, TILE_N};                        // rows, columns of C per block
     extern "C" __device__ constexpr int dynamic_shared[] = {BYTES};                             // per block; 0 if left out
     extern "C" __device__ constexpr int grid_depth[] = {BLOCKS};                                // along z for each product
-    extern "C" __device__ constexpr int persistent[] = {BLOCKS_PER_SM};                         // its blocks walk the tiles
+    extern "C" __device__ constexpr int persistent[] = {BLOCKS_PER_SM, SLICES};                 // its blocks walk the tiles
     extern "C" __device__ constexpr int box_A[] = {ROWS, COLUMNS, SWIZZLE_BYTES};               // of map_A; also box_B, box_C
 
 (and `pieces` and `passes`, where other kernels of the file come first: see `passes`; and `scale_block`, where blocks of A and B have
@@ -17,7 +17,8 @@ Blocks per cluster are those of its `__cluster_dims__`.
 **The grid.** One block per tile of C, tiles along N on x and along M on y, each rounded up to whole clusters: a block that lies outside C
 does nothing but take part in its cluster. A persistent kernel gets a grid of one dimension: as many blocks as the GPU's multiprocessors
 hold at BLOCKS_PER_SM, or as there are tiles if these are fewer, rounded down to whole clusters, and at least one cluster. It walks the
-tiles itself, with blocks that may find none.
+tiles itself, with blocks that may find none. Where it can cut K into SLICES, each of them a part that another block may compute, there are
+so many times as many tiles (left out: 1).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .tensor_maps import check_box
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the kernel wants
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
+MOST_PARTS = 64  # blocks that share a tile of C
 _SWIZZLES = dict(zip((0, 32, 64, 128), SWIZZLES, strict=True))
 MULTIPROCESSORS = 132  # where the table has no GPU of an architecture
 
@@ -57,7 +59,8 @@ class Geometry:
 
     depth: blocks along z for each product, or None if the kernel does not look at z: then it cannot compute a batch.
     cluster: blocks per cluster as (x, y, z). persistent: blocks per multiprocessor of a kernel whose blocks walk the tiles, None for
-    one block per tile. multiprocessors: what the SIMT machine takes a GPU to have.
+    one block per tile; parts: how many of these blocks may share a tile, each with a part of K. multiprocessors: what the SIMT machine
+    takes a GPU to have.
     """
 
     block: tuple[int, int, int]
@@ -66,6 +69,7 @@ class Geometry:
     depth: int | None = None
     cluster: tuple[int, int, int] = (1, 1, 1)
     persistent: int | None = None
+    parts: int = 1
     multiprocessors: int = MULTIPROCESSORS
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
@@ -83,7 +87,7 @@ class Geometry:
             x, y, z = (-(-extent // size) * size for extent, size in zip(extents, self.cluster, strict=True))
             return x, y, z
         size = self.cluster[0]
-        most = min(across * down, self.persistent * (multiprocessors or self.multiprocessors))
+        most = min(across * down * self.parts, self.persistent * (multiprocessors or self.multiprocessors))
         return max(1, most // size) * size, 1, 1
 
     def classes(self, m: int, n: int) -> list[tuple[int, int]]:
@@ -124,16 +128,19 @@ def geometry(kernel: Kernel) -> Geometry:
     cluster = clusters.declared(kernel.ptx, kernel.compiled.symbol).dims or (1, 1, 1)
     return Geometry(
         (x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth, cluster,
-        _persistent(constants.get("persistent"), cluster, depth), _multiprocessors(kernel.compiled.arch),
+        *_persistent(constants.get("persistent"), cluster, depth), _multiprocessors(kernel.compiled.arch),
     )  # fmt: skip
 
 
-def _persistent(said: tuple[int, ...] | None, cluster: tuple[int, int, int], depth: int | None) -> int | None:
-    """Blocks per multiprocessor, None for one block per tile. Raises LaunchError for what cannot be."""
+def _persistent(said: tuple[int, ...] | None, cluster: tuple[int, int, int], depth: int | None) -> tuple[int | None, int]:
+    """(blocks per multiprocessor, None for one block per tile; blocks that share a tile). Raises LaunchError for what cannot be."""
     if said is None:
-        return None
-    if len(said) != 1 or not 1 <= said[0] <= 32:
-        raise LaunchError(f"persistent = {said}: it is one number, how many blocks a multiprocessor holds at a time (1 to 32).")
+        return None, 1
+    if len(said) not in (1, 2) or not 1 <= said[0] <= 32 or not 1 <= said[-1] <= MOST_PARTS:
+        raise LaunchError(
+            f"persistent = {said}: it is one number, how many blocks a multiprocessor holds at a time (1 to 32), and, where several blocks "
+            f"share a tile of C, a second, how many (1 to {MOST_PARTS})."
+        )
     if cluster[1:] != (1, 1):
         raise LaunchError(
             f"persistent, and __cluster_dims__{cluster}: the grid of a persistent kernel has one dimension, and so has its cluster. Write "
@@ -141,7 +148,7 @@ def _persistent(said: tuple[int, ...] | None, cluster: tuple[int, int, int], dep
         )
     if depth is not None:
         raise LaunchError("persistent, and grid_depth: the grid of a persistent kernel has one dimension. Leave one of the two out.")
-    return said[0]
+    return said[0], said[1] if len(said) > 1 else 1
 
 
 def _multiprocessors(arch: str) -> int:

@@ -192,7 +192,7 @@ def test_recorded_kernels_are_the_shipped_ones():
     for got in rungs.recorded(variants=True):
         source = steps.get(got["step"]).kernel_path.read_text(encoding="utf-8")
         if name := got.get("configuration"):
-            source = strategy.sources(source, [name])[name]
+            source = strategy.sources(source, [name], got["dtype"])[name]
         assert rungs.code_hash(source) == got["kernel_hash"], (
             f"step {got['step']} changed after it was recorded at {got['m']}: run `course record` on a GPU"
         )

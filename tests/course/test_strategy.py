@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.course import rungs, strategy
@@ -10,6 +12,8 @@ from helpers.course.steps import get
 from helpers.course.sweep import variant
 from helpers.errors import CourseError
 from helpers.run import gemm
+from helpers.run.kernel import compile as compile_kernel
+from helpers.toolchain.compile import compile_source
 
 SOURCE = get(strategy.STEP).kernel_path.read_text(encoding="utf-8")
 
@@ -27,11 +31,33 @@ def test_every_configuration_satisfies_the_kernel_and_is_named_after_its_tile():
         assert name == ", ".join(title)
 
 
-def test_every_configuration_was_recorded_on_every_shape():
-    found = strategy.recorded()
-    assert list(found.rows) == list(strategy.SHAPES)
-    assert list(strategy.judged().recorded) == list(strategy.HELD_OUT)
-    assert all(set(rows) == set(strategy.CONFIGURATIONS) for rows in found.rows.values())
+def test_every_configuration_of_tensor_cores_is_named_after_what_it_is():
+    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
+    for name, setting in strategy.TENSOR_CONFIGURATIONS.items():
+        constants = compile_source(variant(source, **setting), "warp_specialized", "sm_90a").constants
+        title = ["{} × {}".format(*constants["tile_shape"])]
+        title += ["alone"] if setting.get("CLUSTER") == 1 else []
+        title += [f"{constants['persistent'][1]} slices"] if constants["persistent"][1] > 1 else []
+        assert name == ", ".join(title)
+
+
+@pytest.mark.parametrize("dtype", strategy.FAMILIES)
+def test_every_configuration_was_recorded_on_every_shape(dtype):
+    found = strategy.recorded(dtype=dtype)
+    assert list(found.rows) == list(strategy.shapes(dtype))
+    assert list(strategy.judged(dtype=dtype).recorded) == strategy.held_out(dtype)
+    assert all(set(rows) == set(strategy.FAMILIES[dtype].configurations) for rows in found.rows.values())
+    assert list(strategy.shapes()) == list(strategy.SHAPES) and strategy.held_out() == list(strategy.HELD_OUT)
+
+
+def test_no_configuration_of_tensor_cores_is_without_use():
+    """Each is the fastest somewhere, or within 2 % of it."""
+    found, judged = strategy.recorded(dtype="bfloat16"), strategy.judged(dtype="bfloat16")
+    used = {
+        name for rows in [*found.rows.values(), *judged.recorded.values()] for name in rows
+        if rows[name]["milliseconds"] < 1.02 * min(row["milliseconds"] for row in rows.values())
+    }  # fmt: skip
+    assert used == set(strategy.TENSOR_CONFIGURATIONS)
 
 
 def test_the_best_of_a_shape_is_the_fastest_and_stands_out():
@@ -59,6 +85,14 @@ def test_with_the_best_of_each_row_the_course_is_ahead_of_cublas():
     assert len(single) == 15 and min(single) >= 1.0 and sum(single) / len(single) > 1.15
 
 
+def test_on_tensor_cores_the_course_is_ahead_of_cublas_on_average():
+    found = strategy.recorded(dtype="bfloat16")
+    ratios = [found.ratio(shape, found.best(shape)) for shape in found.rows]
+    assert len(ratios) == 15 and sum(ratios) / len(ratios) > 1.10
+    assert sum(ratio > 0.95 for ratio in ratios) >= 10
+    assert "64 × 128, alone, 4 slices" in str(found) and "<b>" in found._repr_html_()
+
+
 def test_best_takes_what_was_recorded_where_there_is_a_record():
     found = strategy.recorded()
     for shape, problem in strategy.SHAPES.items():
@@ -73,7 +107,7 @@ def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
     problem = strategy.HELD_OUT[0]
     timed = strategy._timed
     shapes = {(shape.m, shape.n, shape.k, shape.batch) for shape in strategy.SHAPES.values()}
-    monkeypatch.setattr(strategy, "_timed", lambda device: {key: rows for key, rows in timed(device).items() if key in shapes})
+    monkeypatch.setattr(strategy, "_timed", lambda *asked: {key: rows for key, rows in timed(*asked).items() if key in shapes})
     choice = strategy.best(problem.m, problem.n, problem.k)
     assert not choice.recorded and set(choice.milliseconds) == set(strategy.CONFIGURATIONS)
     assert "estimated from the strategy table of NVIDIA H200" in str(choice) and choice.configuration in str(choice)
@@ -86,14 +120,52 @@ def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
     assert gemm.check(made, [gemm.Problem(100, 100, 1000), gemm.Problem(33, 66, 70, alpha=0.5, beta=2.0)], on="cpu").passed
 
 
+@pytest.mark.parametrize("name", strategy.TENSOR_CONFIGURATIONS)
+def test_every_configuration_of_tensor_cores_computes_the_product(name):
+    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
+    kernel = compile_kernel(strategy.sources(source, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
+    for options in ({}, {"alpha": 0.5, "beta": -2.0, "pad_a": 8, "pad_c": 3}):
+        problem = gemm.problem_for(kernel, 140, 270, 1100, **options)
+        report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu")
+        assert report.passed, str(report)
+
+
+def test_slices_are_counted_by_the_blocks_that_share_the_tiles():
+    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
+    small = {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8}
+    counted = []
+    for slices in (1, 4):
+        kernel = compile_kernel(variant(source, **small, SLICES=slices), entry="warp_specialized", arch="sm_90a")
+        counted.append(gemm.count(kernel, gemm.problem_for(kernel, 512, 512, 4096)))
+    names = ("smsp__inst_executed_pipe_tensor_op_gmma.sum", "sm__sass_inst_executed_op_tma_ld.sum")
+    assert [counted[0].counters[name] for name in names] == [counted[1].counters[name] for name in names] == [65536, 8192]
+    assert (
+        "2 of 64 tiles" in counted[0].problem["counted"]
+        and "without what the last block of a tile adds up" in counted[1].problem["counted"]
+    )
+
+
+def test_best_knows_the_tensor_cores():
+    choice = strategy.best(1000, 3000, 500, dtype="bfloat16")
+    assert choice.recorded and choice.configuration == strategy.recorded(dtype="bfloat16").best("oblong")
+    assert choice.kernel().name == "warp_specialized" and "128 × 192" in str(choice)
+    assert not strategy.best(777, 888, 999, dtype="bfloat16").recorded
+    assert strategy.best(512, dtype="bfloat16").constants["BM"] == 64, "a small product wants more tiles"
+    with pytest.raises(CourseError, match="one product at a time: leave batch out"):
+        strategy.best(64, batch=3, dtype="bfloat16")
+    with pytest.raises(CourseError, match="dtype='int8': configurations were tried for 'float32' and 'bfloat16'"):
+        strategy.best(64, dtype="int8")
+
+
 def test_best_of_nothing_is_refused():
     with pytest.raises(CourseError, match="nothing to compute"):
         strategy.best(64, 0, 64)
 
 
-def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_not_fitted_to():
-    judged = strategy.judged()
-    assert not set(strategy.HELD_OUT) & set(strategy.SHAPES.values())
+@pytest.mark.parametrize("dtype", strategy.FAMILIES)
+def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_not_fitted_to(dtype):
+    judged = strategy.judged(dtype=dtype)
+    assert not set(strategy.held_out(dtype)) & set(strategy.shapes(dtype).values())
     losses = [judged.loss(problem) for problem in judged.recorded]
     assert sum(losses) / len(losses) < 0.03 and max(losses) < 0.15
     assert sum(map(judged.right, judged.recorded)) >= 0.7 * len(losses)
@@ -104,7 +176,9 @@ def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_n
 
 
 def test_the_room_for_slices_is_the_kernels():
-    assert f"1 << {strategy.ROOM.bit_length() - 1} : 1;" in SOURCE and strategy.ROOM == 1 << strategy.ROOM.bit_length() - 1
+    for dtype in strategy.FAMILIES:
+        assert f"1 << {strategy.ROOM.bit_length() - 1} : 1;" in strategy._source(dtype)
+    assert strategy.ROOM == 1 << strategy.ROOM.bit_length() - 1
 
 
 def test_variants_stay_out_of_the_ladder():
@@ -117,8 +191,6 @@ SMALL = {"BM": 16, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4}
 
 @pytest.mark.parametrize(("together", "slices"), [(2, 1), (4, 1), (4, 3)])
 def test_warps_that_share_a_tile_compute_the_same_as_one_alone(together, slices):
-    from helpers.run.kernel import compile as compile_kernel
-
     taller = {"BM": 32, "WM": 32, "TM": 8} if together == 4 else {}  # a tile of A must be copied in whole sweeps
     constants = SMALL | taller | {"BK": 32, "WARPS_K": together, "SLICES": slices, "SPREAD": slices % 2, "MIN_BLOCKS": 2}
     kernel = compile_kernel(variant(SOURCE, **constants), entry=strategy.STEP)
@@ -140,8 +212,6 @@ def test_warps_cannot_share_what_they_do_not_divide():
 
 @pytest.mark.parametrize(("step", "slices"), [("schedule", 1), ("autotune", 1), ("autotune", 3), ("fused_epilogue", 1)])
 def test_slices_and_batches_compute_the_same_as_one_block_alone(step, slices):
-    from helpers.run.kernel import compile as compile_kernel
-
     source = get(step).kernel_path.read_text(encoding="utf-8")
     constants = SMALL | ({"SLICES": slices} if slices > 1 else {})
     kernel = compile_kernel(variant(source, **constants), entry=get(step).entry)

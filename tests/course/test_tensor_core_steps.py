@@ -56,6 +56,20 @@ def test_what_is_left_out_is_found(step, kind, edits):
     assert kind in {finding.kind for finding in run.findings}
 
 
+def test_slices_that_do_not_wait_for_each_other_are_found():
+    small = {
+        "SLICES = 1": "SLICES = 2",
+        "BM = 128, BN = 256": "BM = 64, BN = 64",
+        "CLUSTER = 2": "CLUSTER = 1",
+        "C_BOXES = 2": "C_BOXES = 1",
+    }
+    by_number = {"atomicAdd(&finished[tile], 1) == SLICES - 1": "item % slices == SLICES - 1"}
+    kernels = variants(reference("warp_specialized"), {"right": small, "the last by its number": small | by_number})
+    right, broken = (kernel.gemm(128, 64, 256, on="cpu", counters=False) for kernel in kernels.values())
+    assert not right.findings
+    assert "race" in {finding.kind for finding in broken.findings}
+
+
 @pytest.mark.parametrize(("k", "kind", "edits"), BROKEN_INSIDE)
 def test_what_the_loop_without_tests_leaves_out_is_found(k, kind, edits):
     kernel = variants(reference("mma_sync"), {"broken": edits})["broken"]

@@ -27,6 +27,8 @@ BLOCK, TILE = (128, 1, 1), (8, 16)
         (Geometry(BLOCK, TILE, persistent=1, cluster=(4, 1, 1)), 17, 17, (4, 1, 1)),  # rounded down
         (Geometry(BLOCK, TILE, persistent=1, cluster=(8, 1, 1)), 17, 17, (8, 1, 1)),  # and at least one cluster
         (Geometry(BLOCK, TILE, persistent=2), 800, 1600, (264, 1, 1)),
+        (Geometry(BLOCK, TILE, persistent=1, parts=4), 17, 17, (24, 1, 1)),  # four blocks for each tile
+        (Geometry(BLOCK, TILE, persistent=1, parts=4), 800, 1600, (132, 1, 1)),
         (Geometry(BLOCK, TILE, persistent=1, cluster=(8, 1, 1)), 800, 1600, (128, 1, 1)),
     ],
 )
@@ -84,7 +86,12 @@ def test_a_box_that_is_none_is_refused_with_what_to_write(kernel, said, message)
 
 @pytest.mark.parametrize(
     ("constants", "message"),
-    [({"persistent": (0,)}, "how many blocks a multiprocessor holds"), ({"grid_depth": (1,)}, "persistent, and grid_depth")],
+    [
+        ({"persistent": (0,)}, "how many blocks a multiprocessor holds"),
+        ({"persistent": (1, 0)}, r"share a tile of C, a second, how many \(1 to 64\)"),
+        ({"persistent": (1, 2, 3)}, "it is one number"),
+        ({"grid_depth": (1,)}, "persistent, and grid_depth"),
+    ],
 )
 def test_a_persistent_grid_that_cannot_be_is_refused(kernel, constants, message):
     with pytest.raises(LaunchError, match=message):
