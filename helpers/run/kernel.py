@@ -22,6 +22,7 @@ from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunE
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
+from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -347,6 +348,7 @@ class Kernel:
                 f"grid {grid} and block {block}: every extent must be at least 1. CUDA refuses an empty launch "
                 "(invalid configuration); for an empty matrix, do not launch."
             )
+        self._check_bounds(block)
         limits = hardware.capability(self.compiled.arch)
         if not isinstance(shared, (int, np.integer)):
             raise LaunchError(f"shared={shared!r} is not a whole number: it is the number of bytes of dynamic shared memory per block.")
@@ -364,6 +366,19 @@ class Kernel:
                 f"{self.compiled.registers} registers × {threads} threads = {needed} do not fit in the {hardware.REGISTERS_PER_BLOCK} "
                 f"registers of a block. Use fewer threads, smaller thread tiles, or __launch_bounds__({threads})."
             )
+
+    def _check_bounds(self, block) -> None:
+        """Raise LaunchError for a block that the kernel itself excludes: the driver refuses to launch it."""
+        entry = declarations(self.ptx).functions.get(self.compiled.symbol)
+        said = entry.directives if entry else {}
+        threads = math.prod(block)
+        if (most := said.get("maxntid")) and threads > math.prod(most):
+            raise LaunchError(
+                f"A block of {threads} threads is too large for this kernel, whose __launch_bounds__ promise at most {math.prod(most)}: "
+                "a GPU refuses the launch. State in __launch_bounds__ the threads that are launched."
+            )
+        if (exact := said.get("reqntid")) and (*exact, 1, 1)[:3] != tuple(block):
+            raise LaunchError(f"The kernel declares blocks of {(*exact, 1, 1)[:3]} threads, and {tuple(block)} were asked for.")
 
     def _pointers(self, names: Sequence[str]) -> frozenset[str]:
         """`names` if all are pointer parameters. Raises LaunchError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -74,6 +75,23 @@ def test_impossible_launches(scale, grid, block, message):
     x = np.ones(8, np.float32)
     with pytest.raises(LaunchError, match=message):
         scale.launch(grid, block, [x, x.copy(), 8, 1.0], on="cpu")
+
+
+@pytest.mark.parametrize(
+    ("promise", "block", "message"),
+    [
+        ("__launch_bounds__(32)", 64, "whose __launch_bounds__ promise at most 32"),
+        ("__launch_bounds__(64, 2)", (32, 2, 2), "promise at most 64"),
+        ("__launch_bounds__(64)", (32, 2), None),
+        ("__launch_bounds__(64)", 31, None),
+        ("__block_size__((32, 2, 1))", (64, 1, 1), r"declares blocks of \(32, 2, 1\) threads"),
+        ("__block_size__((32, 2, 1))", (32, 2, 1), None),
+    ],
+)
+def test_a_kernel_s_own_bounds_hold(promise, block, message):
+    kernel = helpers.compile(f'extern "C" __global__ void {promise} f(float* x) {{ x[0] = 1; }}')
+    with pytest.raises(LaunchError, match=message) if message else contextlib.nullcontext():
+        kernel.launch(1, block, [np.zeros(1, np.float32)], on="cpu")
 
 
 @pytest.mark.parametrize(
