@@ -8,9 +8,10 @@ is about one array, from its trace; nothing is looked up.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -138,9 +139,21 @@ def global_loads_per_result(run) -> float:
 
 
 def shared_loads_per_result(run) -> float:
-    """Shared-memory load instructions per element of C (a full warp counts 32; a 128-bit load counts once), atomic operations included."""
+    """Shared-memory load instructions per element of C (a full warp counts 32; a 128-bit load counts once), atomic operations included,
+    and what reaches shared memory by a generic address, or by the cluster's."""
     shape = shape_of(run)
-    return WARP * sum(count(run, names.executed(f"shared_{op}")) for op in ("ld", "atom")) / (shape.m * shape.n)
+    return WARP * sum(map(functools.partial(_shared_accesses, run), ("ld", "atom"))) / (shape.m * shape.n)
+
+
+_OPCODES = {"ld": ("LD", "LDG", "LDGSTS"), "st": ("ST", "STG"), "atom": ("ATOM", "ATOMG")}  # by a generic address, and of global memory
+
+
+def _shared_accesses(run, op: str) -> int:
+    """Instructions of one kind that shared memory serves. Nsight Compute's counters leave out generic addresses: those which did not
+    reach global memory are added."""
+    generic, *of_global = (count(run, names.opcode(name)) for name in _OPCODES[op])
+    elsewhere = max(0, count(run, names.requests("global", op)) - sum(of_global))
+    return count(run, names.executed(f"shared_{op}")) + max(0, generic - elsewhere)
 
 
 def bytes_requested(run) -> int:
@@ -199,12 +212,12 @@ def multiply_adds_behind_loads(run) -> list[int]:
 
     Raises CourseError unless the run was traced with TraceFilter(math=True).
     """
-    return [found for _, found in _behind_loads(run)]
+    return [found for _, found in _behind_loads(run.trace.select(block=0, warp=0))]
 
 
-def _behind_loads(run) -> list[tuple[int, int]]:
-    """The place of each tile's last load in the order of execution, and the multiply-adds behind it: `multiply_adds_behind_loads`."""
-    trace = run.trace.select(block=0, warp=0)
+def _behind_loads(trace: Any) -> list[tuple[int, int]]:
+    """In one warp's trace, the place of each tile's last load in the order of execution, and the multiply-adds behind it:
+    `multiply_adds_behind_loads`."""
     kinds = np.array([f"{site.space} {site.op}" for site in trace.sites])[trace.accesses["site"]]
     order = trace.accesses["order"]
     stores, last = order[kinds == "shared st"], {}
@@ -215,15 +228,14 @@ def _behind_loads(run) -> list[tuple[int, int]]:
     return [(load, int(((math_order > load) & (math_order < store)).sum())) for store, load in last.items()]
 
 
-def _copies(run) -> tuple[np.ndarray, np.ndarray]:
-    """The places in the order of execution of the asynchronous copies that block 0's warp 0 starts, and of its barriers."""
-    trace = run.trace.select(block=0, warp=0)
+def _copies(trace: Any) -> tuple[np.ndarray, np.ndarray]:
+    """In one warp's trace, the places in the order of execution of the asynchronous copies that it starts, and of its barriers."""
     return trace.select(op="cp.async", space="global").accesses["order"], trace.barriers["order"][trace.barriers["kind"] == "sync"]
 
 
 def copies_per_pair(run) -> int:
     """Asynchronous copies that a thread starts for one pair of tiles: those between its first two barriers."""
-    copies, barriers = _copies(run)
+    copies, barriers = _copies(run.trace.select(block=0, warp=0))
     if len(barriers) < 2:
         raise CourseError("The run has fewer than two barriers: take a larger K.")
     return int(((copies > barriers[0]) & (copies < barriers[1])).sum())
@@ -231,54 +243,68 @@ def copies_per_pair(run) -> int:
 
 def pairs_under_way(run) -> float:
     """Pairs of tiles whose copies were started before the first barrier. Raises CourseError where the loop starts no copies."""
-    copies, barriers = _copies(run)
+    copies, barriers = _copies(run.trace.select(block=0, warp=0))
     if not (pair := copies_per_pair(run)):
         raise CourseError("The run starts no asynchronous copies between its first two barriers.")
     return int((copies < barriers[0]).sum()) / pair
 
 
 def copies_at_a_time(run) -> int:
-    """The most asynchronous copies that a thread of block 0's warp 0 starts behind its first barrier with no multiply-add in between.
+    """The most asynchronous copies that a thread starts behind its first barrier with no multiply-add in between, in any warp.
 
-    Raises CourseError where the loop starts no copies, or unless the run was traced with TraceFilter(math=True).
+    Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
     """
-    copies, barriers = _copies(run)
-    computed = run.trace.select(block=0, warp=0).math["order"]
-    if not len(barriers) or not (later := copies[copies > barriers[0]]).size:
+    most = []
+    for trace in _warps_of(run):
+        copies, barriers = _copies(trace)
+        if not len(barriers) or not (later := copies[copies > barriers[0]]).size:
+            continue
+        if not len(computed := trace.math["order"]):
+            raise CourseError("The run's trace has no multiply-adds.")
+        most.append(int(np.bincount(np.searchsorted(computed, later)).max()))
+    if not most:
         raise CourseError("The loop starts no asynchronous copies.")
-    if not len(computed):
-        raise CourseError("The run's trace has no multiply-adds.")
-    return int(np.bincount(np.searchsorted(computed, later)).max())
+    return max(most)
+
+
+def _warps_of(run) -> Iterator[Any]:
+    """The traces of a run's warps, one by one."""
+    for block in np.unique(run.trace.accesses["block"]):
+        trace = run.trace.select(block=int(block))
+        for warp in np.unique(trace.accesses["warp"]):
+            yield trace.select(warp=int(warp))
 
 
 def multiply_adds_behind_a_tile(run) -> int:
-    """The fewest of `multiply_adds_behind_loads` for the tiles that are loaded behind the first barrier.
+    """The fewest of `multiply_adds_behind_loads` for the tiles that any warp loads behind its first barrier.
 
     Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
     """
-    _, barriers = _copies(run)
-    behind = [found for load, found in _behind_loads(run) if len(barriers) and load > barriers[0]]
+    behind = []
+    for trace in _warps_of(run):
+        _, barriers = _copies(trace)
+        behind += [found for load, found in _behind_loads(trace) if len(barriers) and load > barriers[0]]
     if not behind:
         raise CourseError("Behind its first barrier, the kernel stores no tile that it has loaded from global memory.")
     return min(behind)
 
 
 def wavefronts_per_shared_load(run) -> float:
-    """Wavefronts that one warp-wide load from shared memory takes, on average: 1 at best, for 128-bit loads 2.
+    """Wavefronts that one warp-wide load from shared memory takes, on average: 1 at best, for 128-bit loads 2. Atomic operations count.
 
     Raises CourseError for a kernel that loads nothing from shared memory.
     """
-    loads = count(run, names.executed("shared_ld"))
+    loads = sum(map(functools.partial(_shared_accesses, run), ("ld", "atom")))
     if not loads:
         raise CourseError("The kernel made no shared loads.")
-    return count(run, names.shared_wavefronts("ld")) / loads
+    return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "atom")) / loads
 
 
 def shared_stores_per_result(run) -> float:
-    """Shared-memory store instructions per element of C (a full warp counts 32), atomic operations included. Asynchronous copies are
-    not stores."""
+    """Shared-memory store instructions per element of C (a full warp counts 32), atomic operations and generic addresses included.
+    Asynchronous copies are not stores."""
     shape = shape_of(run)
-    return WARP * sum(count(run, names.executed(f"shared_{op}")) for op in ("st", "atom")) / (shape.m * shape.n)
+    return WARP * sum(map(functools.partial(_shared_accesses, run), ("st", "atom"))) / (shape.m * shape.n)
 
 
 def barriers_per_warp(run) -> float:
@@ -325,13 +351,14 @@ _FILLS = (AccessKind.STORE, AccessKind.COPY)
 
 
 def shared_load_conflicts(run) -> int:
-    """Wavefronts that loads took besides what their addresses need at least: lanes wanted different words of one bank."""
-    return count(run, names.shared_conflicts("ld"))
+    """Wavefronts that loads took besides what their addresses need at least: lanes wanted different words of one bank. Atomic operations
+    load, and store, as well."""
+    return sum(count(run, names.shared_conflicts(op)) for op in ("ld", "atom"))
 
 
 def shared_store_conflicts(run) -> int:
     """The same of stores, as a warp alone would have them (with many, the hardware counts lost turns as well)."""
-    return count(run, names.shared_conflicts("st"))
+    return sum(count(run, names.shared_conflicts(op)) for op in ("st", "atom"))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ STORE = "c = beta == 0 ? alpha * sum : alpha * sum + beta * c;"
 GUARD = "if (row >= M || col >= N) return;"
 ADD = "sum += a * b;"
 LOAD_A, LOAD_B = "const float a = A[row * lda + k];", "const float b = B[size_t(k) * ldb + col];"
+KERNEL = 'extern "C" __global__'
+GENERIC_LOAD = '__device__ float load(const float* from) {\n    float to;\n    asm volatile("ld.f32 %0, [%1];" : "=f"(to) : "l"(from));\n    return to;\n}\n'
 TILES = "for (int k0 = 0; k0 < K; k0 += BK) {"
 
 
@@ -161,6 +163,13 @@ EVASIONS = [
      ("total[i] += sums[i];", "total[i] = __fadd_rn(total[i], __fmul_rn(sums[i], scales_A[k0 / 128 * ((M + 3) / 4 * 4) + min(row + i / 2 * 8, M - 1)]"
       " * scales_B[k0 / 128 * ((N + 127) / 128) + block_col / 128]));"), ("total[i] * (scales_A[r] * scales_B[n])", "total[i]")),
     ("second_pass", "C read before it is asked whether it matters", ("const float v = (beta", "const float old = *(volatile float*)&c, v = (beta"), ("beta * c)", "beta * old)")),
+    ("rotate", "not rotated, and read by atomic operations", ("(k + row / 4) % BK", "k"), ("As[lane][place(lane, k)]", "atomicOr((int*)&As[lane][place(lane, k)], 0)"),
+     ("const float a = atomicOr", "const float a = __int_as_float(atomicOr"), ("place(lane, k)], 0)", "place(lane, k)], 0))")),
+    ("which_rectangle", "loads by generic addresses", (KERNEL, f"{GENERIC_LOAD}{KERNEL}"), ("TM = 8, TN = 4;", "TM = 32, TN = 1;"), ("= As[row + i][k]", "= load(&As[row + i][k])")),
+    ("spread_the_copies", "by the first warp alone", ("start(ahead / BK % STAGES, ahead, k);", "if (t < 32) start(ahead / BK % STAGES, ahead, k);\n"
+     "            else if (k == 0) for (int n = 0; n < 8; n++) start(ahead / BK % STAGES, ahead, n);")),
+    ("look_ahead", "by the first warp alone", ("const float a = a_at(k0 + BK), b = b_at(k0 + BK);", "float a, b;\n        if (ty < 2) a = a_at(k0 + BK), b = b_at(k0 + BK);"),
+     ("As[1 - half][ty][tx] = a;", "if (ty >= 2) a = a_at(k0 + BK), b = b_at(k0 + BK);\n        As[1 - half][ty][tx] = a;")),
     ("second_pass", "stored twice", ("c = v < 0 ? 0 : v;", "*(volatile float*)&c = v;\n    c = v < 0 ? 0 : v;")),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
