@@ -20,7 +20,7 @@ from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
 from helpers.run import gpu
 from helpers.toolchain.compile import compile_source
-from helpers.toolchain.kernels import kernels
+from helpers.toolchain.kernels import namesake
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -117,7 +117,7 @@ class CudaMagics(Magics):
         start = time.perf_counter()
         try:
             # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
-            entry = _unquote(arguments.entry) or _namesake(name, cell)
+            entry = _unquote(arguments.entry) or namesake(name, cell)
             compiled = compile_source("\n" + cell, entry, arguments.arch, tuple(arguments.option))
         except CompileError as error:
             self.shell.user_ns[arguments.name] = NotCompiled(arguments.name, error)
@@ -126,12 +126,6 @@ class CudaMagics(Magics):
         kernel = LessonKernel(compiled, arguments.name, text)
         self.shell.user_ns[arguments.name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
-
-
-def _namesake(name: str, source: str) -> str | None:
-    """`name`, if the source has several kernels and one that is no template is called so."""
-    declared = kernels(source)
-    return name if len(declared) > 1 and any(item.name == name and not item.parameters for item in declared) else None
 
 
 def _unquote(text: str | None) -> str | None:

@@ -125,6 +125,8 @@ def geometry(kernel: Kernel) -> Geometry:
         raise LaunchError(f"tile_shape = {tile}: no tile of C has more than {MOST_IN_TILE} rows or columns (and they are int, not float).")
     x, y, z = (*block, 1, 1)[:3]
     depth = constants.get("grid_depth", (None,))[0]
+    if depth is not None and depth < 1:
+        raise LaunchError(f"grid_depth = {depth}: it is the number of blocks along z for each product, 1 or more.")
     cluster = clusters.declared(kernel.ptx, kernel.compiled.symbol).dims or (1, 1, 1)
     return Geometry(
         (x, y, z), (tile[0], tile[1]), constants.get("dynamic_shared", (0,))[0], depth, cluster,

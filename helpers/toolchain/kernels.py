@@ -62,6 +62,12 @@ def kernels(source: str) -> tuple[KernelDeclaration, ...]:
     return tuple(found.values())
 
 
+def namesake(name: str, source: str) -> str | None:
+    """`name`, if the source has several kernels and one that is no template is called so: the one that `%%cuda name` means."""
+    declared = kernels(source)
+    return name if len(declared) > 1 and any(item.name == name and not item.parameters for item in declared) else None
+
+
 def instance(source: str, entry: str | None) -> str | None:
     """The template instance that `entry` means, as the compiler wants it named; None if it names no template.
 

@@ -98,6 +98,13 @@ def test_a_persistent_grid_that_cannot_be_is_refused(kernel, constants, message)
         geometry.geometry(stating(kernel, **constants))
 
 
+@pytest.mark.parametrize("depth", [0, -2])
+def test_a_grid_has_blocks_along_z(depth):
+    plain = helpers.compile(source())
+    with pytest.raises(LaunchError, match=f"grid_depth = {depth}: .* 1 or more"):
+        geometry.geometry(stating(plain, grid_depth=(depth,)))
+
+
 def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
     other = Kernel(replace(kernel.compiled, ptx=kernel.ptx.replace(".reqnctapercluster 2, 1, 1", ".reqnctapercluster 1, 2, 1")))
     with pytest.raises(LaunchError, match=r"Write __cluster_dims__\(2, 1, 1\)"):

@@ -18,6 +18,7 @@ from helpers.errors import CourseError
 from helpers.files import read_whole
 from helpers.toolchain.compile import readable
 from helpers.toolchain.headers import INCLUDE
+from helpers.toolchain.kernels import namesake
 
 LARGEST_NOTEBOOK = 16 << 20  # bytes; with its outputs, a notebook of ours has some hundred thousand
 LARGEST_ANSWER = 100_000  # characters
@@ -82,8 +83,13 @@ class KernelText:
 
 
 def kernel_text(text: str) -> KernelText:
-    """The CUDA source of a cell. Raises CourseError for what is none, and for what reads files of the machine."""
-    first, _, rest = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff").partition("\n")
+    """The CUDA source of a cell, read as a notebook reads it: empty lines before the magic are none, an indentation of it is of all lines,
+    and of several kernels the one of the cell's name is meant. Raises CourseError for what is none, and for what reads files of the
+    machine.
+    """
+    lines = re.sub(r"\A(?:[ \t]*\n)+", "", text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff"))
+    indent = re.match(r"[ \t]*", lines)[0]
+    first, _, rest = re.sub(rf"^{indent}", "", lines, flags=re.M).partition("\n")
     if not first.startswith("%%cuda"):
         raise CourseError("The cell does not begin with `%%cuda` and the kernel's name, so there is no kernel in it.")
     try:
@@ -102,7 +108,7 @@ def kernel_text(text: str) -> KernelText:
     remarks = (f"Every answer is compiled with the same options; {' '.join(ignored)[:80]} is left out.",) if ignored else ()
     code = readable("\n" + rest)
     keep_to_headers(code)
-    return KernelText(code, entry, remarks)
+    return KernelText(code, entry or namesake("".join(words[1:2]), code), remarks)
 
 
 _DIRECTIVE = re.compile(r"(#|%:)(?:\s|/\*.*?\*/)*(include_next|include|import|embed)\b(?P<rest>[^\n]*)", re.S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 import helpers
 from helpers.course.exercises import FOLDER, exercise
@@ -96,6 +97,29 @@ def test_the_compiler_would_have_opened_it():
 def test_headers_are_included_as_ever(text):
     kernel = kernel_text(f"%%cuda early_exit\r\n{text}\r\nint x; // do include this, # include that\r")
     assert kernel.source == f"\n{text}\nint x; // do include this, # include that\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["\n  \n%%cuda early_exit\nint x;\n", "  %%cuda early_exit\n  int x;\n", "\r\n\t%%cuda early_exit\r\n\tint x;\r\n"]
+)
+def test_what_a_notebook_runs_is_read(text):
+    assert kernel_text(text).source == "\nint x;\n"
+    assert TransformerManager().transform_cell(text.replace("\r\n", "\n")).startswith("get_ipython().run_cell_magic('cuda', 'early_exit'")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "entry"),
+    [
+        (("early_exit",), None),
+        (("trial", "early_exit"), "early_exit"),
+        (("early_exit", "trial"), "early_exit"),
+        (("trial", "other"), None),
+    ],
+)
+def test_of_several_kernels_the_one_of_the_cell_s_name_is_meant(kernels, entry):
+    source = "".join(f"__global__ void {name}(int a) {{}}\n" for name in kernels)
+    assert kernel_text(f"%%cuda early_exit\n{source}").entry == entry
+    assert kernel_text(f"%%cuda early_exit --entry trial\n{source}").entry == "trial"
 
 
 def test_the_line_of_the_magic():
