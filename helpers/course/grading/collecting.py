@@ -8,6 +8,8 @@ in stays in `submitted/`.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,9 @@ _COPIED = "timestamp.txt"  # the one file beside the notebooks that goes along
 
 
 def configure(config: Any) -> None:
-    """Set up nbgrader (traitlets' config object of its configuration file)."""
+    """Set up nbgrader (traitlets' config object of its configuration file). It starts alembic by its name, which is beside this Python
+    also where nbgrader itself was started by its path."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])])
     config.CourseDirectory.course_id = "gemm-ladder"
     config.CourseDirectory.ignore = _all_but(_COPIED)
     config.GenerateAssignment.preprocessors = _handed_out()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import nbformat
@@ -56,7 +55,7 @@ def graded(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("graded")
         patch.setenv("JUPYTER_CONFIG_DIR", str(folder / "none"))
-        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # nbgrader starts alembic by its name
+        patch.setenv("PATH", os.defpath)  # nbgrader was started by its path, and starts alembic by its name
         course_directory.make(folder, [get(ITEM.lesson)])
         for other in (folder / "source" / get(ITEM.lesson).name).iterdir():
             if other.stem != ITEM.slug:
