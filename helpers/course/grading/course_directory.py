@@ -128,7 +128,10 @@ def assignment(item: Exercise) -> nbformat.NotebookNode:
     return v4.new_notebook(cells=cells, metadata=about)
 
 
-_RULE = "The function is evaluated at the arguments of the check and at others; it has all points or none."
+_RULE = (
+    "The function is evaluated at the arguments of the check and at others; it has all points or none. It is read and not run: write it "
+    "with numbers, names, lists, if, for, while, functions, and what math has."
+)
 
 
 def _cell(cell: Any, name: str, grade_id: str, **about: Any) -> Any:

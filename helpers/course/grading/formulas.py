@@ -48,10 +48,27 @@ def _counted(*arguments):
     return made
 
 
-_MATH = {name: getattr(math, name) for name in "ceil floor trunc sqrt exp log log2 log10 fabs hypot gcd lcm prod pi e inf isqrt".split()}
+def _product(values, start=1):
+    for value in values:
+        start *= value
+        if isinstance(start, int) and start.bit_length() > BITS:
+            raise OverflowError("the number is too large")
+    return start
+
+
+def _rounded(value, ndigits=None):
+    if ndigits is not None and abs(ndigits) > BITS:
+        raise OverflowError("these are too many digits")
+    return round(value, ndigits)
+
+
+_BOTH = "ceil floor trunc sqrt exp log log2 log10 fabs hypot gcd lcm pi e inf".split()
+_NUMPY = {name: getattr(math, name) for name in _BOTH} | {"prod": _product}
+_MATH = _NUMPY | {"isqrt": math.isqrt}
+_MODULES: dict[str, dict[str, Any]] = {"math": _MATH, "numpy": _NUMPY}
 _PLAIN: dict[str, Any] = {
-    "abs": abs, "min": min, "max": max, "sum": sum, "len": len, "range": _counted, "divmod": divmod, "pow": _power, "round": round,
-    "int": int, "float": float, "bool": bool, "print": lambda *_: None,
+    "abs": abs, "min": min, "max": max, "sum": sum, "len": len, "range": _counted, "divmod": divmod, "pow": _power, "round": _rounded,
+    "int": int, "float": float, "bool": bool, "print": lambda *_: None, "next": lambda values, *default: [*values[:1], *default][0],
 }  # fmt: skip
 
 
@@ -101,10 +118,10 @@ class _Names:
 class _Function:
     """A function of the source."""
 
-    def __init__(self, node: ast.FunctionDef):
+    def __init__(self, node: ast.FunctionDef, home: _Evaluation | None = None):
         if node.decorator_list or node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
             raise _refused(node, "a function with decorators or starred arguments")
-        self.node, self.names = node, [argument.arg for argument in node.args.args]
+        self.node, self.home, self.names = node, home, [argument.arg for argument in node.args.args]
 
     def called(self, caller: _Evaluation, arguments, named: Mapping[str, Any]) -> Any:
         if caller.depth >= DEPTH:
@@ -117,7 +134,7 @@ class _Function:
         bound |= dict(zip(self.names, arguments, strict=False)) | dict(named)
         if missing := [name for name in self.names if name not in bound]:
             raise TypeError(f"{self.node.name} was given no {', '.join(missing)}")
-        inner.local = bound
+        inner.local, inner.home = bound, self.home
         try:
             inner.body(self.node.body)
         except _Returned as returned:
@@ -137,14 +154,24 @@ class _Evaluation:
 
     def __init__(self, module: _Names, local: dict[str, Any], caller: _Evaluation | None = None):
         self.module, self.local = module, local
+        self.home: _Evaluation | None = None  # the call in which its function was defined
         self.depth: int = caller.depth + 1 if caller else 0
         self.spent: list[int] = caller.spent if caller else [0]
 
-    def _step(self, node: ast.AST) -> None:
-        self.spent[0] += 1
+    def _step(self, node: ast.AST, steps: int = 1) -> None:
+        self.spent[0] += steps
         if self.spent[0] > STEPS:
             line = getattr(node, "lineno", None)
             raise CourseError(f"line {line}: the function had not ended after {STEPS:,} steps. Some loop never ends.", line)
+
+    def _go_through(self, node: ast.AST, *values: Any) -> None:
+        """What goes through all of a list takes a step for each of its elements."""
+        for value in values:
+            if isinstance(value, range):
+                self._step(node, len(value))
+            elif isinstance(value, list | tuple):
+                self._step(node, len(value))
+                self._go_through(node, *value)
 
     # ------------------------------------------------------------------------------------------------ statements
 
@@ -182,6 +209,8 @@ class _Evaluation:
                 raise _Loop(isinstance(node, ast.Continue))
             case ast.FunctionDef() if self.depth == 0:
                 self.module.values[node.name] = _Function(node)
+            case ast.FunctionDef():
+                self.local[node.name] = _Function(node, self)
             case ast.Import() | ast.ImportFrom(level=0):
                 self._import(node)
             case ast.Pass():
@@ -200,13 +229,14 @@ class _Evaluation:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         names = [alias.name for alias in node.names]
-        if isinstance(node, ast.Import) and names == ["math"]:
-            self._keep(node.names[0].asname or "math", _MATH)
-        elif isinstance(node, ast.ImportFrom) and node.module == "math" and all(name in _MATH for name in names):
+        if isinstance(node, ast.Import) and all(name in _MODULES for name in names):
             for alias in node.names:
-                self._keep(alias.asname or alias.name, _MATH[alias.name])
+                self._keep(alias.asname or alias.name, _MODULES[alias.name])
+        elif isinstance(node, ast.ImportFrom) and all(name in _MODULES.get(node.module or "", {}) for name in names):
+            for alias in node.names:
+                self._keep(alias.asname or alias.name, _MODULES[node.module or ""][alias.name])
         else:
-            raise _refused(node, "importing anything but math")
+            raise _refused(node, "importing anything but the arithmetic of math and numpy")
 
     def _keep(self, name: str, value: Any) -> None:
         (self.local if self.depth else self.module.values)[name] = value
@@ -244,6 +274,7 @@ class _Evaluation:
             case ast.Compare() if all(type(op) in _COMPARED for op in node.ops):
                 left = self.value(node.left)
                 for op, right in zip(node.ops, map(self.value, node.comparators), strict=True):
+                    self._go_through(node, left, right)
                     if not _COMPARED[type(op)](left, right):
                         return False
                     left = right
@@ -254,8 +285,20 @@ class _Evaluation:
                 return [self.value(part) for part in node.elts]
             case ast.GeneratorExp() | ast.ListComp() if len(node.generators) == 1:
                 return self._comprehension(node)
-            case ast.Attribute(value=ast.Name() as home) if self._named(home) is _MATH and node.attr in _MATH:
-                return _MATH[node.attr]
+            case ast.Attribute(value=ast.Name() as home) if any(self._named(home) is known for known in _MODULES.values()):
+                if node.attr in (names := self._named(home)):
+                    return names[node.attr]
+            case ast.NamedExpr():
+                self._keep(node.target.id, self.value(node.value))
+                return self._named(node.target)
+            case ast.Subscript(slice=index) if not isinstance(index, ast.Slice):
+                place = self._number(node, self.value(index))
+                return self._listed(node.value)[place]
+            case ast.JoinedStr():  # to be printed
+                for part in node.values:
+                    if isinstance(part, ast.FormattedValue):
+                        self.value(part.value)
+                return ""
             case ast.Call():
                 return self._call(node)
         raise _refused(node, f"`{ast.unparse(node)[:60]}`")
@@ -275,10 +318,11 @@ class _Evaluation:
         arguments, named = [self.value(part) for part in node.args], {item.arg: self.value(item.value) for item in node.keywords}
         if isinstance(called, _Function):
             return called.called(self, arguments, named)
-        if not callable(called) or (named and called not in (min, max, round, sum)):
+        if not callable(called) or (named and called not in (min, max, sum, _rounded, _product)):
             raise _refused(node, f"`{ast.unparse(node)[:60]}`")
         if called is not _PLAIN["print"] and any(isinstance(value, str) for value in arguments):
             raise _refused(node, "text")
+        self._go_through(node, *arguments, *named.values())
         return self._small(called(*arguments, **named))
 
     def _listed(self, node: ast.expr) -> Any:
@@ -288,9 +332,13 @@ class _Evaluation:
         return found
 
     def _named(self, node: ast.Name) -> Any:
-        for names in (self.local, self.module.values):
-            if node.id in names:
-                return names[node.id]
+        place: _Evaluation | None = self
+        while place is not None:
+            if node.id in place.local:
+                return place.local[node.id]
+            place = place.home
+        if node.id in self.module.values:
+            return self.module.values[node.id]
         raise CourseError(f"line {node.lineno}: {node.id} is not defined, or nothing that the grader evaluates.", node.lineno)
 
     def _binary(self, node: ast.AST, op: ast.operator, left: Any, right: Any) -> Any:

@@ -30,6 +30,21 @@ def test_arithmetic(source, expected):
     assert function(source, "f")(3) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def f(x):\n    def half(y): return y / 2 + scale\n    scale = 1\n    return half(x) + half(y=2 * x)", 6.5),
+        ("def f(x):\n    if (y := x + 1) > 3: return y\n    return 0", 4),
+        ("def f(x):\n    pair = (x, 2)\n    print(f'{pair[0]:5d} and {pair[1]}')\n    return pair[0] / pair[-1]", 1.5),
+        ("import numpy as np\nimport math as m, numpy\nfrom numpy import ceil\ndef f(x):\n    return np.ceil(x / 2) + m.sqrt(4) + numpy.floor(1.5) + ceil(.5)", 6),
+        ("def f(x):\n    return next(n for n in range(1, 99) if n * n > x) + next([], 5) + round(2.5678, 2)", 9.57),
+        ("import math\ndef f(x):\n    return math.prod(range(1, 6)) + math.prod([x, 2], start=2)", 132),
+    ],
+)  # fmt: skip
+def test_arithmetic_in_other_words(source, expected):
+    assert function(source, "f")(3) == pytest.approx(expected)
+
+
 HOSTILE = {
     "a system call": "import os\ndef f(x):\n    os.system('touch {mark}')",
     "a system call in the function": "def f(x):\n    import os\n    os.system('touch {mark}')",
@@ -48,6 +63,17 @@ HOSTILE = {
     "a long range": "def f(x):\n    return sum(range(10 ** 12))",
     "a long list": "def f(x):\n    return [0] * 10 ** 10",
     "many values": "def f(x):\n    return sum([i for i in range(10 ** 5)] for j in range(10 ** 5))",
+    "calls that go through much": "def f(x):\n    while True:\n        x = min(range(199999))",
+    "sums that go through much": "def f(x):\n    return sum(sum(range(10 ** 5)) for i in range(10 ** 5))",
+    "a large product": "import math\ndef f(x):\n    return math.prod(range(1, 199999))",
+    "a list in a list, again and again": "def f(x):\n    a, b = [1, 1], [1, 1]\n    for i in range(60): a, b = [a, a], [b, b]\n    return a == b",
+    "a list in a list, added": "def f(x):\n    a = [1, 1]\n    for i in range(60): a = [a, a]\n    return max(a, a)",
+    "rounded to many digits": "def f(x):\n    return round(7, -10 ** 8)",
+    "an attribute of numpy": "import numpy\ndef f(x):\n    return numpy.load('{mark}')",
+    "a name of numpy": "from numpy import fromfile\ndef f(x):\n    return x",
+    "an attribute of text": "def f(x):\n    return f'{x.__class__}'.format(x)",
+    "the width of text": "def f(x):\n    return len(f'{x:1000000000}')",
+    "a slice": "def f(x):\n    return [1, 2][0:1]",
     "deep nesting": "def f(x):\n    return " + "-" * 50000 + "1",
     "deep brackets": "def f(x):\n    return " + "(" * 5000 + "1" + ")" * 5000,
     "a class": "class f:\n    def __init__(self, x): open('{mark}', 'w')",
