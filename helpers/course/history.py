@@ -51,6 +51,8 @@ class History(Tabular):
             if version.number == number:
                 return version.text
         known = ", ".join(str(version.number) for version in self.versions)
+        if number == 0 and known:
+            raise CourseError(f"{self.cell} is in no lesson, so it has no version 0: the versions are yours. There are: {known}.")
         raise CourseError(f"{self.cell} has no version {number!r}. " + (f"There are: {known}." if known else "It has not been run yet."))
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -70,7 +72,8 @@ class History(Tabular):
     def _advice(self) -> str:
         if all(version.number == 0 for version in self.versions):
             return f"{self.cell} has not been run yet."
-        return f"restore({self.cell!r}, 1) puts version 1 into a new cell, restore({self.cell!r}) the lesson's own."
+        own = f", restore({self.cell!r}) the lesson's own" if self.versions[0].number == 0 else ""
+        return f"restore({self.cell!r}, 1) puts version 1 into a new cell{own}."
 
     def table(self) -> Table:
         """A version a row; in HTML with what changed."""

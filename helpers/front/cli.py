@@ -280,7 +280,7 @@ def parser() -> argparse.ArgumentParser:
     synced = command(sync, "For those who change the course: write kernels/ into notebooks/, and bring these into their canonical form.")
     synced.add_argument("--check", action="store_true", help="write nothing; show what would change and exit with 1")
     shown = command(slides, "Build a reveal.js page from each lesson; the pages need no network.")
-    shown.add_argument("notebooks", nargs="*", help="notebook files (default: all lessons)")
+    shown.add_argument("notebooks", nargs="*", help="lessons by number or slug, or notebook files (default: all lessons)")
     shown.add_argument("--output", default="build/slides", help="folder for the pages (default: %(default)s)")
     shown.add_argument("--no-execute", action="store_true", help="do not run the notebooks first: no pictures")
     published = command(site, "Build the course as a website: every lesson executed, and the machine in the page. Needs no server.")

@@ -22,6 +22,7 @@ from traitlets.config import Config
 
 from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.notebook_file import dumps, read
+from helpers.course.steps import get
 from helpers.errors import CourseError
 
 from .notebooks import paths
@@ -144,6 +145,16 @@ def _title(notebook: NotebookNode, path: Path) -> str:
     return path.stem
 
 
+def _path(name: str) -> Path:
+    """A notebook's file, or that of the lesson which `name` is the number or the slug of. Raises CourseError for neither."""
+    if Path(name).suffix or Path(name).exists():
+        return Path(name)
+    try:
+        return get(name).notebook_path
+    except KeyError as error:
+        raise CourseError(f"There is {error.args[0]}. A notebook of your own is named by its file, with .ipynb.") from error
+
+
 def _notebook(path: Path) -> NotebookNode:
     """The notebook in the file `path`. Raises CourseError if there is none, or none that can be shown."""
     try:
@@ -157,11 +168,11 @@ def _notebook(path: Path) -> NotebookNode:
 
 
 def build(notebooks: list[str], output: str, execute: bool = True) -> int:
-    """Write one page per notebook into the folder `output`. Returns the exit code.
+    """Write one page per notebook, a file or a lesson's number or slug, into the folder `output`. Returns the exit code.
 
     Raises CourseError if a notebook is missing or does not run, or the folder cannot be written.
     """
-    sources = [Path(name) for name in notebooks] or [path for path in paths() if path.name != GLOSSARY]
+    sources = [_path(name) for name in notebooks] or [path for path in paths() if path.name != GLOSSARY]
     folder = Path(output)
     for path in sources:
         notebook = _notebook(path)

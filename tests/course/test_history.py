@@ -132,6 +132,17 @@ def test_a_version_that_does_not_exist_is_a_sentence():
             restore("naive", odd)
 
 
+def test_a_kernel_that_no_lesson_has_goes_back_to_the_reader_s_versions_alone():
+    keep("of_mine", "%%cuda of_mine\none")
+    keep("of_mine", "%%cuda of_mine\ntwo")
+    assert "lesson" not in str(history("of_mine"))
+    with pytest.raises(CourseError, match=r"of_mine is in no lesson, .* There are: 1, 2\."):
+        restore("of_mine")
+    assert restore("of_mine", 1).endswith("one")
+    keep("naive", "%%cuda naive\n")
+    assert "restore('naive') the lesson's own" in str(history("naive"))
+
+
 def test_in_a_notebook_the_text_comes_as_a_new_cell(monkeypatch, capsys):
     cells = []
     monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=True, set_next_input=cells.append))

@@ -114,9 +114,17 @@ def test_a_cell_that_fails_is_named(tmp_path):
     assert slides.build([str(path)], str(tmp_path), execute=False) == 0
 
 
+@pytest.mark.parametrize("name", ["3", "03", "shared_tile", "03_shared_tile"])
+def test_a_lesson_is_named_by_its_number(name, tmp_path):
+    assert slides.build([name], str(tmp_path), execute=False) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["03_shared_tile.slides.html"]
+
+
 def test_what_is_no_notebook_is_refused(tmp_path):
     with pytest.raises(CourseError, match="not a notebook"):
         slides.build([str(tmp_path / "none.ipynb")], str(tmp_path))
+    with pytest.raises(CourseError, match="There is no step '99'.* by its file"):
+        slides.build(["99"], str(tmp_path))
     (tmp_path / "text.ipynb").write_text("hello")
     with pytest.raises(CourseError, match="not a notebook"):
         slides.build([str(tmp_path / "text.ipynb")], str(tmp_path))
