@@ -206,7 +206,13 @@ def _content(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CourseError(f"{path.name} is damaged, or no file of `course ladder export` ({error}).") from None
     if not isinstance(content, dict) or content.get("course") != COURSE or content.get("what") != WHAT:
-        raise CourseError(f"{path.name} is no file of `course ladder export`.")
+        kept = isinstance(content, dict) and content.get("course") == COURSE and "tables" in content
+        more = (
+            " It is one of `course progress --export`: its owner writes the other with `course ladder export FILE --name Ada`."
+            if kept
+            else ""
+        )
+        raise CourseError(f"{path.name} is no file of `course ladder export`.{more}")
     form = content.get("format")
     if isinstance(form, int) and form > FORMAT:
         raise CourseError(f"{path.name} was written by a newer version of the course. Update the course, and merge it again.")

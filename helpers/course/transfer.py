@@ -84,6 +84,8 @@ def _content(path: Path) -> dict[str, Any]:
         raise CourseError(f"{path} is damaged, or no file of `course progress --export` ({error}). {nothing}") from None
     if not isinstance(content, dict) or content.get("course") != COURSE:
         raise CourseError(f"{path} is no file of `course progress --export`. {nothing}")
+    if "what" in content and "tables" not in content:
+        raise CourseError(f"{path} is a file of `course ladder export`, which `course ladder merge` shows. {nothing}")
     form, schema = content.get("format"), content.get("schema")
     if not all(type(number) is int and number > 0 for number in (form, schema)):
         raise CourseError(f"{path} is damaged: it does not say what version it is of. {nothing}")

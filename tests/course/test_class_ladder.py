@@ -100,6 +100,7 @@ def test_what_is_not_believed_is_left_out_and_named(climb, said, tmp_path):
         ("{", "is damaged, or no file of"),
         ("[" * 100_000, "is damaged, or no file of"),
         ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {}}', "is no file of `course ladder export`"),
+        ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {}}', "its owner writes the other"),
         ('{"course": "gemm-ladder", "what": "class ladder", "format": 2}', "newer version"),
         ('{"course": "gemm-ladder", "what": "class ladder", "format": 1, "name": 5}', "is damaged: it is not as"),
         (None, "cannot be read"),

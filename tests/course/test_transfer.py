@@ -73,6 +73,7 @@ def test_a_file_of_an_older_course_is_brought_up_to_date(full, tmp_path):
         ("{", "is damaged, or no file of"),
         ("[]", "is no file of"),
         ('{"course": "gemm-ladder"}', "does not say what version"),
+        ('{"course": "gemm-ladder", "what": "class ladder", "format": 1, "climbs": []}', "which `course ladder merge` shows"),
         ('{"course": "gemm-ladder", "format": 2, "schema": 1, "tables": {}}', "newer version of the course"),
         ('{"course": "gemm-ladder", "format": 1, "schema": 99, "tables": {}}', "newer version of the course"),
         ('{"course": "gemm-ladder", "format": 1, "schema": 4, "tables": {"answers": [1]}}', "its tables are not as"),
