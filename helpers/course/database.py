@@ -52,7 +52,7 @@ class Database:
 
     def rows(self, query: str, values: tuple = ()) -> list[sqlite3.Row]:
         """What a SELECT finds. Looking makes no file."""
-        if self._memory is None and not self.path.exists():
+        if self._memory is None and not self.path.exists() and all(parent.is_dir() for parent in self.path.parents if parent.exists()):
             return []
         return self.run(lambda db: db.execute(query, values).fetchall(), write=False)
 

@@ -37,20 +37,25 @@ def progress(args: argparse.Namespace) -> int:
         raise CourseError(f"{own.path} can be read and not be changed, so nothing was done.")
     if args.export:
         print(f"{transfer.export(own, args.export)} rows are saved in {args.export}.")
+    done = []
     if args.load:
-        print(f"{transfer.load(own, args.load)} rows of {args.load} are added to yours; what you had already came once.")
-    if args.reset and not _reset(own, args.reset, args.yes):
-        print("Nothing was reset.")
-        return 1
+        done.append(f"{transfer.load(own, args.load)} rows of {args.load} are added to yours; what you had already came once.")
+    if args.reset:
+        if not (reset := _reset(own, args.reset, args.yes)):
+            print("Nothing was reset.")
+            return 1
+        done.append(reset)
     if args.restore:
         back = own.restore()
-        print(f"{back} rows are back." if back else "There is no reset to take back: nothing has changed.")
-    print(standing(own))
+        done.append(f"{back} rows are back." if back else "There is no reset to take back: nothing has changed.")
+    if own.problem and done:  # a full disk shows when something is written
+        raise CourseError("Nothing was saved, and your progress is as it was.")
+    print(*done, standing(own), sep="\n")
     return 0
 
 
-def _reset(own, which: str, confirmed: bool) -> bool:
-    """Archive the climbs and answers of one step, or of all, once the reader has said yes."""
+def _reset(own, which: str, confirmed: bool) -> str:
+    """Archive the climbs and answers of one step, or of all, once the reader has said yes: what was done, "" without."""
     from helpers.course.steps import get
 
     try:
@@ -66,11 +71,10 @@ def _reset(own, which: str, confirmed: bool) -> bool:
             end="",
         )
         if sys.stdin.readline().strip().lower() != "yes":
-            return False
-    print(
+            return ""
+    return (
         f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
     )
-    return True
 
 
 def ladder(args: argparse.Namespace) -> int:

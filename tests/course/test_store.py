@@ -296,6 +296,15 @@ def test_a_read_only_folder_shows_what_is_there_and_goes_on_in_memory(tmp_path_f
     assert [row.milliseconds for row in Store(folder).climbs()] == [1.0]
 
 
+@pytest.mark.parametrize("home", ["home", "home/deeper"])
+def test_a_file_in_the_place_of_the_folder_is_said_to_who_only_looks(tmp_path, said, home):
+    (tmp_path / "home").touch()
+    store = Store(tmp_path / home, announce=said.append)
+    assert not list(store.climbs()) and len(said) == 1 and "cannot be" in said[0] and store.problem
+    fresh = Store(tmp_path / "new" / "home", announce=said.append)
+    assert not list(fresh.climbs()) and not fresh.problem and not (tmp_path / "new").exists()
+
+
 def test_a_full_disk(store, said, monkeypatch):
     store.climb(**ROW, milliseconds=1.0)
     really_open = Store._open

@@ -213,6 +213,29 @@ def test_a_reset_asks_first_and_can_be_taken_back(reader, monkeypatch, capsys):
     assert cli.main(["progress", "--reset", "99"]) == 1
 
 
+def test_what_a_full_disk_does_not_save_is_not_said_to_be(reader, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "mine.json"
+    assert cli.main(["progress", "--export", str(file)]) == 0
+    capsys.readouterr()
+
+    def refused(self, work, write=True):
+        if write:
+            raise sqlite3.OperationalError("database or disk is full")
+        return really_run(self, work, write)
+
+    really_run = store.Store._run_on_file
+    reader.reset(None)
+    before = reader.path.read_bytes()
+    monkeypatch.setattr(store.Store, "_run_on_file", refused)
+    for words in (["--import", str(file)], ["--restore"], ["--reset", "all", "--yes"]):
+        fresh = store.Store(reader.path.parent)
+        monkeypatch.setattr("helpers.course.store.own", lambda fresh=fresh: fresh)
+        assert cli.main(["progress", *words]) == 1
+        said = capsys.readouterr()
+        assert "Nothing was saved" in said.err and "disk is full" in said.err and "rows" not in said.out
+    assert reader.path.read_bytes() == before
+
+
 def test_a_newer_file_is_shown_and_not_changed(reader, monkeypatch, capsys):
     with contextlib.closing(sqlite3.connect(reader.path)) as db:
         db.execute("PRAGMA user_version = 99")
