@@ -186,9 +186,18 @@ def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
             "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, `const int* ranges` for one of `pieces`, "
             "`const float* scales_A, const float* scales_B` for one of a `scale_block`; and behind that, for a kernel that copies by "
             f"TMA, those of `const __grid_constant__ CUtensorMap {'`, `'.join(MAPS)}` that it uses, in this order). "
-            "Change its parameters, or launch it yourself with .launch(grid, block, args)."
+            f"{_first_other(parameters, kinds, plain)}Change its parameters, or launch it yourself with .launch(grid, block, args)."
         )
     return len(before) == 12 and not split, maps
+
+
+def _first_other(parameters, kinds: list[str], wanted: list[str]) -> str:
+    """'' or, as a sentence, the first parameter that is not of the kind that all kernels have there."""
+    words = {"pointer": "a pointer", "map": "a tensor map", "32": "32 bits"}
+    for place, (parameter, found, right) in enumerate(zip(parameters, kinds, wanted, strict=False), 1):
+        if found != right:
+            return f"Number {place}, {parameter.name}, is {words.get(found, f'{found} bits')} and should be {words[right]}. "
+    return f"It has {len(kinds)} parameters, and all kernels have {len(wanted)}. " if len(kinds) < len(wanted) else ""
 
 
 def box(kernel: Kernel, name: str, itemsize: int) -> CopyBox:

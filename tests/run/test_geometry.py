@@ -111,6 +111,21 @@ def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
         geometry.geometry(other)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        (geometry.PARAMETERS.replace("float", "double"), "Number 4, alpha, is 64 bits and should be 32 bits"),
+        (geometry.PARAMETERS.replace("int lda, ", ""), "Number 6, B, is a pointer and should be 32 bits"),
+        (geometry.PARAMETERS.replace(", int ldc", ""), "It has 10 parameters, and all kernels have 11"),
+        (geometry.PARAMETERS + ", int more", r"in this order\). Change its parameters"),
+    ],
+)
+def test_a_foreign_signature_names_what_differs_first(parameters, said):
+    kernel = helpers.compile(f'extern "C" __global__ void k({parameters.replace("T*", "float*")}) {{}}')
+    with pytest.raises(LaunchError, match=said):
+        geometry.is_fused(kernel)
+
+
 def test_a_map_of_another_name_is_a_foreign_signature(kernel):
     *others, last = kernel.compiled.parameters
     with pytest.raises(LaunchError, match="CUtensorMap map_A`, `map_B`, `map_C` that it uses, in this order"):
