@@ -5,6 +5,7 @@ import os
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from helpers.run.shared_gpu import service_address
 from tests import ROOT
 
 KNOWN = {
@@ -16,6 +17,11 @@ KNOWN = {
     "Authenticator": {"allow_existing_users"},
     "LocalAuthenticator": {"create_system_users"},
 }  # fmt: skip
+
+
+def test_the_guide_names_what_names_the_shared_gpu():
+    said = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{variable}`" in said for variable in service_address.VARIABLES.values()) and service_address.FILE in said
 
 
 def test_the_settings_have_names_that_the_hub_knows():

@@ -40,6 +40,11 @@ def named() -> ServiceAddress:
     where = "The environment"
     if not given["url"]:
         path = data_folder() / FILE
+        if not path.exists():
+            raise CourseError(
+                f"No shared GPU is named here: neither by {', '.join(VARIABLES.values())} in the environment, nor in {path}. "
+                "Whoever runs one has what belongs there."
+            )
         given, where = given | _read(path), str(path)
     address = ServiceAddress(given["url"], given["token"], given["certificate"])
     if not address.url.startswith(("https://", "unix:/")):

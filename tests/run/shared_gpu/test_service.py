@@ -280,6 +280,8 @@ def test_a_file_names_the_service_as_well(learner, monkeypatch, tmp_path):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
     assert not service_address.configured()
+    with pytest.raises(CourseError, match="No shared GPU is named here: .*GEMM_LADDER_GPU_TOKEN.*shared_gpu.toml"):
+        sending.status()
     lines = [f'{name} = "{getattr(address, name)}"' for name in service_address.VARIABLES]
     (tmp_path / service_address.FILE).write_text("\n".join(lines), encoding="utf-8")
     assert service_address.configured() and sending.status()["learner"] == "ada"
