@@ -131,8 +131,12 @@ def measured_elsewhere() -> bool:
 
 
 def can_measure(kernel: Kernel) -> bool:
-    """Whether a kernel can be timed: on a GPU here that can run it, or on one that a class shares."""
-    return place(None, kernel) == "gpu" or measured_elsewhere()
+    """Whether a kernel can be timed: on a GPU here that can run it, or on one that a class shares and that takes it."""
+    if not measured_elsewhere():
+        return place(None, kernel) == "gpu"
+    from .shared_gpu import sending  # here: it needs what this module is for
+
+    return not sending.refuses(kernel)
 
 
 def _elsewhere(kernel: Kernel, problem: Problem, samples: int, seconds: float) -> GemmTiming:

@@ -7,6 +7,7 @@ import helpers
 from helpers.errors import RunError
 from helpers.run import gemm, gpu, timing
 from helpers.run.gemm import Problem
+from helpers.run.shared_gpu import sending
 from helpers.sim import simulate
 from tests.run.tma_kernels import source
 
@@ -68,6 +69,20 @@ def test_a_mistake_in_any_looked_at_product_of_a_batch_is_named():
     wrong[13, 2] = 7
     with pytest.raises(RunError, match=r"C\[13, 2\] is 7, expected"):
         timing.checked("mine", problem, operands, wrong, None)
+
+
+@pytest.mark.parametrize(("slug", "taken"), [("naive", True), ("tma_wgmma", True), ("fp32_on_tensor_cores", False), ("fp8", False)])
+def test_what_a_shared_gpu_does_not_take_is_predicted_and_stops_no_lesson(slug, taken, monkeypatch):
+    monkeypatch.delenv("GEMM_LADDER_NO_GPU", raising=False)
+    monkeypatch.setattr(gpu, "available", lambda: False)
+    monkeypatch.setenv("GEMM_LADDER_GPU", "unix:/nobody/listens.sock")
+    monkeypatch.setenv("GEMM_LADDER_GPU_TOKEN", "ada:1")
+    kernel = helpers.reference(slug)
+    assert timing.measured_elsewhere() and timing.can_measure(kernel) == taken
+    if not taken:
+        profile = kernel.profile(256)
+        assert profile.timed is None and profile.milliseconds > 0
+        assert "The SIMT machine does" in sending.refuses(kernel)
 
 
 @pytest.mark.parametrize("k", [32, 21], ids=["aligned", "copied"])
