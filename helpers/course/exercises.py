@@ -166,7 +166,7 @@ class Exercise:
                 report = demanding.joined(
                     report, gemm.check(answer, demanding.scaled(answer, self.scales, report.seed), progress=progress, **options)
                 )
-        expectations = self._as_given(answer)
+        expectations = self._as_given(answer) + self._followed(answer)
         if self.expect and not report.endless:
             try:
                 expectations += proof.judged(
@@ -191,6 +191,16 @@ class Exercise:
             (f"tile of C per block: yours {mine.tile}, given {given.tile}.", mine.tile == given.tile),
         )
         return tuple((text, good) for text, good in said if not good)
+
+    def _followed(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
+        """What is wrong with an answer that orders threads by means which the exercise does not need, and which hide races."""
+        if not proof.unfollowed(answer) or any(proof.unfollowed(compile(source)) for source in (self.starter, self.solution)):
+            return ()
+        said = (
+            "It orders threads by acquiring loads, or by fences with atomic operations, and the check does not follow who waits for whom "
+            "there. This exercise needs none of them: use barriers."
+        )
+        return ((said, False),)
 
     def _check_function(self, answer: Any) -> ExerciseReport:
         if not callable(answer):

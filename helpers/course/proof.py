@@ -4,6 +4,7 @@ size before a prediction becomes a rung."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -81,6 +82,19 @@ def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:
             return ""
         raise
     return "" if verdict.ok else f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}."
+
+
+_COMMENT = re.compile(r"//[^\n]*")
+_STRONG = re.compile(r"\bld(?:\.\w+(?:::\w+)?)*\.(?:acquire|relaxed)\b")
+_LOOK = re.compile(r"\batom\.|\bld(?:\.\w+(?:::\w+)?)*\.volatile\b")
+_FENCE = re.compile(r"\bmembar\.|\bfence\.(?!proxy|mbarrier_init)")
+
+
+def unfollowed(kernel: Kernel) -> bool:
+    """May threads of the kernel learn of one another by acquire, or by a fence and what they look at? Who has released what is not
+    tracked, so that races behind it are not seen."""
+    code = _COMMENT.sub("", kernel.ptx)
+    return bool(_STRONG.search(code) or (_FENCE.search(code) and _LOOK.search(code)))
 
 
 def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, int], None] | None = None) -> None:

@@ -72,6 +72,19 @@ def test_another_way_meets_the_counters(slug, edits):
     assert all(ok for _, ok in sentences), sentences
 
 
+@pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.HIDDEN))
+def test_a_race_that_is_hidden_is_no_answer(slug, edits):
+    report = exercise(slug).judge(helpers.compile(cheats.source(slug, edits)), 1, on="cpu")
+    assert not report.passed
+    assert any("This exercise needs none of them: use barriers." in text for ok, text in report.lines() if not ok) or report.findings
+
+
+@pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.FENCED))
+def test_a_fence_alone_hides_nothing(slug, edits):
+    report = exercise(slug).judge(helpers.compile(cheats.source(slug, edits)), 1, on="cpu")
+    assert report.passed, str(report)
+
+
 def test_the_corpus_is_large_enough_and_evades_every_kind_of_counter():
     assert sum(map(len, cheats.WRONG.values())) + len(cheats.EVASIONS) >= 60
     assert sum(map(len, cheats.ODD.values())) + len(cheats.OTHER_WAYS) >= 30

@@ -230,6 +230,24 @@ ON_OWN_DATA = [
     ("promotion", "after every product", True, (EVERY, "true")),
 ]  # fmt: skip
 
+# Races that are hidden from the checks behind what may order threads, and here orders none: (exercise, name, edits).
+BARRIER = ("        __syncthreads();\n    }\n\n    if (row", "        HIDDEN\n    }\n\n    if (row")
+DUMMY = ("float sum = 0;", "__shared__ int dummy;\n    if (tx + ty == 0) dummy = 0;\n    __syncthreads();\n    float sum = 0;")
+RELAXED = '__device__ float load(const float* from) {\n    float to;\n    asm volatile("ld.relaxed.cta.shared.f32 %0, [%1];" : "=f"(to) : "r"((unsigned)__cvta_generic_to_shared(from)) : "memory");\n    return to;\n}\n'
+HIDDEN = [
+    ("second_barrier", "a fence, and an atomic operation", DUMMY, BARRIER, ("HIDDEN", "__threadfence_block();\n        if (atomicAdd(&dummy, 0) == 7) return;")),
+    ("second_barrier", "a fence, and a volatile load", DUMMY, BARRIER, ("HIDDEN", "__threadfence_block();\n        if (*(volatile int*)&dummy == 7) return;")),
+    ("second_barrier", "an acquiring load", DUMMY, BARRIER,
+     ("HIDDEN", 'int v;\n        asm volatile("ld.acquire.cta.shared.b32 %0, [%1];" : "=r"(v) : "r"((unsigned)__cvta_generic_to_shared(&dummy)) : "memory");')),
+    ("second_barrier", "relaxed loads of the tiles", BARRIER, ("HIDDEN", ""), (KERNEL, f"{RELAXED}{KERNEL}"), ("= As[ty][k]", "= load(&As[ty][k])"), ("= Bs[k][tx]", "= load(&Bs[k][tx])")),
+    ("no_flip", "a fence, and an atomic operation", ("        buffer ^= 1;\n", "        __threadfence_block();\n        if (atomicAdd(&dummy, 0) == 7) return;\n"),
+     ("float sum[TM][TN] = {};", "__shared__ int dummy;\n    if (t == 0) dummy = 0;\n    float sum[TM][TN] = {};")),
+]  # fmt: skip
+FENCED = [  # and the same means where they hide nothing
+    ("second_barrier", "a fence beside the barrier", ("        __syncthreads();\n    }\n", "        __threadfence_block();\n        __syncthreads();\n    }\n")),
+    ("second_pass", "as the starter has it", ("const float v = (beta", "__threadfence();\n    const float v = (beta")),
+]  # fmt: skip
+
 # A prediction for 512 x 512 x 512 that is not of such a product.
 UNCLIMBABLE = [
     ("nothing at that size", exits("K == 512")),
