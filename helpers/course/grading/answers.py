@@ -47,9 +47,10 @@ def read_submission(path: Path) -> dict[str, Any]:
         raise CourseError(f"{path.name} is no notebook that can be read: {error}.") from None
 
 
-def find(cells: Sequence[dict[str, Any]], grade_id: str, exercise: Exercise | None) -> SubmittedCell:
-    """The answer to an exercise (None: to an instructor's own question) among the cells of a submission. Of several the last counts."""
-    marked = [cell for cell in cells if _grade_id(cell) == grade_id]
+def find(cells: Sequence[dict[str, Any]], wanted: str, exercise: Exercise | None) -> SubmittedCell:
+    """The answer to an exercise (None: to an instructor's own question) among the cells of a submission. Of several the last counts.
+    wanted: its grade id."""
+    marked = [cell for cell in cells if grade_id(cell) == wanted]
     if marked:
         more = (f"{len(marked)} cells say that they are the answer; the last one is graded.",) if len(marked) > 1 else ()
         return SubmittedCell(source(marked[-1]), more)
@@ -63,7 +64,8 @@ def find(cells: Sequence[dict[str, Any]], grade_id: str, exercise: Exercise | No
     return SubmittedCell(None, (f"The cell of the answer was deleted, and no other one has `{begins}`.",))
 
 
-def _grade_id(cell: dict[str, Any]) -> Any:
+def grade_id(cell: dict[str, Any]) -> Any:
+    """What nbgrader knows a cell by, None for any other."""
     about = cell.get("metadata", {}).get("nbgrader")
     return about.get("grade_id") if isinstance(about, dict) else None
 

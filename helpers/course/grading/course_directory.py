@@ -11,6 +11,7 @@ import os
 import secrets
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from helpers.errors import CourseError
 from helpers.files import read_whole, write_whole
 
 from . import marks
-from .answers import find, read_submission
+from .answers import find, grade_id, read_submission
 from .grader import Grader, starter_cell
 from .marks import Mark
 
@@ -97,11 +98,12 @@ def grader(folder: Path) -> Grader:
 def mark_notebook(path: Path, grading: Grader) -> list[Mark]:
     """Mark all exercises in a notebook that was handed in, whether it is one of `make` or a lesson. CourseError: there are none."""
     cells = read_submission(path)["cells"]
+    handed_out = any(grade_id(cell) for cell in cells)  # in a lesson no cell is known by an id, and none is missing
     found = []
     for item in exercises().values():
         cell = find(cells, item.slug, item)
         if cell.text is not None:
-            found.append(grading.mark(item.slug, cell))
+            found.append(grading.mark(item.slug, cell if handed_out else replace(cell, remarks=())))
     if not found:
         raise CourseError(f"{path.name} has no cell of an exercise: one begins with `%%cuda` and the exercise's name.")
     return found

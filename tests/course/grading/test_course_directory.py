@@ -8,11 +8,11 @@ import nbformat
 import pytest
 
 from helpers.course.exercises import exercise, exercises
-from helpers.course.grading.course_directory import assignment, grader, make
+from helpers.course.grading.course_directory import assignment, grader, make, mark_notebook
 from helpers.course.steps import get
 from helpers.errors import CourseError
 from helpers.front import cli
-from tests.course.grading.submissions import answered
+from tests.course.grading.submissions import answered, quick_grader
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,16 @@ def test_notebooks_are_marked_without_nbgrader(folder, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "good.ipynb: 50 of 50 points." in said and "bad.ipynb has no cell of an exercise" in said
     assert cli.main(["grading", "make", str(tmp_path), "99"]) == 1
+
+
+def test_in_a_lesson_nothing_was_deleted(folder, tmp_path):
+    """Its cells have no grade ids; where others have, one that is missing was deleted."""
+    item, lesson, handed_out = exercise("intensity"), tmp_path / "lesson.ipynb", tmp_path / "handed_out.ipynb"
+    answer = nbformat.v4.new_code_cell(item.solution)
+    nbformat.write(nbformat.v4.new_notebook(cells=[answer]), lesson)
+    others = assignment(item)
+    others.cells = [*(one for one in others.cells if one.metadata.get("nbgrader", {}).get("grade_id") != item.slug), answer]
+    nbformat.write(others, handed_out)
+    (of_lesson,), (of_assignment,) = (mark_notebook(path, quick_grader()) for path in (lesson, handed_out))
+    assert of_lesson.points == of_assignment.points == of_lesson.most
+    assert "deleted" not in str(of_lesson) and "deleted" in str(of_assignment)
