@@ -71,7 +71,7 @@ def test_a_mistake_in_any_looked_at_product_of_a_batch_is_named():
         timing.checked("mine", problem, operands, wrong, None)
 
 
-@pytest.mark.parametrize(("slug", "taken"), [("naive", True), ("tma_wgmma", True), ("fp32_on_tensor_cores", False), ("fp8", False)])
+@pytest.mark.parametrize(("slug", "taken"), [("naive", True), ("tma_wgmma", True), ("fp32_on_tensor_cores", False), ("fp8", True)])
 def test_what_a_shared_gpu_does_not_take_is_predicted_and_stops_no_lesson(slug, taken, monkeypatch):
     monkeypatch.delenv("GEMM_LADDER_NO_GPU", raising=False)
     monkeypatch.setattr(gpu, "available", lambda: False)

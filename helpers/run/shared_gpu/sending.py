@@ -78,15 +78,12 @@ def launch(
 
 def refuses(kernel) -> str:
     """'' or why the shared GPU takes no product of this kernel, as a sentence."""
-    why = _PASSES if pieces(kernel) else _FACTORS if scale_block(kernel) else ""
-    return f"{kernel.name} {why}" if why else ""
+    return f"{kernel.name} {_PASSES}" if pieces(kernel) else ""
 
 
 def product(kernel, problem, samples: int, seconds: float) -> tuple[Timing, Timing | None, str, float | None]:
     """Check a kernel on a product and time it on the shared GPU: its time, cuBLAS's, why there is none of cuBLAS, and how far the results
     are apart. The data is drawn there. Raises LaunchError, RunError, CourseError."""
-    if pieces(kernel):
-        raise LaunchError(f"{kernel.name} {_PASSES}")
     if why := refuses(kernel):
         raise LaunchError(why)
     job = ProductJob(_code(kernel.compiled, tensor_maps(kernel)), problem, min(samples, protocol.MOST_SAMPLES), min(float(seconds), 10.0))
