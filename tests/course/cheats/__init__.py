@@ -239,6 +239,8 @@ HIDDEN = [
     ("second_barrier", "a fence, and a volatile load", DUMMY, BARRIER, ("HIDDEN", "__threadfence_block();\n        if (*(volatile int*)&dummy == 7) return;")),
     ("second_barrier", "an acquiring load", DUMMY, BARRIER,
      ("HIDDEN", 'int v;\n        asm volatile("ld.acquire.cta.shared.b32 %0, [%1];" : "=r"(v) : "r"((unsigned)__cvta_generic_to_shared(&dummy)) : "memory");')),
+    ("second_barrier", "an atomic operation that acquires", DUMMY, BARRIER,
+     ("HIDDEN", 'int v;\n        asm volatile("atom.acq_rel.cta.shared.add.s32 %0, [%1], 0;" : "=r"(v) : "r"((unsigned)__cvta_generic_to_shared(&dummy)) : "memory");')),
     ("second_barrier", "relaxed loads of the tiles", BARRIER, ("HIDDEN", ""), (KERNEL, f"{RELAXED}{KERNEL}"), ("= As[ty][k]", "= load(&As[ty][k])"), ("= Bs[k][tx]", "= load(&Bs[k][tx])")),
     ("no_flip", "a fence, and an atomic operation", ("        buffer ^= 1;\n", "        __threadfence_block();\n        if (atomicAdd(&dummy, 0) == 7) return;\n"),
      ("float sum[TM][TN] = {};", "__shared__ int dummy;\n    if (t == 0) dummy = 0;\n    float sum[TM][TN] = {};")),
