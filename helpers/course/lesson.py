@@ -34,7 +34,7 @@ from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from . import demanding, history, proof, rungs, steps, store
-from .measures import DEFAULT_GPU
+from .measures import DEFAULT_GPU, Expectation
 from .table import Cell, Table, Tabular
 
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -61,12 +61,16 @@ def extents(size: Size) -> tuple[int, int, int]:
 
 
 class LessonKernel(Kernel):
-    """A kernel bound to a lesson's name. Everything of Kernel, and the verbs."""
+    """A kernel bound to a lesson's name. Everything of Kernel, and the verbs.
 
-    def __init__(self, compiled, name: str | None = None, cell: str = ""):
+    expect: what the counters of its runs must be, by default what its step says, which holds for the constants of that step.
+    """
+
+    def __init__(self, compiled, name: str | None = None, cell: str = "", expect: Sequence[Expectation] | None = None):
         super().__init__(compiled)
         self.cell = cell  # the text of the notebook's cell that made it
         self.lesson_name = name or compiled.entry
+        self._expect = expect
         self._counted: dict[Problem, Run] = {}
         self._checked: dict[str, CheckReport] = {}
         self._verified: set[Problem] = set()
@@ -111,8 +115,9 @@ class LessonKernel(Kernel):
             if "pieces" in self.compiled.constants and report.correct and report.seed is not None:
                 more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
                 report = demanding.joined(report, more)
-        if self.step is not None and self.step.expect and report.passed:
-            sentences = proof.judged(self, self.step.expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
+        expect = self._expect if self._expect is not None else self.step.expect if self.step is not None else ()
+        if expect and report.passed:
+            sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)
         self._checked[place(on, self)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))

@@ -157,6 +157,13 @@ def test_best_knows_the_tensor_cores():
         strategy.best(64, dtype="int8")
 
 
+def test_what_is_chosen_passes_its_check():
+    choice = strategy.best(16, 4096, 4096)
+    assert choice.constants["SLICES"] > 1, "whose counters are not those of the shipped constants"
+    report = choice.kernel().check(on="cpu")
+    assert report.passed and not report.expectations, str(report)
+
+
 def test_best_of_nothing_is_refused():
     with pytest.raises(CourseError, match="nothing to compute"):
         strategy.best(64, 0, 64)
