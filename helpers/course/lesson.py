@@ -115,6 +115,7 @@ class LessonKernel(Kernel):
             if "pieces" in self.compiled.constants and report.correct and report.seed is not None:
                 more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
                 report = demanding.joined(report, more)
+        report = replace(report, unfollowed=proof.unfollowed(self))
         expect = self._expect if self._expect is not None else self.step.expect if self.step is not None else ()
         if expect and report.passed:
             sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")

@@ -33,6 +33,11 @@ class Case:
 _MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
 
 
+_UNFOLLOWED = (
+    "Who waits for whom behind a fence with atomic operations, or behind an acquiring load, is not followed: a race may hide there."
+)
+
+
 @dataclass(frozen=True)
 class CheckReport:
     """What `check` found. Truth value: everything passed and no finding."""
@@ -44,6 +49,7 @@ class CheckReport:
     on: str = "cpu"
     source: str = field(default="", repr=False)
     untried: int = 0  # shapes left when one did not end
+    unfollowed: bool = False  # do its threads learn of one another in ways that the check of races does not follow?
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
@@ -81,6 +87,8 @@ class CheckReport:
             result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
         else:
             result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
+            if self.unfollowed:
+                result.append((None, _UNFOLLOWED))
         return result + [(ok, text) for text, ok in self.expectations]
 
     def _quote(self, case: Case) -> str:

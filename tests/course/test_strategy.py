@@ -8,6 +8,7 @@ import pytest
 
 from helpers.course import rungs, strategy
 from helpers.course.autotune import vet
+from helpers.course.lesson import reference
 from helpers.course.steps import get
 from helpers.course.sweep import variant
 from helpers.errors import CourseError
@@ -162,6 +163,8 @@ def test_what_is_chosen_passes_its_check():
     assert choice.constants["SLICES"] > 1, "whose counters are not those of the shipped constants"
     report = choice.kernel().check(on="cpu")
     assert report.passed and not report.expectations, str(report)
+    assert "Who waits for whom behind a fence with atomic operations" in str(report), "slices tell each other so that they are done"
+    assert "Who waits" not in str(reference("coalesced").check(on="cpu"))
 
 
 def test_best_of_nothing_is_refused():
