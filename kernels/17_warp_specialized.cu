@@ -34,7 +34,8 @@ constexpr int B_BOXES = BN / 64 * DEEP;                // of 64 columns
 constexpr bool MOVE_REGISTERS = CONSUMERS == 2 && BN > 128;  // the others have enough of them
 
 static_assert(BM == 64 || BM == 128, "BM must be 64 or 128: more than two consumers leave each too few registers");
-static_assert(BN == 64 || BN == 128 || BN == 192 || BN == 256, "BN must be 64, 128, 192 or 256: one wgmma, whole boxes");
+static_assert(BN == 64 || BN == 128 || BN == 192 || BN == 256,
+              "BN must be 64, 128, 192 or 256: one wgmma, whole boxes");
 static_assert(BK == 64, "BK must be 64: a row of A's tile fills the 128 bytes of the swizzle");
 static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4, "CLUSTER must be 1, 2 or 4");
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
@@ -284,7 +285,7 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
 
             if (SLICES > 1 && slices > 1) {
                 const int tile = (item / slices * CLUSTER + rank) * CONSUMERS + group;  // of 64 rows
-                float* part = parts + (size_t)tile * SLICES * 64 * BN + t % 128;  // of slice 0; sums are 128 apart
+                float* part = parts + (size_t)tile * SLICES * 64 * BN + t % 128;  // of slice 0, 128 apart
                 const bool inside = row + warp * 16 < M;  // a warp has 16 rows
                 #pragma unroll
                 for (int i = 0; i < BN / 2; i++)
