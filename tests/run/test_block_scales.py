@@ -16,7 +16,6 @@ from helpers.run.gemm import Problem
 from helpers.run.gpu import cublas_refuses
 from helpers.run.kernel import Kernel, compile
 from helpers.run.launch_arguments import launch_arguments
-from helpers.run.shared_gpu import sending
 
 
 @functools.cache
@@ -136,12 +135,10 @@ def test_a_problem_of_more_bits_has_none():
         block_scales.drawn(Problem(2, 2, 2), 0)
 
 
-def test_a_batch_and_the_shared_gpu_take_no_factors():
+def test_a_batch_takes_no_factors():
     case = problem(16, 8, 128, batch=2)
     with pytest.raises(LaunchError, match="one product"):
         launch_arguments(kernel(), case, *case.arrays())
-    with pytest.raises(LaunchError, match="factors"):
-        sending.product(kernel(), problem(16, 8, 128), 1, 1.0)
 
 
 def test_cublas_is_the_opponent_of_one_form_of_blocks():
