@@ -17,6 +17,7 @@ font-variant-numeric:tabular-nums}
 .ladder-table th{white-space:normal;font-size:.85em;border-bottom:1px solid var(--jp-border-color1,#999);vertical-align:bottom}
 .ladder-table table tr .left{text-align:left;max-width:34em;white-space:normal}
 .ladder-table table tr td.left:first-child{min-width:6em}
+.ladder-table td.long{white-space:normal;min-width:12em;max-width:20em}
 .ladder-table small{white-space:normal}
 .ladder-table code{white-space:normal}
 </style>"""
@@ -28,6 +29,9 @@ class Cell(NamedTuple):
     text: str
     html: str
     shade: float = 0.0
+
+
+_LONG = 30  # characters of a text where numbers stand: more of them take several lines
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ class Table:
         """One row; tag: 'td' or 'th' with its attributes."""
         made = []
         for i, cell in enumerate(cells):
-            side = " class='left'" if i in self.left else ""
             text = cell.html if isinstance(cell, Cell) else html.escape(cell)
+            long = " class='long'" if tag == "td" and not isinstance(cell, Cell) and len(cell) > _LONG else ""
+            side = " class='left'" if i in self.left else long
             fill = f" style='background:rgba(0,158,115,{0.6 * cell.shade:.2f})'" if isinstance(cell, Cell) and cell.shade else ""
             made.append(f"<{tag}{side}{fill}>{text}</{tag.split()[0]}>")
         return f"<tr>{''.join(made)}</tr>"

@@ -1,5 +1,7 @@
 """The one table: numbers stand right, words left, in text and in HTML."""
 
+import html
+
 from helpers.course.table import Cell, Table, Tabular
 
 TABLE = Table(
@@ -16,6 +18,13 @@ def test_html_has_the_same_cells_and_escapes_text():
     assert "<caption>on &lt;this&gt; device</caption>" in page and "<div>Done.</div>" in page
     assert "<td class='left'><b>best</b></td><td>12.25</td>" in page and "*best*" not in page
     assert page.count("<tr>") == 3 and page.count("scope='col'") == 2
+
+
+def test_a_long_text_among_numbers_takes_several_lines():
+    long = "4096 × 4096 × 4096, FP8 E4M3 to BF16, factors for 1 × 128 of A"
+    page = Table(["what", "value", "meaning"], [["size", long, "a"], ["count", "12", long]], left=(0, 2))._repr_html_()
+    assert f"<td class='long'>{html.escape(long)}</td>" in page and f"<td class='left'>{html.escape(long)}</td>" in page
+    assert page.count("class='long'") == 1 and ".long{white-space:normal" in page
 
 
 def test_a_table_without_titles():
