@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.errors import CourseError
+from helpers.run.block_scales import Quantized
+
 from .canvas import INK, heading, picture
 
 _NAMES = "A", "B"
@@ -11,11 +14,20 @@ _GAP = 0.09  # between the two matrices, of the width
 
 
 @picture("Factors of blocks", size=(11, 4.6), margins=(0.9, 0.85, 0.9, 1.05), order=216, of="quantized")
-def block_factors(left, right, *, ax):
+def block_factors(left, right=None, *, ax):
     """The factors of A and of B as two maps, each where its block lies: rows of A down and K across, K of B down and columns across.
 
     left: A [M, K] as a `helpers.quantized`; right: B as one of its columns, [N, K]. Colours are powers of two.
     """
+    if not (isinstance(left, Quantized) and isinstance(right, Quantized)):
+        raise CourseError(
+            "This picture is of two matrices as quantized makes them: "
+            "widgets.block_factors(quantized(A, 128, 1), right=quantized(B.T, 128, 128))."
+        )
+    if left.stored.shape[1] != right.stored.shape[1]:
+        raise CourseError(
+            f"A has {left.stored.shape[1]} k in a row and B {right.stored.shape[1]} in a column: give B by columns, as quantized(B.T, …)."
+        )
     maps = [np.repeat(np.repeat(left.factors.T, left.across, 0), left.along, 1)[: left.stored.shape[0], : left.stored.shape[1]]]
     maps.append(np.repeat(np.repeat(right.factors.T, right.across, 0), right.along, 1)[: right.stored.shape[0], : right.stored.shape[1]].T)
     logs = [np.log2(one) for one in maps]

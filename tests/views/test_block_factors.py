@@ -27,3 +27,10 @@ def test_each_map_has_a_factor_for_each_number_where_it_lies(along, across):
 def test_matrices_with_one_factor_have_a_scale_as_well():
     ones = quantized(np.ones((4, 8), np.float32), 0, 0)
     assert block_factors(ones, ones).alt.count("1 factors") == 2
+
+
+def test_what_are_no_two_such_matrices_is_said():
+    wide, narrow = quantized(np.ones((4, 256))), quantized(np.ones((4, 128)))
+    for shown in (block_factors(wide), block_factors(3, wide), block_factors(wide, np.ones((4, 256)))):
+        assert "two matrices as quantized makes them" in shown.alt
+    assert "A has 256 k in a row and B 128 in a column" in block_factors(wide, narrow).alt
