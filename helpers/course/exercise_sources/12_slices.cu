@@ -1,13 +1,15 @@
 //! kind: diagnose
 //! title: Slices of K
 //! task: A thin product has few tiles, and a long way to go along K in each. Here the four slices of a block share the
-//!     way: each adds up a quarter of K, and the first puts the parts together. On a GPU the result is sometimes wrong,
-//!     and the machine can say why. Repair it.
-//! hint: Read the finding: which two lines touch the same place, and what stands between them?
-//! hint: The first slice must not read the others' parts before they are written.
-//! hint: One __syncthreads() between the line that writes part and the line that reads it, reached by every thread.
+//!     way: each adds up a quarter of K. Then half of the slices take what the other half has, and so on, until the first
+//!     has it all. On a GPU the result is sometimes wrong, and the machine can say why. Repair it.
+//! hint: Read the finding: which two lines touch the same place, and in which rounds of the loop?
+//! hint: In the second round slice 0 takes what slice 1 has made in the first.
+//! hint: One __syncthreads() at the end of each round, reached by every thread, also by those that add nothing.
 //! expect: global loads per result <= 2 K
-//! expect: shared stores per result == 4
+//! expect: bytes of shared memory per block == 4096
+//! expect: shared stores per result <= 12
+//! expect: barriers per warp <= 3
 //! after: Splitting K over blocks works the same way, except that blocks have no barrier: they add with atomics, or a
 //!     second kernel puts the parts together. Either way the order of the additions changes, and with it the last bits.
 constexpr int BM = 8;      // rows of C per block
@@ -32,14 +34,17 @@ extern "C" __global__ void __launch_bounds__(BM * BN * SLICES)
     for (int k = slice; k < K; k += SLICES)
         if (inside) sum += A[row * lda + k] * B[size_t(k) * ldb + col];
     part[slice][ty][tx] = sum;
-    //[solution
     __syncthreads();
-    //[starter
-    //]
 
+    for (int half = SLICES / 2; half > 0; half /= 2) {
+        if (slice < half) part[slice][ty][tx] += part[slice + half][ty][tx];
+        //[solution
+        __syncthreads();
+        //[starter
+        //]
+    }
     if (slice != 0 || !inside) return;
-    sum = 0;
-    for (int s = 0; s < SLICES; s++) sum += part[s][ty][tx];
+    sum = part[0][ty][tx];
     float& c = C[row * ldc + col];
     c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
 }

@@ -193,6 +193,8 @@ OTHER_WAYS = [
     ("two_to_a_group", "a group for each tile", ("fetch(BK);", "commit();\n    fetch(BK);"), ("fetch(k0 + 3 * BK);", "commit();\n        fetch(k0 + 3 * BK);")),
     ("every_second", "a group for two pairs", ("        commit();\n        for", "        if (turn % 2) commit();\n        for")),
     ("spread_the_copies", "four stages", ("STAGES = 3;", "STAGES = 4;")),
+    ("slices", "the barrier where a round begins", ("        __syncthreads();\n    }", "    }"), ("part[slice][ty][tx] = sum;\n    __syncthreads();", "part[slice][ty][tx] = sum;"),
+     ("half /= 2) {", "half /= 2) {\n        __syncthreads();")),
     ("lanes_share_k", "handed down", ("__shfl_xor_sync(0xffffffff, sum[j], distance);", "__shfl_down_sync(0xffffffff, sum[j], distance);"), ("lane != j", "lane != 0")),
     ("turned_tile", "zero one by one", ("wmma::fill_fragment(total, 0.0f);", "for (int i = 0; i < total.num_elements; i++) total.x[i] = 0;")),
     ("once_each", "A is kept, B passes", ("right[2];", "right;\n        wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> left[2];"),
