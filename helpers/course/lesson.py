@@ -116,7 +116,8 @@ class LessonKernel(Kernel):
                 more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
                 report = demanding.joined(report, more)
         report = replace(report, unfollowed=proof.unfollowed(self))
-        expect = self._expect if self._expect is not None else self.step.expect if self.step is not None else ()
+        promised = self.step.expect if self.step is not None else ()
+        expect = promised if self._expect is None else self._expect
         if expect and report.passed:
             sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
             report = replace(report, expectations=sentences)

@@ -183,18 +183,18 @@ def record(
     return rows
 
 
-def record_strategy(
-    out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print, dtypes: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Measure all configurations of `strategy.py` on all its shapes, those held out among them, and save them shape by shape.
-    dtypes: for which element types, by default all that have configurations. Returns the new rows."""
+def record_strategy(chosen: Sequence[Any], out: Path = DATA, samples: int = 20, seconds: float = 3.0, say=print) -> list[dict[str, Any]]:
+    """Measure all configurations that `strategy.py` has of these steps on all its shapes, those held out among them, and save them
+    shape by shape. Returns the new rows: none if none of the steps has configurations."""
     from . import strategy
     from .recorded_search import compile_together
 
     rows: list[dict[str, Any]] = []
     problems = []
-    for dtype in dtypes or strategy.FAMILIES:
-        step = steps.get(strategy.FAMILIES[dtype].step)
+    for dtype, family in strategy.FAMILIES.items():
+        step = steps.get(family.step)
+        if step not in chosen:
+            continue
         texts = strategy.sources(step.kernel_path.read_text(encoding="utf-8"), dtype=dtype)
         compile_together(list(texts.values()), step.target(gpu.arch()))
         problems += [*strategy.shapes(dtype).values(), *strategy.held_out(dtype)]
@@ -420,11 +420,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             rows = recorded_states.record(options.out)
         elif options.strategy:
-            from .strategy import FAMILIES
-
-            asked = {step.slug for step in chosen}
-            dtypes = [dtype for dtype, family in FAMILIES.items() if family.step in asked]
-            rows = record_strategy(options.out, options.samples, options.seconds, dtypes=dtypes) if dtypes else []
+            rows = record_strategy(chosen, options.out, options.samples, options.seconds)
         else:
             rows = record(chosen, sizes, options.out, options.samples, options.seconds, options.longest)
         if options.out.resolve() == DATA.resolve():

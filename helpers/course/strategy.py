@@ -63,6 +63,9 @@ TENSOR_CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
 }
 
 
+_Timed = dict[Problem, dict[str, Mapping[str, Any]]]  # problem -> configuration -> recorded row
+
+
 @dataclass(frozen=True)
 class Family:
     """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch."""
@@ -109,14 +112,19 @@ HELD_OUT: Sequence[Problem] = (
 
 def shapes(dtype: str = "float32") -> dict[str, Problem]:
     """Name -> the problems of this element type that choices are made by. Raises CourseError for a type without configurations."""
-    batches = _family(dtype).batches
-    return {name: replace(one, dtype=dtype, out_dtype="") for name, one in SHAPES.items() if batches or one.batch == 1}
+    found = {name: _of_type(one, dtype) for name, one in SHAPES.items()}
+    return {name: problem for name, problem in found.items() if problem is not None}
 
 
 def held_out(dtype: str = "float32") -> list[Problem]:
     """The problems of this element type that choices are judged on. Raises as `shapes`."""
-    batches = _family(dtype).batches
-    return [replace(one, dtype=dtype, out_dtype="") for one in HELD_OUT if batches or one.batch == 1]
+    return [problem for one in HELD_OUT if (problem := _of_type(one, dtype)) is not None]
+
+
+def _of_type(problem: Problem, dtype: str) -> Problem | None:
+    """The problem with elements of this type; None where the configurations do not compute it."""
+    computed = _family(dtype).batches or problem.batch == 1
+    return replace(problem, dtype=dtype, out_dtype="") if computed else None
 
 
 def _family(dtype: str) -> Family:
@@ -240,8 +248,9 @@ def best(
         raise CourseError(f"{family.step} computes one product at a time: leave batch out, and launch it {batch} times.")
     if not problem.m * problem.n * problem.k * problem.batch:
         raise CourseError(f"A product of {problem} has nothing to compute: there is nothing to choose.")
-    table = recorded(device, dtype)
-    if rows := _timed(device, dtype).get((problem.m, problem.n, problem.k, problem.batch)):
+    timed = _timed(device, dtype)
+    table = _table(timed, device, dtype)
+    if rows := timed.get(problem):
         return ChosenConfiguration(problem, {name: row["milliseconds"] for name, row in rows.items()}, True, device)
     return ChosenConfiguration(problem, estimates(problem, table, device), False, device)
 
@@ -260,8 +269,8 @@ class Judged(Tabular):
 
     def loss(self, problem: Problem) -> float:
         """How much slower the chosen one is than the fastest, as a part of the fastest's time."""
-        rows = self.recorded[problem]
-        return rows[self.chosen(problem)]["milliseconds"] / min(row["milliseconds"] for row in rows.values()) - 1
+        chosen, fastest = (self.recorded[problem][name]["milliseconds"] for name in (self.chosen(problem), self.fastest(problem)))
+        return chosen / fastest - 1
 
     def fastest(self, problem: Problem) -> str:
         """The configuration with the shortest recorded time."""
@@ -293,9 +302,9 @@ class Judged(Tabular):
 
 def judged(device: str = DEVICE, dtype: str = "float32") -> Judged:
     """The rule on `held_out(dtype)`. Raises CourseError if they were not recorded on `device`."""
-    table, timed = recorded(device, dtype), _timed(device, dtype)
-    keys = {problem: (problem.m, problem.n, problem.k, problem.batch) for problem in held_out(dtype)}
-    found = {problem: timed[key] for problem, key in keys.items() if key in timed}
+    timed = _timed(device, dtype)
+    table = _table(timed, device, dtype)
+    found = {problem: timed[problem] for problem in held_out(dtype) if problem in timed}
     if not found:
         raise CourseError(f"No shape was held out on {device}: course record --strategy times some.")
     return Judged(found, {problem: estimates(problem, table, device) for problem in found})
@@ -343,23 +352,25 @@ def _source(dtype: str) -> str:
 
 def recorded(device: str = DEVICE, dtype: str = "float32") -> Strategy:
     """The recorded table of a device, of matrices A and B of this type. Raises CourseError if there is none."""
-    timed = _timed(device, dtype)
-    found = {
-        shape: timed[key] for shape, problem in shapes(dtype).items() if (key := (problem.m, problem.n, problem.k, problem.batch)) in timed
-    }
+    return _table(_timed(device, dtype), device, dtype)
+
+
+def _table(timed: _Timed, device: str, dtype: str) -> Strategy:
+    found = {shape: timed[problem] for shape, problem in shapes(dtype).items() if problem in timed}
     if not found:
         raise CourseError(f"The configurations were not recorded on {device}: course record --strategy does it.")
     return Strategy(found, dtype)
 
 
-def _timed(device: str, dtype: str) -> dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]]:
-    """(m, n, k, batch) -> configuration -> row, of everything recorded on a device."""
-    found: dict[tuple[int, int, int, int], dict[str, Mapping[str, Any]]] = {}
+def _timed(device: str, dtype: str) -> _Timed:
+    """Everything recorded on a device. Raises CourseError for a type without configurations."""
+    found: _Timed = {}
     rows, configurations = [row for row in rungs.recorded(variants=True) if row["dtype"] == dtype], _family(dtype).configurations
     names = {name for name in {row["device"] for row in rows} if rungs.canonical(name) == rungs.canonical(device)}
     for row in rows:
         if row["device"] in names and row.get("configuration") in configurations:
-            found.setdefault((row["m"], row["n"], row["k"], row.get("batch", 1)), {})[row["configuration"]] = row
+            problem = Problem(row["m"], row["n"], row["k"], batch=row.get("batch", 1), dtype=dtype)
+            found.setdefault(problem, {})[row["configuration"]] = row
     return found
 
 

@@ -79,7 +79,7 @@ class Tabular:
     """What is shown as its `table()`."""
 
     def table(self) -> Table:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no table().")
 
     def __str__(self) -> str:
         return str(self.table())

@@ -231,7 +231,7 @@ class Panel(still.Kept):
         """Run what a control asked for; what goes wrong is shown where the picture would be, not lost in a log."""
         try:
             work()
-        except Exception:
+        except Exception:  # whatever it is: a callback of a widget has nobody else to raise it to
             text = html.escape(traceback.format_exc())
             self._image.value = f'<p><b>The picture could not be drawn.</b></p><pre style="white-space:pre-wrap">{text}</pre>'
 

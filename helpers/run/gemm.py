@@ -435,18 +435,19 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     done = run(kernel, problem, on="cpu", arrays=arrays, findings=False, blocks=blocks, **options)
     changed = (arrays[2].view(np.uint8) != before.view(np.uint8)).reshape(problem.m, problem.ldc, problem.result.bytes).any(axis=2)
     found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
-    if not found and shape.parts == 1:
+    which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
+    if shape.parts > 1:  # who shares tiles leaves some of them to others
+        factor, computed = 1.0, f"{which} of a persistent grid of {done.grid[0]}, without what the last block of a tile adds up"
+    elif found:
+        factor = whole / found * len(blocks) / done.grid[0]
+        computed = f"the {found} of {whole} tiles that {which} of a persistent grid of {done.grid[0]} computed"
+    else:
         raise CourseError(f"Blocks {blocks[0]} to {blocks[-1]} of {kernel.name} compute no tile of {problem}: there is nothing to count.")
-    factor = whole / found * len(blocks) / done.grid[0] if shape.parts == 1 else 1  # who shares tiles leaves some of them to others
 
     def scaled(counters: dict[str, int]) -> dict[str, int]:
         return {name: round(value * factor) for name, value in counters.items()}
 
     by_line = {line: scaled(counters) for line, counters in done.outcome.by_line.items()}
-    which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
-    computed = f"the {found} of {whole} tiles that {which} of a persistent grid of {done.grid[0]} computed"
-    if shape.parts > 1:
-        computed = f"{which} of a persistent grid of {done.grid[0]}, without what the last block of a tile adds up"
     said = f"in {computed}, and scaled up"
     outcome = replace(done.outcome, counters=scaled(done.outcome.counters), by_line=by_line)
     return replace(done, grid=shape.grid(problem.m, problem.n), outcome_or_simulate=outcome, problem={**done.problem, "counted": said})

@@ -22,7 +22,7 @@ from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunE
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
-from helpers.sim.code.ptx import declarations
+from helpers.sim.code.ptx import directives
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -369,8 +369,7 @@ class Kernel:
 
     def _check_bounds(self, block) -> None:
         """Raise LaunchError for a block that the kernel itself excludes: the driver refuses to launch it."""
-        entry = declarations(self.ptx).functions.get(self.compiled.symbol)
-        said = entry.directives if entry else {}
+        said = directives(self.ptx, self.compiled.symbol)
         threads = math.prod(block)
         if (most := said.get("maxntid")) and threads > math.prod(most):
             raise LaunchError(

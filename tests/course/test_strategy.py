@@ -17,6 +17,7 @@ from helpers.run.kernel import compile as compile_kernel
 from helpers.toolchain.compile import compile_source
 
 SOURCE = get(strategy.STEP).kernel_path.read_text(encoding="utf-8")
+TENSOR_SOURCE = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
 
 
 def test_every_configuration_satisfies_the_kernel_and_is_named_after_its_tile():
@@ -33,9 +34,8 @@ def test_every_configuration_satisfies_the_kernel_and_is_named_after_its_tile():
 
 
 def test_every_configuration_of_tensor_cores_is_named_after_what_it_is():
-    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
     for name, setting in strategy.TENSOR_CONFIGURATIONS.items():
-        constants = compile_source(variant(source, **setting), "warp_specialized", "sm_90a").constants
+        constants = compile_source(variant(TENSOR_SOURCE, **setting), "warp_specialized", "sm_90a").constants
         title = ["{} × {}".format(*constants["tile_shape"])]
         title += ["alone"] if setting.get("CLUSTER") == 1 else []
         title += [f"{constants['persistent'][1]} slices"] if constants["persistent"][1] > 1 else []
@@ -107,8 +107,8 @@ def test_best_takes_what_was_recorded_where_there_is_a_record():
 def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
     problem = strategy.HELD_OUT[0]
     timed = strategy._timed
-    shapes = {(shape.m, shape.n, shape.k, shape.batch) for shape in strategy.SHAPES.values()}
-    monkeypatch.setattr(strategy, "_timed", lambda *asked: {key: rows for key, rows in timed(*asked).items() if key in shapes})
+    shapes = set(strategy.SHAPES.values())
+    monkeypatch.setattr(strategy, "_timed", lambda *asked: {one: rows for one, rows in timed(*asked).items() if one in shapes})
     choice = strategy.best(problem.m, problem.n, problem.k)
     assert not choice.recorded and set(choice.milliseconds) == set(strategy.CONFIGURATIONS)
     assert "estimated from the strategy table of NVIDIA H200" in str(choice) and choice.configuration in str(choice)
@@ -123,8 +123,7 @@ def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
 
 @pytest.mark.parametrize("name", strategy.TENSOR_CONFIGURATIONS)
 def test_every_configuration_of_tensor_cores_computes_the_product(name):
-    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
-    kernel = compile_kernel(strategy.sources(source, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
+    kernel = compile_kernel(strategy.sources(TENSOR_SOURCE, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
     for options in ({}, {"alpha": 0.5, "beta": -2.0, "pad_a": 8, "pad_c": 3}):
         problem = gemm.problem_for(kernel, 100, 140, 600, **options)
         report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu")
@@ -132,11 +131,10 @@ def test_every_configuration_of_tensor_cores_computes_the_product(name):
 
 
 def test_slices_are_counted_by_the_blocks_that_share_the_tiles():
-    source = get("warp_specialized").kernel_path.read_text(encoding="utf-8")
-    small = {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8}
+    small = strategy.TENSOR_CONFIGURATIONS["64 × 64, alone"]
     counted = []
     for slices in (1, 4):
-        kernel = compile_kernel(variant(source, **small, SLICES=slices), entry="warp_specialized", arch="sm_90a")
+        kernel = compile_kernel(variant(TENSOR_SOURCE, **small, SLICES=slices), entry="warp_specialized", arch="sm_90a")
         counted.append(gemm.count(kernel, gemm.problem_for(kernel, 512, 512, 4096)))
     names = ("smsp__inst_executed_pipe_tensor_op_gmma.sum", "sm__sass_inst_executed_op_tma_ld.sum")
     assert [counted[0].counters[name] for name in names] == [counted[1].counters[name] for name in names] == [65536, 8192]

@@ -267,9 +267,9 @@ def _whole(fields: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-def _extent(fields: dict[str, Any], name: str, most: Sequence[int]) -> tuple[int, int, int]:
+def _extent(fields: dict[str, Any], name: str, most: Sequence[int], least: Sequence[int] = (1, 1, 1)) -> tuple[int, int, int]:
     value = _field(fields, name, list)
-    if len(value) != 3 or not all(type(item) is int and 1 <= item <= limit for item, limit in zip(value, most, strict=True)):
+    if len(value) != 3 or not all(type(item) is int and low <= item <= high for low, item, high in zip(least, value, most, strict=True)):
         raise _malformed(name, value)
     return value[0], value[1], value[2]
 
@@ -291,11 +291,7 @@ def _code(fields: dict[str, Any]) -> SentCode:
 _PROBLEM = {"m": 1 << 15, "n": 1 << 15, "k": 1 << 15, "batch": 1 << 12, "pad_a": 64, "pad_b": 64, "pad_c": 64}
 
 
-def _scale_block(given: dict[str, Any]) -> tuple[int, int, int]:
-    value = _field(given, "scale_block", list)
-    if len(value) != 3 or not all(type(item) is int and 0 <= item < 1 << 15 for item in value) or not (value[0] and value[2]):
-        raise _malformed("problem", given)
-    return value[0], value[1], value[2]
+_LONGEST_SCALE_BLOCK = ((1 << 15) - 1,) * 3  # rows, columns (0: none), k
 
 
 def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
@@ -307,7 +303,7 @@ def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     if not all(map(math.isfinite, factors.values())):
         raise _malformed("problem", given)
     fused, dtype, out = _field(given, "fused", bool), _field(given, "dtype", str), _field(given, "out_dtype", str)
-    block = None if given.get("scale_block") is None else _scale_block(given)
+    block = None if given.get("scale_block") is None else _extent(given, "scale_block", _LONGEST_SCALE_BLOCK, (1, 0, 1))
     problem = Problem(
         **sizes, alpha=factors["alpha"], beta=factors["beta"], fused=fused, dtype=dtype, out_dtype=out, scale_block=block
     )  # fmt: skip

@@ -226,6 +226,12 @@ def declarations(ptx: str) -> Module:
     return _Parser(ptx, FILENAME, bodies=False).module()
 
 
+def directives(ptx: str, symbol: str) -> dict[str, tuple[int, ...]]:
+    """What function `symbol` declares of its launch, as `Function.directives` has it; {} where there is none of this name."""
+    function = declarations(ptx).functions.get(symbol)
+    return function.directives if function else {}
+
+
 class _Parser:
     def __init__(self, ptx: str, filename: str, bodies: bool = True):
         self.bodies = bodies

@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.errors import LaunchError
 from helpers.sim.code.addresses import RANK_SHIFT
-from helpers.sim.code.ptx import declarations
+from helpers.sim.code.ptx import directives
 
 OFFSET_BITS = (1 << RANK_SHIFT) - 1
 LARGEST = 16  # blocks per cluster that a GPU may run
@@ -31,8 +31,7 @@ class Declared:
 
 def declared(ptx: str, symbol: str) -> Declared:
     """Read `.reqnctapercluster` and `.maxclusterrank` of entry `symbol`."""
-    entry = declarations(ptx).functions.get(symbol)
-    said = entry.directives if entry else {}
+    said = directives(ptx, symbol)
     dims, most = said.get("reqnctapercluster"), said.get("maxclusterrank")
     return Declared((*dims, 1, 1)[:3] if dims else None, most[0] if most else None)
 
