@@ -2,7 +2,8 @@
 //! title: Down a column
 //! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32
 //!     wavefronts: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
-//!     computed, and without a byte more of shared memory: padding is not to be had here.
+//!     computed, and without a byte more of shared memory: padding is not to be had here. The tile stays transposed: what
+//!     has one k stays in one row of As, so that each load from it brings one float, 2 K shared loads per result in all.
 //! hint: As has rows of 32 floats, as many as there are banks. So a column lies in one bank.
 //! hint: Keep the rows as long as they are, and permute each of them in another way: element (k, row) may stand anywhere in row k, if all
 //!     who look for it know where.
@@ -10,6 +11,7 @@
 //! expect: bytes of shared memory per block <= 8192
 //! expect: bank conflicts of shared stores == 0
 //! expect: bank conflicts of shared loads == 0
+//! expect: shared loads per result == 2 K
 //! expect: sectors per load of A <= 4
 //! expect: global loads per result <= 1/16 K
 //! expect: shared stores per result == 1/16 K

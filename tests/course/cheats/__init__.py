@@ -122,6 +122,7 @@ EVASIONS = [
     ("rotate", "not rotated", ("(k + row / 4) % BK", "k")),
     ("rotate", "a column of padding", ("As[BM][BK]", "As[BM][BK + 1]"), ("(k + row / 4) % BK", "k")),
     ("column_store", "stored down the column", ("ty ^ tx", "ty"), ("ty ^ k", "ty")),
+    ("column_store", "not transposed", ("As[tx][ty ^ tx]", "As[ty][tx]"), ("As[k][ty ^ k]", "As[ty][k]")),
     ("two_at_a_time", "one at a time", ("(size_t)matrix % 8 == 0", "matrix == nullptr")),
     ("own_numbers", "lanes along rows", ("lane / 16 * 2 + lane / 2 % 2", "lane / 8"), ("lane / 4 % 4 * 2 + lane % 2", "lane % 8")),
     ("look_ahead", "asked for when it is needed", ("const float a = a_at(k0 + BK), b = b_at(k0 + BK);", ""),
