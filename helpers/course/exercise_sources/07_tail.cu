@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: The tail of a row
-//! task: A later author remembered the alignment and forgot something else. In some shapes the result is wrong, in
-//!     others it is not a number. Find the last piece of a row of A, and repair the kernel.
+//! task: A later author remembered the alignment and forgot something else. In nearly every shape the results are right,
+//!     and where they are not numbers, no access is out of bounds. Find the last piece of a row of A, and repair the kernel.
 //! hint: The padding of the matrices in a check is NaN. Who reads it?
 //! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
 //! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. A piece may be loaded whole only
@@ -17,12 +17,17 @@ constexpr int THREADS = 256;
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
 extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
 
+// Does every row of this matrix begin at a multiple of 16 bytes?
+__device__ bool is_aligned(const float* matrix, int ld) {
+    return ((size_t)matrix % 16 | ld % 4) == 0;
+}
+
 // The next four floats of a row that has `left` more; zeros past its end.
-__device__ float4 load4(const float* from, int left) {
+__device__ float4 load4(const float* from, int left, bool aligned) {
     //[solution
-    if (left > 3 && (size_t)from % 16 == 0) return *reinterpret_cast<const float4*>(from);
+    if (aligned && left > 3) return *reinterpret_cast<const float4*>(from);
     //[starter
-    //|if (left > 0 && (size_t)from % 16 == 0) return *reinterpret_cast<const float4*>(from);
+    //|if (aligned && left > 0) return *reinterpret_cast<const float4*>(from);
     //]
     return {left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f, left > 3 ? from[3] : 0.0f};
 }
@@ -36,17 +41,18 @@ tail(int M, int N, int K, float alpha, const float* A, int lda, const float* B, 
     const int t = threadIdx.x;
     const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
     const int row = t / 16 * TM, col = t % 16 * TN;  // this thread's square in the tile
+    const bool a_aligned = is_aligned(A, lda), b_aligned = is_aligned(B, ldb);
 
     float sum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         {
             const int i = t / (BK / 4), q = t % (BK / 4) * 4, r = block_row + i, k = k0 + q;
-            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0);
+            const float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_aligned);
             As[q][i] = v.x, As[q + 1][i] = v.y, As[q + 2][i] = v.z, As[q + 3][i] = v.w;
         }
         {
             const int i = t / (BN / 4), q = t % (BN / 4) * 4, k = k0 + i, c = block_col + q;
-            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0);
+            *reinterpret_cast<float4*>(&Bs[i][q]) = load4(B + (size_t)k * ldb + c, k < K ? N - c : 0, b_aligned);
         }
         __syncthreads();
 
