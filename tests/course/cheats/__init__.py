@@ -299,6 +299,19 @@ ODD = {
 }  # fmt: skip
 
 
+# Wide accesses that do not ask for all that they need: (base, which of `of_any_alignment` shows it, edits).
+UNALIGNED = [
+    ("vectorized", "the leading dimension", ("% 16 | ld % 4 |", "% 16 |")),
+    ("vectorized", "the beginning", ("(size_t)matrix % 16 | ld % 4", "ld % 4")),
+    ("async_copy", "the leading dimension", ("% 16 | ldb % 4 |", "% 16 |")),
+    ("two_at_a_time", "the leading dimension", (" && ld % 2 == 0", "")),
+    ("two_at_a_time", "the beginning", ("(size_t)matrix % 8 == 0 && ", "")),
+    ("any_row", "the beginning", ("(size_t)from % 16 == 0", "((size_t)from - base) % 16 == 0"), ("int left)", "int left, size_t base)"),
+     ("r < M ? K - k : 0)", "r < M ? K - k : 0, (size_t)A)"), ("k < K ? N - c : 0)", "k < K ? N - c : 0, (size_t)B)")),
+    ("tail", "the beginning", ("(size_t)matrix % 16 | ld % 4", "ld % 4")),
+]  # fmt: skip
+
+
 def source(base: str, edits=()) -> str:
     """The source of a base, edited. Every edit must find its place."""
     file = Path(__file__).parent / f"{base}.cu"
