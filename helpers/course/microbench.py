@@ -175,8 +175,8 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure. kind: throughput, latency, burst, loop, blocks, memory. warps: of the block. cycles: see the module, of all
-    `count` instructions for a burst; of kind memory: bytes per cycle and multiprocessor."""
+    """One figure. kind: throughput, latency, burst, loop, blocks, memory; wgmma, clock (see `tensor_probes`). warps: of the block.
+    cycles: see the module, of all `count` instructions for a burst; of kind memory: bytes per cycle and multiprocessor."""
 
     kind: str
     name: str
@@ -248,6 +248,9 @@ def measurements() -> Iterator[Measurement]:
             yield Measurement("loop", "FFMA", warps, count, cycles(warps) / (8 * count))
     yield from _memory(cupy, sms)
     yield from _blocks(cupy, sms)
+    from . import tensor_probes  # which has its measurements from here
+
+    yield from tensor_probes.measurements(cupy, sms)
 
 
 _STREAM = """

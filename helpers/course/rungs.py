@@ -19,7 +19,7 @@ from typing import Any
 from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
-from helpers.model.predict import validation
+from helpers.model.predict import TENSOR_CORES, validation
 from helpers.run.gemm import Problem
 
 from . import store
@@ -281,9 +281,8 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
 def _band(device: str, dtype: str) -> float | None:
     """Twice the largest error of the model on recorded runs that it had not seen, where these are on this device and of this type."""
     known = validation()
-    if device != known["device"] or dtype != "float32":
-        return None
-    return 2 * max(abs(row["error"]) for row in known["runs"] if not row["fitted"])
+    like = [row for row in known["runs"] if not row["fitted"] and (row["class"] == TENSOR_CORES) == (dtype != "float32")]
+    return 2 * max(abs(row["error"]) for row in like) if like and device == known["device"] else None
 
 
 def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:

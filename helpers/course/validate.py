@@ -5,7 +5,8 @@
 Runs of the steps at the sizes in FITTED were used to choose the figures that `model/cycles/chip.toml` puts down to the steps. All
 others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`, and what the search of step 12
 timed, `recorded_search`), which are other kernels, and the steps on another GPU (recorded on an H100), whose entry in gpus.toml
-differs in clock, L2 and DRAM while all costs of instructions stay those measured on an H200. Writes data/validation.toml.
+differs in clock, L2 and DRAM while all costs of instructions stay those measured on an H200. Kernels for tensor cores have groups of
+their own, likewise: the steps, step 17 with the constants of its strategy table, and the steps on an H100. Writes data/validation.toml.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.predict import VALIDATION, demand, kernel_class
 
-from . import recorded_search, recorded_states, recorded_variants, rungs, steps
+from . import recorded_search, recorded_states, recorded_variants, rungs, steps, strategy
 from .fit import on_lanes
 from .sweep import variant
 
 DEVICE = "H200 SXM"
 FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
-GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search")  # on DEVICE
-OTHER_GPU = "other_gpu"
+TENSOR_GROUPS = ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants")
+GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search", *TENSOR_GROUPS)  # on DEVICE
+OTHER_GPU, TENSOR_OTHER_GPU = "other_gpu", "tensor_other_gpu"
 ABROAD = rungs.DATA / "other_gpus"  # what `course record --out` wrote there; the ladder does not draw it
+ALIGNED = 8  # elements: rows that TMA takes; of others the course makes copies, whose time is another one
 _SMALL = 5e-5  # share of the warps' cycles that is not written
 _TEN_POINTS = 0.1
 
@@ -48,6 +51,7 @@ class TimedRun:
     device: str = DEVICE
     published: str = ""
     group: str = "steps_at_other_sizes"
+    arch: str = "sm_90"
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def cases() -> list[TimedRun]:
         for item in recorded_variants.recorded()
         if hardware.gpu(item.device).name == DEVICE
     ]
-    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched()
+    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched() + tensor_cores()
 
 
 def abroad() -> list[TimedRun]:
@@ -89,16 +93,52 @@ def abroad() -> list[TimedRun]:
     ]
 
 
-def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], steps.Step, str]]:
-    """Rows of square float32 products on FP32 lanes, not noisy and of the code as it is now, with their step and that code. (What a kernel
-    asks of tensor cores is not in the model.)"""
+def tensor_cores() -> list[TimedRun]:
+    """The shipped kernels for tensor cores on DEVICE, and step 17 with the constants of its strategy table, but for those with which
+    blocks share tiles: that the model does not know."""
+    found = []
+    for row, step, source in _of_shipped_kernels(rungs.recorded(variants=True), lanes=False):
+        constants = _constants(row)
+        if row.get("configuration") and (not constants or "SLICES" in constants):
+            continue  # nothing else than shipped: that is the step itself
+        source = variant(source, **constants) if constants else source
+        if hardware.gpu(row["device"]).name == DEVICE and row["m"] % ALIGNED == 0:
+            fitted = row["m"] in FITTED
+            name = recorded_variants.with_constants(step, constants) if constants else step.name
+            group = TENSOR_GROUPS[0 if fitted else 2 if constants else 1]
+            found.append(TimedRun(name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group, arch=step.target()))
+    return sorted(found, key=lambda case: (case.name, case.size))
+
+
+def tensor_cores_abroad() -> list[TimedRun]:
+    """The shipped kernels for tensor cores, as they were timed on another GPU."""
+    return [
+        TimedRun(
+            step.name, source, step.entry, row["m"], row["milliseconds"], False, hardware.gpu(row["device"]).name,
+            group=TENSOR_OTHER_GPU, arch=step.target(),
+        )
+        for row, step, source in _of_shipped_kernels(rungs.recorded(ABROAD), lanes=False) if row["m"] % ALIGNED == 0
+    ]  # fmt: skip
+
+
+def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]], lanes: bool = True) -> Iterator[tuple[Mapping[str, Any], steps.Step, str]]:
+    """Rows of square products, not noisy and of the code as it is now, with their step and that code. lanes: of float32 products on FP32
+    lanes, otherwise of products of other types. (Float32 products of several products on tensor cores are not in the model.)"""
     for row in rows:
         step = steps.get(row["step"])
         source = step.kernel_path.read_text(encoding="utf-8")
-        square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32" and not row.get("batch")
-        current = not row["noisy"] and rungs.code_hash(source) == row["kernel_hash"]
-        if square and LEAST <= row["m"] <= MOST and current and on_lanes(source, step.entry):
+        square = row["m"] == row["n"] == row["k"] and (row["dtype"] == "float32") == lanes and not row.get("batch")
+        constants = _constants(row)
+        whole = variant(source, **constants) if constants else source
+        current = not row["noisy"] and rungs.code_hash(whole) == row["kernel_hash"]
+        if square and LEAST <= row["m"] <= MOST and current and (not lanes or on_lanes(source, step.entry)):
             yield row, step, source
+
+
+def _constants(row: Mapping[str, Any]) -> Mapping[str, int]:
+    """What differs from the shipped constants in a row of a strategy table; nothing in others."""
+    named = row.get("configuration")
+    return strategy.FAMILIES[row["dtype"]].configurations[named] if named else {}
 
 
 def searched() -> list[TimedRun]:
@@ -132,8 +172,8 @@ def tried(case: TimedRun) -> Tried:
     """The prediction for one case. Raises CourseError where there is none."""
     from helpers.run import gemm, kernel
 
-    made = kernel.compile(case.source, entry=case.entry)
-    run = gemm.count(made, gemm.Problem(case.size, case.size, case.size))
+    made = kernel.compile(case.source, entry=case.entry, arch=case.arch)
+    run = gemm.count(made, gemm.problem_for(made, case.size, case.size, case.size))
     got = run.predict(case.device)
     return Tried(case, got.milliseconds, kernel_class(demand(run)), got.from_counters, got.states)
 
@@ -147,7 +187,8 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
 def report(runs: Sequence[Tried], moved: Sequence[Tried], others: Sequence[Tried]) -> str:
     """The text of data/validation.toml. runs: on DEVICE. moved: the course's own on another GPU. others: published."""
     groups = {name: [item for item in runs if item.case.group == name] for name in GROUPS}
-    groups |= {OTHER_GPU: list(moved), "published": list(others)}
+    groups |= {name: [item for item in moved if item.case.group == name] for name in (OTHER_GPU, TENSOR_OTHER_GPU)}
+    groups |= {"published": list(others)}
     sampled = {(steps.get(row["slug"]).name, row["size"]): row["states"] for row in recorded_states.recorded()}
     lines = ["# Written by python -m helpers.course.validate: predicted / measured - 1 of everything timed.", f'device = "{DEVICE}"', ""]
     for name, items in groups.items():
@@ -164,7 +205,7 @@ def report(runs: Sequence[Tried], moved: Sequence[Tried], others: Sequence[Tried
         lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
     lines.append("# The course's kernels on another GPU, of which only the entry in gpus.toml is known.")
     for item in moved:
-        lines += [f"[[{OTHER_GPU}_runs]]", *_lines(item), f"device = {json.dumps(item.case.device)}"]
+        lines += [f"[[{item.case.group}_runs]]", *_lines(item), f"device = {json.dumps(item.case.device)}"]
         lines += [f"from_counters = {json.dumps(item.from_counters)}", ""] if item.from_counters else [""]
     lines.append("# Other people's kernels of the same idea on other GPUs: a sign, not a test.")
     for item in others:
@@ -206,7 +247,7 @@ def _try(case: TimedRun) -> Tried | str:
 
 def main() -> int:
     """The command. Returns its exit status."""
-    known, others = cases() + abroad(), elsewhere()
+    known, others = cases() + abroad() + tensor_cores_abroad(), elsewhere()
     with ProcessPoolExecutor() as pool:
         results: list[Tried] = []
         for result in pool.map(_try, [*known, *others]):
@@ -218,7 +259,7 @@ def main() -> int:
     here = [item for item in results if item.case.device == DEVICE]
     if not here:
         return 1
-    moved = [item for item in results if item.case.group == OTHER_GPU]
+    moved = [item for item in results if item.case.group in (OTHER_GPU, TENSOR_OTHER_GPU)]
     published = [item for item in results if item.case.published]
     VALIDATION.write_text(report(here, moved, published), encoding="utf-8")
     return 0

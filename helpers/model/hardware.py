@@ -6,6 +6,7 @@ product: how many SMs, at what clock, with how much L2 and DRAM bandwidth).
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -99,6 +100,14 @@ class GPU:
     def peak_fp32_tflops(self) -> float:
         """SMs × lanes × 2 (an FMA is two operations) × clock, in TFLOPS."""
         return self.sms * self.capability.fp32_lanes * 2 * self.clock_mhz * 1e6 / 1e12
+
+    def tensor_fmas(self, name: str) -> int:
+        """Fused multiply-adds of one SM in a cycle on its tensor cores, for inputs of a type of `tensor_tflops`; 0 for others.
+
+        It is a power of two. (Makers state rates at clocks of their own.)
+        """
+        rate = self.tensor_tflops.get(name)
+        return 0 if rate is None else 2 ** round(math.log2(rate * 1e6 / (2 * self.sms * self.clock_mhz)))
 
     def unit(self, dtype: str) -> Unit | None:
         """What multiplies matrices of this element type fastest: FP32 lanes for float32, otherwise tensor cores.

@@ -1,7 +1,8 @@
 """How long a launch should take on a GPU you may not have.
 
-Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle. What
-follows here is for the rest (branches on data, tensor cores), and for what limits a launch: a throughput model with a latency term.
+Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle; kernels
+that feed tensor cores asynchronously are in `tensor_cores`. What follows here is for the rest (branches on data), and for what limits
+a launch: a throughput model with a latency term.
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
@@ -40,7 +41,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR, lookup_cycles
 
-from . import chain, hardware
+from . import chain, hardware, tensor_cores
 from .cycles.chip import chip
 from .cycles.estimate import estimate
 from .cycles.multiprocessor import WORDS, WarpState
@@ -51,6 +52,7 @@ CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 VALIDATION = CONSTANTS.with_name("validation.toml")
 
 _SCHEDULERS = 4
+_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", "the tensor cores", "DRAM bandwidth")  # what nothing exceeds
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
@@ -108,7 +110,7 @@ class Prediction:
     waves: how often the grid fills the GPU. tflops: None if the run is not a known GEMM.
     states: why warps wait: the share of their cycles in each of Nsight Compute's warp states, largest first; by_line: cycles of one
     multiprocessor's warps, by line of the cell and state; both are empty where that is not known. from_counters: why the time is not by
-    cycles but from counters alone, "" if it is.
+    cycles but from counters alone, "" if it is. clock_mhz: the clock at which it runs; tensor cores at work lower it.
     """
 
     gpu: str
@@ -122,6 +124,7 @@ class Prediction:
     states: Mapping[str, float] = field(default_factory=dict)
     by_line: Mapping[int, Mapping[str, float]] = field(default_factory=dict, repr=False)
     from_counters: str = ""
+    clock_mhz: float = 0.0
 
     @property
     def statement(self) -> str:
@@ -129,7 +132,9 @@ class Prediction:
 
     def __str__(self) -> str:
         speed = f", {digits(self.tflops)} TFLOPS" if self.tflops else ""
-        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}. {self.error}"
+        clock = hardware.gpu(self.gpu).clock_mhz
+        lowered = f" at {self.clock_mhz:.0f} of {clock:.0f} MHz, for tensor cores draw power" if 0 < self.clock_mhz < clock else ""
+        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}{lowered}, limited by {self.limiter}. {self.error}"
 
 
 # ----------------------------------------------------------------------------------------------- what a launch asks
@@ -170,7 +175,7 @@ def _matrix_types(compiled, problem) -> frozenset[str]:
     if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
         raise CourseError(
             "The model does not know how much this kernel asks of the tensor cores: it makes a product of float32 of several products of "
-            f"{' and '.join(_labels(compiled.matrix_types & _TENSOR_TYPES.keys()))} numbers, and no passes that split them are counted."
+            f"{' and '.join(tensor_cores.labels(compiled.matrix_types))} numbers, and no passes that split them are counted."
         )
     return compiled.matrix_types
 
@@ -242,7 +247,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     fit = occupancy(gpu, need.threads, need.registers, need.shared)
     if fit.blocks_per_sm == 0:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    share = math.ceil(need.blocks / gpu.sms) / need.blocks  # of the whole launch, on the busiest SM
+    share = _quantised(need.blocks, gpu.sms) / gpu.sms  # of the whole launch, on the busiest SM
     capability = gpu.capability
     per_clock = gpu.clock_mhz * 1e6
     terms = {
@@ -254,7 +259,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
     }
     if need.matrix_types:
-        terms["the tensor cores"] = share * gpu.sms * need.product / (_tensor_tflops(need, gpu) * 1e12) * per_clock
+        terms["the tensor cores"] = share * gpu.sms * need.product / (tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12) * per_clock
     else:  # pairs of 16-bit numbers are multiplied two at a time
         at_once = capability.fp32_lanes * (2 if element_type(need.dtype).bytes == 2 else 1)
         terms["FP32 arithmetic"] = max(terms["FP32 arithmetic"], share * need.product / 2 / at_once)
@@ -270,26 +275,13 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     return total, terms, waves, fit.fraction
 
 
-_TENSOR_TYPES = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
-
-
-def _tensor_tflops(need: Demand, gpu: GPU) -> float:
-    """The peak rate for the fastest of the types that the kernel multiplies. Raises CourseError where the table has none."""
-    rates = [gpu.tensor_tflops[name] for kind in need.matrix_types if (name := _TENSOR_TYPES.get(kind, "")) in gpu.tensor_tflops]
-    if rates:
-        return max(rates)
-    if need.matrix_types <= _TENSOR_TYPES.keys():
-        raise CourseError(f"The tensor cores of {gpu.name} do not multiply {' and '.join(_labels(need.matrix_types))}.")
-    raise CourseError(f"The course has no rate for what this kernel multiplies on tensor cores: {', '.join(sorted(need.matrix_types))}.")
-
-
-def _labels(kinds: frozenset[str]) -> list[str]:
-    """Names for people: "BF16"."""
-    return sorted({"FP8" if _TENSOR_TYPES[kind] == "float8" else element_type(_TENSOR_TYPES[kind]).label for kind in kinds})
+TENSOR_CORES = "tensor cores"
 
 
 def kernel_class(need: Demand) -> str:
     """What a kernel is like, as far as the model's error depends on it; "" for what no recorded kernel is like."""
+    if need.matrix_types and need.product:
+        return TENSOR_CORES
     if need.matrix_types or not need.product or need.dtype != "float32" or need.fp64_warps:
         return ""
     if not need.shared_loads:
@@ -315,7 +307,8 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     """How wrong the model was on kernels like this one that it had not seen, as a sentence. from_counters: why the model of cycles,
     which is better, has nothing to say; "" if it has."""
     like = kernel_class(need)
-    if not like:
+    rows = [row for row in validation()["runs"] if row["class"] == like and not row["fitted"]]
+    if not like or (like not in _fitted_file()["error"]["classes"] if from_counters else not rows):
         return f"None of the recorded kernels is like this one ({_unlike(need)}), so the error is unknown."
     if from_counters:
         error = _fitted_file()["error"]
@@ -323,11 +316,9 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
         tried = f"On the {len(off)} recorded kernels like this one ({like}), each of which it was not fitted on"
         device, every = error["device"], [abs(value) for values in off.values() for value in values]
     else:
-        found = validation()
-        rows = [row for row in found["runs"] if row["class"] == like and not row["fitted"]]
         kernels = len({row["run"].rpartition(" at ")[0] for row in rows})
         tried = f"On {len(rows)} recorded runs of {kernels} kernels like this one ({like}), none of which it was fitted on"
-        device, every = found["device"], [abs(row["error"]) for row in rows]
+        device, every = validation()["device"], [abs(row["error"]) for row in rows]
     said = f"{tried}, the model was off by {sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {device}"
     if from_counters:
         said = f"From the counters alone, since {from_counters}. {said}"
@@ -345,18 +336,30 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     constants = fitted()
     need = demand(run)
     total, terms, waves, fraction = cycles(need, device, constants)
+    problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)
-    problem = run.problem.get("problem")
+    known, tiled = walked.cycles if walked else None, None
     if walked is not None and problem is None:
         why = "the times by cycles were only tried on matrix products"
-    if walked is not None and not why:
-        hard = max(terms.get(name, 0.0) for name in ("FP32 arithmetic", "FP64 arithmetic", "DRAM bandwidth"))
-        total = max(walked.cycles, hard)  # a kernel that does less than it says is no faster than the hardware
+    elif walked is None and need.matrix_types:
+        tiled, why = tensor_cores.tiled(run, parts, need.fp32_warps)
+        known = tiled.cycles if tiled else None
+    clock, launch = device.clock_mhz, constants.launch_microseconds if why else parts["launch.microseconds"]
+    if known is not None and not why:
+        if need.matrix_types:
+            pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
+            slower = walked.off_peak if walked else 1.0
+            terms |= tiled.terms if tiled else {"the tensor cores": slower * pipe * _quantised(need.blocks, device.sms)}
+        hard = max(terms[name] for name in _PEAKS if name in terms)
+        total = max(known, hard)  # a kernel that does less than it says is no faster than the hardware
         terms.pop("latency", None)
         if max(terms.values()) < _KEPT_BUSY * total:
             terms["latency"] = total
-    fixed = (constants.launch_microseconds if why else chip(device)["launch.microseconds"]) * device.clock_mhz
-    time = (total + fixed) / (device.clock_mhz * 1e3) + run.problem.get("copied", 0) / (device.dram_gbs * 1e6)  # what is copied before it
+        if need.matrix_types:
+            clock = tensor_cores.clock_mhz(parts, pipe / total, total / clock, need.matrix_types)
+    fixed = launch * device.clock_mhz
+    copies = run.problem.get("copied", 0) / (device.dram_gbs * 1e6) + run.problem.get("copies", 0) * launch / 1e3  # launched before it
+    time = total / (clock * 1e3) + launch / 1e3 + copies
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
         limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
@@ -378,7 +381,13 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         states=states,
         by_line={line: _by_share(row) for line, row in walked.by_line.items()} if walked else {},
         from_counters=why,
+        clock_mhz=clock,
     )
+
+
+def _quantised(blocks: int, sms: int) -> float:
+    """How much more than its share the multiprocessor with the most blocks has."""
+    return math.ceil(blocks / sms) * sms / blocks
 
 
 def _by_share(states: Mapping[WarpState, float]) -> dict[str, float]:

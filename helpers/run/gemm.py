@@ -343,6 +343,7 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
         product["tiles"] = math.prod(shape.tiles(problem.m, problem.n))
     how = "by NumPy, outside of what is counted" if done.on == "cpu" else "by a kernel whose time is part of the launch's"
     if given.copies:
+        product["copies"] = len(given.copies)
         product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
     told = tuple(f"{remark} ({how})." for remark in given.remarks)
     return replace(

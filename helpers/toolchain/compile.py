@@ -173,7 +173,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=signatures.parameters(ptx, symbol, source),
         constants=signatures.constants(ptx),
-        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, symbol, source)),
+        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, symbol, source), *signatures.losses(log, symbol)),
         requested=wanted or entry or "",
         key=key,
         **usage,

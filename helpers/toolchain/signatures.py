@@ -32,6 +32,19 @@ def resource_usage(log: str, symbol: str) -> dict[str, int]:
     return usage
 
 
+_LOSS = re.compile(r"^ptxas info\s*: \((C\d+)\) Potential Performance Loss: (.*?) in the function '([^']*)'", re.M)
+
+
+def losses(log: str, symbol: str) -> list[str]:
+    """What the assembler says that it did to a kernel at the cost of speed, as sentences."""
+    return [
+        f"The assembler (ptxas, {number}) warns of a loss of speed: {re.sub(' +', ' ', text)}."
+        + (" Each then waits for the one before it." if "serialized" in text else "")
+        for number, text, name in dict.fromkeys(_LOSS.findall(log))
+        if name == symbol
+    ]
+
+
 def shared_bytes(ptx: str, symbol: str) -> int:
     """Bytes of static shared memory that kernel `symbol` has by the PTX alone, as the machine lays them out."""
     return _variables(ptx, symbol).shared_bytes

@@ -1,11 +1,16 @@
-"""The micro-kernels measure the instructions that they name, and what was recorded is plausible."""
+"""The micro-kernels measure the instructions that they name, and what was recorded is plausible.
+
+Tests of: helpers.course.tensor_probes
+"""
 
 import json
 import re
 
 import pytest
 
-from helpers.course import microbench
+from helpers.course import microbench, tensor_probes
+from helpers.model import hardware
+from helpers.model.cycles.chip import chip
 from helpers.toolchain.compile import compile_source
 from tests import DATA
 
@@ -38,3 +43,33 @@ def test_what_was_recorded_keeps_to_what_a_multiprocessor_can_do():
     assert 4 <= rows["latency", "FFMA", 1] < 4.5
     assert rows["latency", "LDS.32", 1] < rows["latency", "LDG L1", 1] < rows["latency", "LDG L2", 1]
     assert all(row["cycles"] > 0 for row in kept["rows"])
+
+
+@pytest.mark.parametrize("name", tensor_probes._MMA)
+def test_a_probe_of_tensor_cores_executes_its_instruction_as_often_as_it_says(name):
+    opcode, _, kind = name.partition(" ")
+    found = re.findall(r"\s(HMMA[.\w]*)", compile_source(tensor_probes.mma_source(name, tensor_probes.CHAINS), "probe", "sm_90a").sass)
+    assert len(found) == tensor_probes.CHAINS and set(found) == {f"{opcode}.F32" + {"bf16": ".BF16", "tf32": ".TF32", "f16": ""}[kind]}
+
+
+@pytest.mark.parametrize("kind", tensor_probes._WGMMA)
+def test_a_probe_of_warpgroups_is_not_serialised_by_the_compiler(kind):
+    made = compile_source(tensor_probes.wgmma_source(kind, 128), "probe", "sm_90a")
+    assert len(re.findall(r"\s[HQ]GMMA", made.sass)) == 4 and "serialized" not in made.log
+
+
+def test_what_was_recorded_of_tensor_cores_is_what_the_model_takes():
+    rows = json.loads((DATA / "microbench-nvidia-h200.json").read_text())["rows"]
+    cycles = {(row["kind"], row["name"], row["warps"]): row["cycles"] for row in rows}
+    for kind in tensor_probes._WGMMA:
+        for n in tensor_probes.COLUMNS[1:]:
+            assert [cycles["wgmma", f"n{n} {kind}", warps] for warps in (4, 8)] == pytest.approx([n / 2, n / 2], rel=0.01)
+    h200 = chip(hardware.gpu("H200 SXM"))
+    for name in tensor_probes._MMA:
+        ideal = 2 if "1684" in name or "1688 bf16" in name else 4
+        assert ideal + h200["tensor.synchronous"] == pytest.approx(cycles["throughput", name, 16], rel=0.1)
+        assert 28 < cycles["latency", name, 1] < 31
+    zeros = [row["cycles"] for row in rows if row["kind"] == "clock" and "zeros" in row["name"]]
+    assert zeros and all(1980 * (1 - h200["clock.working"]) == pytest.approx(mhz, rel=0.025) for mhz in zeros)
+    busy = [row for row in rows if row["kind"] == "clock" and "random" in row["name"] and row["count"] > 90]
+    assert all(row["cycles"] < min(zeros) for row in busy), "random numbers cost clock"

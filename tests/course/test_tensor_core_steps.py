@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.course import tensor_probes
 from helpers.course.comparing import variants
 from helpers.course.lesson import reference
+from helpers.course.steps import STEPS
 from helpers.run import gemm
 from helpers.run.gemm import Problem
+from helpers.toolchain.compile import compile_source
 
 OTHER_TYPE = {
     "wmma": {"using Element = __half": "using Element = __nv_bfloat16"},
@@ -74,3 +77,18 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
 def test_what_the_loop_without_tests_leaves_out_is_found(k, kind, edits):
     kernel = variants(reference("mma_sync"), {"broken": edits})["broken"]
     assert kind in {finding.kind for finding in kernel.gemm(128, 256, k, on="cpu", counters=False).findings}
+
+
+def test_what_the_assembler_did_at_the_cost_of_speed_is_said():
+    source = tensor_probes.wgmma_source("bf16", 64)
+    fence = '    for (int i = 0; i < 64 / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");\n'
+    assert source.count(fence) == 1 and not compile_source(source, "probe", "sm_90a").warnings
+    (said,) = compile_source(source.replace(fence, ""), "probe", "sm_90a").warnings
+    assert said.startswith("The assembler (ptxas, C7514) warns of a loss of speed: wgmma.mma_async instructions are serialized due to")
+    assert said.endswith("Each then waits for the one before it.")
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step.number >= 16 and step.entry], ids=lambda step: step.slug)
+def test_no_step_with_wgmma_loses_speed_to_the_assembler(step):
+    made = compile_source(step.kernel_path.read_text(encoding="utf-8"), step.entry, step.target())
+    assert not any("loss of speed" in warning for warning in made.warnings), made.warnings

@@ -230,7 +230,7 @@ def validation() -> Page:
     content = (
         '<h1 id="validation">How far the predictions are off</h1>'
         f"<p>Every timed run on record ({html.escape(report['device'])}), predicted by the model of time and compared: error is "
-        "predicted / measured − 1. The runs of the first group were used to fit the model, the others were not.</p>"
+        "predicted / measured − 1. The runs of the groups that are called fitted were used to fit the model, the others were not.</p>"
         + _table(["group", "runs", "mean size of the error", "largest", "bias"], summary, left=1)
         + f"<p>Warp states beside those that Nsight Compute sampled: of {states['launches']} launches, "
         f"{states['within_ten_points']} within ten points, {states['two_largest']} with the same two largest.</p>"

@@ -27,7 +27,8 @@ def figures() -> Mapping[str, Mapping[str, float]]:
 
 @dataclass(frozen=True)
 class Chip:
-    """One GPU as the model sees it. Figures are cycles; `busy`: how long an instruction keeps its pipe, by the pipe's name.
+    """One GPU as the model sees it. Figures are cycles; `busy`: how long an instruction keeps its pipe, by the pipe's name (of tensor
+    cores it depends on the instruction).
 
     two_fma_pipes: FFMA has two halves of 16 lanes to choose from, of which integer multiplication takes the heavy one.
     request: what the load/store unit takes at least for any instruction. l2_sector: for each sector that all multiprocessors fetch.
@@ -74,5 +75,5 @@ def _chip(gpu: GPU, changed: tuple[tuple[str, float], ...]) -> Chip:
     l2 = dict(changed).get("load_store.l2_sector", figures()["load_store"]["l2_sector"])
     if gpu.l2_gbs and "load_store.l2_sector" not in dict(changed):
         l2 = SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9)
-    busy = {"fma": 2.0, "fmaheavy": 2.0, "alu": 2.0, "xu": 8.0, "fp64": each / capability.fp64_lanes, "half": 2.0}
+    busy = {"fma": 2.0, "fmaheavy": 2.0, "alu": 2.0, "xu": 8.0, "fp64": each / capability.fp64_lanes, "half": 2.0, "tensor": 0.0}
     return Chip(gpu, capability.fp32_lanes == each, busy, capability.lsu_cycles, l2, dict(changed))

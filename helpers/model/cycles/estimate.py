@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
@@ -24,7 +24,7 @@ from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_pa
 
 from .chip import Chip, chip
 from .multiprocessor import Multiprocessor, Simulated, Spell, WarpState
-from .scheduled import Scheduled, scheduled
+from .scheduled import Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
 _ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest trips do
@@ -41,7 +41,8 @@ _TOO_LONG = "one block takes too many instructions"
 class Estimate:
     """cycles: of the launch, from its first block to its last, at the GPU's clock. states: share of all cycles of its warps,
     by WarpState. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by line.
-    trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor.
+    trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as long
+    its matrix instructions keep the tensor cores as at the peak rate.
     """
 
     cycles: float
@@ -50,6 +51,7 @@ class Estimate:
     by_line: Mapping[int, Mapping[WarpState, float]]
     trips: float
     per_trip: float
+    off_peak: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     if turns > 1:  # the first of them finds no code
         lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
         cycles += parts["code.first_latency"] + parts["code.first_line"] * len(lines)
-    return whole.estimate(cycles, compiled, launch.path.function, turns), ""
+    found = whole.estimate(cycles, compiled, launch.path.function, turns)
+    matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
+    return replace(found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0), ""
 
 
 def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watched:
@@ -176,8 +180,10 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     if path is None:
         return None, why
     code = scheduled(path.function, compiled.cubin, parts)
-    if any(code[k].pipe == "tensor" for visit in path.visits for k in range(visit.start, visit.end)):
-        return None, "the model of cycles does not know tensor cores"
+    matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
+    unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})
+    if unknown:
+        return None, f"the model of cycles does not know {' and '.join(unknown)}"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
     return _Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run, resident, most), ""

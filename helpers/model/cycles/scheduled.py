@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import elf
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassRegister
@@ -89,6 +90,8 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
     kind, latency = (FIXED, 0.0) if switched_off else _way(i, control, chip)
     even, odd, all_even, all_odd = fetched(i, kept) if pipe in chip.busy else (0, 0, 0, 0)
     busy = chip.busy.get(pipe, 0.0)
+    if pipe == "tensor":
+        busy = (matrix_cycles(i, chip) or (0.0,))[0]
     if pipe == "fmaheavy" and i.has("WIDE", "HI"):
         busy *= 2
     result, sources = control >> 46 & 7, control >> 49 & 7
@@ -111,6 +114,20 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         line=i.address >> 7,
         slow=kind in (LOAD, COPY, COMMIT, STORE),
     )
+
+
+_MATRIX_SHAPES = {"1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16}  # modifier -> multiply-adds of a warp
+
+
+def matrix_cycles(i: SassInstruction, chip: Chip) -> tuple[float, float] | None:
+    """How long a matrix instruction of a warp keeps its sub-partition's tensor core, and how long it would at the peak rate; None where
+    that is not known: of warpgroups, of types that gpus.toml has no rate for."""
+    shape = next((size for name, size in _MATRIX_SHAPES.items() if i.has(name)), None)
+    rate = chip.gpu.tensor_fmas("tf32" if i.has("TF32") else "bfloat16" if i.has("BF16") else "float16")
+    if i.name != "HMMA" or shape is None or not rate:
+        return None
+    ideal = shape / (rate / SUB_PARTITIONS)
+    return ideal + (chip["tensor.synchronous"] if chip.gpu.capability.name == "9.0" else 0.0), ideal
 
 
 def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:

@@ -1,0 +1,156 @@
+"""Tensor cores: their rate by type, the clock that they leave, and the cycles of kernels that feed them asynchronously.
+
+A kernel with `mma.sync` is simulated like any other (`cycles`). One with `wgmma` and TMA hides its copies behind its products, so that
+its time is made of few things, all counted: until the first tiles are there, the products of the tiles of C that a multiprocessor
+computes one after the other, and what stands between one tile's products and the next one's: storing C, and FP32 work on sums that
+must have arrived. What each takes is in cycles/chip.toml, read off clocks inside of steps 16, 17 and 19 on an H200.
+
+Tensor cores also change the clock. As soon as they work it falls by a twelfth, though the driver goes on to report the full one; the
+more of their peak a launch reaches with numbers that are not mostly zero, the more; and after a tenth of a second the limit of power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from helpers.element_types import element_type
+from helpers.errors import CourseError
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.ptx import directives
+from helpers.sim.counting import names
+
+from .cycles.chip import Chip
+from .hardware import GPU
+from .occupancy import occupancy
+
+TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
+_SHARED = ".multicast::cluster"  # of TMA's copies
+_MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
+
+
+def labels(kinds: frozenset[str]) -> list[str]:
+    """PTX's names of element types for people, of those that `TYPES` has: "BF16"."""
+    known = {TYPES[kind] for kind in kinds if kind in TYPES}
+    return sorted("FP8" if name == "float8" else element_type(name).label for name in known)
+
+
+def peak_tflops(gpu: GPU, kinds: frozenset[str]) -> float:
+    """The peak rate for the fastest of these types. Raises CourseError where the table has none."""
+    rates = [gpu.tensor_tflops[name] for kind in kinds if (name := TYPES.get(kind, "")) in gpu.tensor_tflops]
+    if rates:
+        return max(rates)
+    if kinds <= TYPES.keys():
+        raise CourseError(f"The tensor cores of {gpu.name} do not multiply {' and '.join(labels(kinds))}.")
+    raise CourseError(f"The course has no rate for what this kernel multiplies on tensor cores: {', '.join(sorted(kinds))}.")
+
+
+def fmas(gpu: GPU, kinds: frozenset[str]) -> int:
+    """Fused multiply-adds of one multiprocessor in a cycle for the fastest of these types. Raises as `peak_tflops`."""
+    return max(rate for kind in kinds if (rate := gpu.tensor_fmas(TYPES.get(kind, "")))) if peak_tflops(gpu, kinds) else 0
+
+
+def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str]) -> float:
+    """The clock at which a launch really runs, in MHz. load: the part of the tensor cores' peak that it reaches, per cycle.
+    microseconds: what it takes, at any clock near.
+
+    Measured on an H200 as cycles over nanoseconds inside of kernels that multiply random numbers (zeros: what is left at no load).
+    The limit of power is that of a timing: 20 launches in turn with cuBLAS, without a pause.
+    """
+    if chip.gpu.capability.name != _MEASURED:
+        return chip.gpu.clock_mhz
+    beyond = max(0.0, load - chip["clock.free_load"]) * (1 - math.exp(-microseconds / chip["clock.settles"]))
+    heavy = chip["clock.float8"] if any(TYPES.get(kind) == "float8" for kind in kinds) else 1.0
+    at_first = 1 - chip["clock.working"] - chip["clock.load"] * heavy * beyond
+    sustained = 1 - chip["clock.working"] - chip["clock.power"] - chip["clock.power_load"] * load
+    reached = 1 - math.exp(-microseconds / chip["clock.heats"])
+    return chip.gpu.clock_mhz * (at_first + (min(at_first, sustained) - at_first) * reached)
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """Cycles of one multiprocessor for one tile of C, or for beginning and ending, by what takes them.
+
+    products: on the tensor cores. port: the tile's operands through L2's port. sums: FP32 work on what tensor cores have summed.
+    store: until C's tile has left the registers. begin: until the first operands are there. end: of a block. turns: tiles, one after the
+    other. together: blocks that share the tensor cores of a multiprocessor. walks: blocks go on to their next tile themselves.
+    """
+
+    products: float
+    port: float
+    sums: float
+    store: float
+    begin: float
+    end: float
+    turns: int
+    together: int
+    walks: bool
+
+    @property
+    def cycles(self) -> float:
+        """Of the launch, from its first block to its last."""
+        inner = max(self.products + self.sums, self.port)
+        tile = inner + self.store
+        if self.walks:
+            return self.begin + self.turns * max(self.together * inner, tile) + self.end
+        return self.turns * max(self.together * inner, self.begin + tile + self.end)
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Cycles that each unit alone takes on the busiest multiprocessor; tensor cores with the sums that they wait for."""
+        each = self.turns * self.together
+        return {"the tensor cores": each * (self.products + self.sums), "L2": each * self.port}
+
+
+def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
+    """(what the launch of a product is made of, '') or (None, why that is not known). fp32_warps: FP32 instructions of all its warps.
+
+    run: a Run with counters. Raises CourseError where a block does not fit on the GPU or its tensor cores lack the type.
+    """
+    gpu, compiled, counters = chip.gpu, run.kernel.compiled, run.counters
+    problem = run.problem.get("problem")
+    if problem is None or not counters.get(names.tensor("gmma"), 0) or gpu.capability.name != _MEASURED:
+        return None, "the model knows no such use of tensor cores"
+    persistent = compiled.constants.get("persistent")
+    if persistent and len(persistent) > 1 and persistent[1] > 1:
+        return None, "the model does not know blocks that share the tiles of C"
+    rows, columns = run.problem["tile"]
+    cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
+    if persistent:
+        together = persistent[0]
+        at_once = gpu.sms * together // cluster
+        count = math.ceil(math.ceil(problem.m / rows) / cluster) * math.ceil(problem.n / columns)  # clusters stand along M
+        together, tiles = min(together, math.ceil(count * cluster / gpu.sms)), count * cluster
+        turns = math.ceil(count / at_once)
+    else:
+        fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
+        if not fit.blocks_per_sm:
+            raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
+        tiles = math.prod(run.grid)
+        together = min(fit.blocks_per_sm, math.ceil(tiles / gpu.sms))
+        turns = math.ceil(tiles / (gpu.sms * together))
+    step = compiled.constants.get("box_A", (0, 1))[1]
+    depth = math.ceil(problem.k / step) * step
+    active = min(1.0, tiles / gpu.sms)
+    counted = run.problem.get("tiles") or tiles
+    received = counters.get(names.bulk_sectors("ld"), 0) / tiles
+    own = (
+        (rows + columns / cluster) / (rows + columns) if _SHARED in compiled.ptx else 1.0
+    )  # what a cluster's blocks do not fetch for each other
+    operands = (problem.m + problem.n) * problem.k * problem.inputs.bytes
+    far = min(1.0, operands / (gpu.l2_bytes / 2))  # Hopper's L2 has two halves, and what does not fit in one lies in the other
+    by_tma = counters.get(names.bulk_executed("st"), 0) > 0
+    store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]
+    return Tiled(
+        products=rows * columns * depth / fmas(gpu, compiled.matrix_types),
+        port=max(chip["warpgroup.port_sector"], own * active * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"]))
+        * received,
+        sums=fp32_warps / counted * WARP / gpu.capability.fp32_lanes * chip["warpgroup.sums"],
+        store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0),
+        begin=chip["warpgroup.begin"] + chip["warpgroup.crowd"] * active,
+        end=(chip["warpgroup.drain"] if by_tma else 0.0) + (chip["warpgroup.leave"] if cluster > 1 else 0.0),
+        turns=turns,
+        together=together,
+        walks=bool(persistent),
+    ), ""

@@ -1,0 +1,126 @@
+"""Tensor cores in the model of time: what they multiply in a cycle, the clock that they leave, and kernels that feed them asynchronously."""
+
+import functools
+from types import SimpleNamespace
+
+import pytest
+
+from helpers.course import steps, strategy, validate
+from helpers.model import hardware, predict, tensor_cores
+from helpers.model.cycles.chip import chip
+from helpers.model.cycles.scheduled import matrix_cycles
+from helpers.run import gemm, kernel
+
+H200, A100 = hardware.gpu("H200 SXM"), hardware.gpu("A100 SXM4 40GB")
+BF16, FP8 = frozenset({"bf16"}), frozenset({"e4m3"})
+
+
+@functools.cache
+def counted(slug, size, configuration=""):
+    step = steps.get(slug)
+    source = step.kernel_path.read_text(encoding="utf-8")
+    if configuration:
+        source = strategy.sources(source, [configuration], "bfloat16")[configuration]
+    made = kernel.compile(source, entry=step.entry, arch=step.target())
+    return gemm.count(made, gemm.problem_for(made, size, size, size))
+
+
+def test_what_a_multiprocessor_multiplies_in_a_cycle_is_a_power_of_two():
+    assert [tensor_cores.fmas(H200, kinds) for kinds in (BF16, FP8, frozenset({"tf32"}))] == [2048, 4096, 1024]
+    assert tensor_cores.fmas(A100, frozenset({"f16"})) == 1024 and hardware.gpu("T4").tensor_fmas("float16") == 512
+    assert H200.tensor_fmas("int8") == 0
+    for gpu in hardware.gpus():
+        for name, rate in gpu.tensor_tflops.items():  # the clock of the stated rate is near the one of the table
+            assert 0.8 < 2 * gpu.sms * gpu.tensor_fmas(name) * gpu.clock_mhz / 1e6 / rate < 1.25, (gpu.name, name)
+
+
+def test_the_clock_falls_with_load_with_time_and_with_bits():
+    def clock(load, microseconds=200.0, kinds=BF16, gpu=H200):
+        return tensor_cores.clock_mhz(chip(gpu), load, microseconds, kinds)
+
+    assert clock(0.1, 20.0) == pytest.approx(1815, abs=5), "as soon as they work"
+    falling = [clock(load) for load in (0.2, 0.3, 0.5, 0.8, 0.95)]
+    assert falling == sorted(falling, reverse=True) and falling[-1] == pytest.approx(1587, abs=35)
+    assert clock(0.8, 20.0) > clock(0.8, 200.0) > clock(0.8, 5000.0) > clock(0.8, 1e6) == pytest.approx(1475, abs=10)
+    assert clock(0.8, kinds=FP8) < clock(0.8)
+    assert clock(0.8, gpu=A100) == A100.clock_mhz, "nobody measured it there"
+
+
+# Cycles of a block from its first instruction to its last, by a clock inside of the kernel on an H200 (kernels/LOG.md, run 17).
+MEASURED = {
+    ("tma_wgmma", 2048): 48_500, ("tma_wgmma", 4096): 318_900, ("warp_specialized", 1024): 23_780, ("warp_specialized", 2048): 41_470,
+    ("warp_specialized", 4096): 278_000, ("warp_specialized", 8192): 2_140_000, ("fp8", 2048): 26_620, ("fp8", 4096): 167_100,
+    ("fp8", 8192): 1_253_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("slug", "size"), MEASURED)
+def test_the_cycles_are_those_of_a_clock_inside_of_the_kernel(slug, size):
+    run = counted(slug, size)
+    found, why = tensor_cores.tiled(run, chip(H200), predict.demand(run).fp32_warps)
+    assert not why and found.cycles == pytest.approx(MEASURED[slug, size], rel=0.07)
+
+
+def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
+    run = counted("warp_specialized", 4096)
+    found, _ = tensor_cores.tiled(run, chip(H200), predict.demand(run).fp32_warps)
+    assert found.products == 128 * 256 * 4096 / 2048 and found.turns == 4 and found.walks and found.together == 1
+    assert found.port < found.products, "L2 keeps up"
+    narrow = counted("warp_specialized", 4096, "64 × 64, alone")
+    found, _ = tensor_cores.tiled(narrow, chip(H200), predict.demand(narrow).fp32_warps)
+    assert found.port > 1.5 * found.products, "and does not with tiles of 64 × 64"
+    assert narrow.predict().limiter == "L2"
+
+
+def test_a_prediction_says_its_clock_its_error_and_what_limits():
+    got = counted("warp_specialized", 4096).predict()
+    assert got.limiter == "the tensor cores" and not got.from_counters and 1500 < got.clock_mhz < 1650
+    assert f"at {got.clock_mhz:.0f} of 1980 MHz, for tensor cores draw power" in str(got)
+    assert "kernels like this one (tensor cores)" in got.error and "off by" in got.error
+    assert "the error is unknown" in counted("warp_specialized", 1024).predict("H100 PCIe").error
+    plain = steps.get("naive")
+    made = kernel.compile(plain.kernel_path.read_text(encoding="utf-8"), entry=plain.entry)
+    lanes = gemm.count(made, gemm.Problem(256, 256, 256)).predict()
+    assert lanes.clock_mhz == H200.clock_mhz and "draw power" not in str(lanes)
+
+
+def test_warps_that_multiply_by_themselves_are_simulated():
+    got = counted("mma_sync", 1024).predict()
+    assert not got.from_counters and got.states and got.clock_mhz < 1980 and "the tensor cores" in got.terms
+    assert sum(got.states.values()) == pytest.approx(1)
+
+
+def test_what_the_model_does_not_know_of_tensor_cores_it_says():
+    shared = counted("warp_specialized", 1024, "64 × 128, alone, 4 slices").predict()
+    assert shared.from_counters == "the model does not know blocks that share the tiles of C"
+    assert shared.error.startswith("None of the recorded kernels is like this one")
+
+
+@pytest.mark.parametrize(
+    ("name", "modifiers", "gpu", "expected"),
+    [
+        ("HMMA", {"16816", "F32", "BF16"}, H200, (6.5, 4)), ("HMMA", {"1688", "F32"}, H200, (4.5, 2)),
+        ("HMMA", {"1688", "TF32"}, H200, (6.5, 4)),
+        ("HMMA", {"16816", "F32"}, A100, (8, 8)), ("HGMMA", {"64x256x16", "F32", "BF16"}, H200, None), ("DMMA", {"884"}, H200, None),
+        ("IMMA", {"16832", "S8"}, H200, None), ("HMMA", {"16816", "F32", "BF16"}, hardware.gpu("T4"), None),
+    ],
+)  # fmt: skip
+def test_a_matrix_instruction_keeps_its_tensor_core_busy(name, modifiers, gpu, expected):
+    instruction = SimpleNamespace(name=name, has=lambda *asked: bool(modifiers & set(asked)))
+    assert matrix_cycles(instruction, chip(gpu)) == expected
+
+
+def test_the_claims_about_tensor_cores_hold():
+    """Of what took no part in choosing any figure, and of another GPU."""
+    table = predict.validation()
+    assert table["tensor_steps_at_other_sizes"]["runs"] >= 14 and table["tensor_other_constants"]["runs"] >= 60
+    for group in ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants", "tensor_other_gpu"):
+        assert table[group]["mean"] <= 0.08 and table[group]["worst"] <= 0.3, group
+    named = {row["run"] for row in table["runs"] if row["class"] == predict.TENSOR_CORES}
+    assert named == {f"{case.name} at {case.size}³" for case in validate.tensor_cores()}, "run: python -m helpers.course.validate"
+
+
+@pytest.mark.parametrize("slug", ["mma_sync", "warp_specialized"])
+def test_the_table_is_what_the_model_says_of_tensor_cores(slug):
+    row = next(row for row in predict.validation()["runs"] if row["run"] == f"{steps.get(slug).name} at 1024³")
+    assert counted(slug, 1024).predict().milliseconds == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
