@@ -3,15 +3,16 @@
 //! task: A thin product has few tiles, and a long way to go along K in each. Here the four slices of a block share the
 //!     way: each adds up a quarter of K. Then half of the slices take what the other half has, and so on, until the first
 //!     has it all. On a GPU the result is sometimes wrong, and the machine can say why. Repair it.
-//! hint: Read the finding: which two lines touch the same place, and in which rounds of the loop?
+//! hint: Read the finding: one line, two slices, one place. In which round of the loop does each of them touch it?
 //! hint: In the second round slice 0 takes what slice 1 has made in the first.
 //! hint: One __syncthreads() at the end of each round, reached by every thread, also by those that add nothing.
 //! expect: global loads per result <= 2 K
 //! expect: bytes of shared memory per block == 4096
 //! expect: shared stores per result <= 12
 //! expect: barriers per warp <= 3
-//! after: Splitting K over blocks works the same way, except that blocks have no barrier: they add with atomics, or a
-//!     second kernel puts the parts together. Either way the order of the additions changes, and with it the last bits.
+//! after: Splitting K over blocks works the same way, except that blocks have no barrier: in this lesson's kernel the last to
+//!     finish adds up what all have stored. Blocks that add with atomics do so in the order in which they happen to finish, and
+//!     the last bits differ from launch to launch.
 constexpr int BM = 8;      // rows of C per block
 constexpr int BN = 32;     // columns of C per block
 constexpr int SLICES = 4;  // parts of K
