@@ -318,6 +318,43 @@ def barriers_per_warp(run) -> float:
     return count(run, names.opcode("BAR")) / _warps(run)
 
 
+def barriers_passed(run) -> float:
+    """The same in a traced run, where a kernel waits at mbarriers and its machine instructions are not counted. Raises CourseError if
+    the trace was cut short."""
+    return float(np.count_nonzero(_whole(run.trace).barriers["kind"] == "sync")) / _warps(run)
+
+
+def bulk_copies_of_a_block(run) -> int:
+    """Bulk copies to shared memory that the busiest block starts. Needs a traced run, and raises CourseError if its trace was cut short."""
+    barriers = _whole(run.trace).barriers
+    starts = barriers["block"][barriers["kind"] == "copy"]
+    return int(np.unique(starts, return_counts=True)[1].max(initial=0))
+
+
+def stages_at_a_time(run) -> int:
+    """The most stages of the first block that were being filled, full, or being read at one time, in the order of execution: 1 where
+    each waits until the one before has been read.
+
+    Raises CourseError for a kernel without bulk copies, or if the trace is missing or was cut short.
+    """
+    from helpers.views.ring import fills
+
+    edges: list[tuple[int, int]] = []
+    for fill in fills(_whole(run.trace))[1]:
+        ends = [end for _, _, end in fill.reads]
+        edges.append((fill.begin, 1))
+        if ends and None not in ends:  # else it is never said to have been read
+            edges.append((max(end for end in ends if end is not None), -1))
+    return int(np.cumsum([change for _, change in sorted(edges)]).max())
+
+
+def _whole(trace: Any) -> Any:
+    """The trace. Raises CourseError if it was cut short."""
+    if trace.truncated:
+        raise CourseError("The trace was cut short, so it cannot answer. Use a smaller matrix.")
+    return trace
+
+
 def _warps(run) -> int:
     """Warps of the launch."""
     return math.prod(run.grid) * -(-math.prod(run.block) // WARP)
@@ -423,6 +460,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"most TFLOPS by instructions", instruction_limit),
     (r"barriers per warp", barriers_per_warp),
     (r"barriers per fill of shared memory", barriers_per_fill),
+    (r"barriers passed by each warp", barriers_passed),
     (r"copies at a time", copies_at_a_time),
     (r"multiply-adds behind a tile's loads", multiply_adds_behind_a_tile),
     (r"bank conflicts of shared loads", shared_load_conflicts),
@@ -438,6 +476,8 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"multiply-adds", multiply_adds),
     (r"wgmma instructions", lambda run: count(run, names.tensor("gmma"))),
     (r"bulk copies", lambda run: count(run, names.bulk_executed("ld"))),
+    (r"bulk copies of the busiest block", bulk_copies_of_a_block),
+    (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
     (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
     (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
@@ -491,7 +531,7 @@ def _lines_of(run, array: str) -> set[int]:
 
 
 _ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile)
-_TRACED = (barriers_per_fill, *_ORDERED)  # of what is not about an array
+_TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 
 
 def measure(words: str) -> Callable[[Any], float]:

@@ -184,6 +184,48 @@ def test_one_line_of_a_run():
 @pytest.mark.parametrize(
     ("slug", "words", "edits", "found"),
     [
+        ("two_stages", "stages at a time", (), 2),
+        (
+            "two_stages",
+            "stages at a time",
+            (("map_B, block_col, s * BK, &full[stage]);", "map_B, block_col, s * BK, &full[stage]), wait(&empty[stage], s / 2 % 2);"),),
+            1,
+        ),
+        ("two_stages", "barriers passed by each warp", (), 1),
+        ("two_stages", "bulk copies of the busiest block", (), 16),
+        ("half_each", "barriers passed by each warp", (), 2),
+        ("half_each", "bulk copies of the busiest block", (), 16),
+        (
+            "half_each",
+            "bulk copies of the busiest block",
+            (
+                ("load_for_both(ring[stage].B + rank", "if (rank == 0) for (int h = 0; h < 2; h++) load_for_both(ring[stage].B + h"),
+                ("k + rank * BK / 2", "k + h * BK / 2"),
+            ),
+            24,
+        ),
+    ],
+)
+def test_what_a_traced_ring_of_stages_is_asked(slug, words, edits, found):
+    source = exercise(slug).solution
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    kernel = helpers.compile(source, arch="sm_90a")
+    problem = helpers.Problem(64, 64, 256, dtype="float16")
+    assert measures.measure(words)(gemm.run(kernel, problem, on="cpu", trace=True)) == found
+    with pytest.raises(CourseError, match="cut short"):
+        measures.measure(words)(gemm.run(kernel, problem, on="cpu", trace=helpers.TraceFilter(limit=3)))
+
+
+def test_a_kernel_without_bulk_copies_has_no_stages_to_count():
+    with pytest.raises(CourseError, match="No bulk copy"):
+        measures.stages_at_a_time(run_of("shared_tile"))
+
+
+@pytest.mark.parametrize(
+    ("slug", "words", "edits", "found"),
+    [
         ("spread_the_copies", "copies at a time", (), 1),
         ("look_ahead", "multiply-adds behind a tile's loads", (), 16),
         ("look_ahead", "multiply-adds behind a tile's loads", (("[tx] = b;", "[tx] = b_at(k0 + BK);"),), 0),
