@@ -87,7 +87,8 @@ def main_loop(run, *, ax):
     ax.add_collection(PolyCollection(boxes, facecolors=[COLOURS[one.kind] for one in found], linewidths=0))
     each = ffma // rows
     ax.plot([each, each], [-0.2, rows], color=INK, linewidth=1.4, linestyle="--")
-    ax.text(each, -0.35, f"{each} FFMA, one a cycle ", ha="right", va="bottom", fontsize=12.5)
+    x, side = (each, "right") if each > 0.3 * max(ends) else (0.005 * max(ends), "left")  # to the left of the line they may have no room
+    ax.text(x, -0.35, f"{each} FFMA, one a cycle ", ha=side, va="bottom", fontsize=12.5)
     for row, end in enumerate(ends):
         ax.text(end + 1.5, row + 0.4, f"{end}", va="center", fontsize=11.5, color=QUIET)
     ax.set_xlim(0, max(ends) * 1.03)

@@ -9,6 +9,8 @@ from matplotlib.ticker import PercentFormatter
 
 from .canvas import AS_TEXT, BLUE, GREEN, ORANGE, PAPER, heading, picture
 
+ROOM = 0.11  # part of the height that a number and its point take
+
 
 @picture("Sweep", size=(10, 5.4), margins=(0.9, 0.75, 3.0, 1.0), order=200, of="sweep")
 def sweep(found, *, ax):
@@ -37,7 +39,10 @@ def sweep(found, *, ax):
         gap = here[-1][0] - here[1][0] > here[1][0] - here[0][0]  # the middle number stands where there is more room
         for (value, colour), above in zip(here, (False, gap, True) if len(here) == 3 else (False, True), strict=False):
             up = above or value < 0.08  # below it stand the settings' names
-            ax.annotate(f"{100 * value:.0f}", (x, value), (0, 9 if up else -19), textcoords="offset points", ha="center", fontsize=12,
+            place, side = (0, 9 if up else -19), "center"
+            if len(here) == 3 and value == here[1][0] and here[1][0] - here[0][0] < ROOM and here[-1][0] - here[1][0] < ROOM:
+                place, side = (-9, -9), "right"  # no room above or below it
+            ax.annotate(f"{100 * value:.0f}", (x, value), place, textcoords="offset points", ha=side, fontsize=12,
                         color=AS_TEXT[colour], path_effects=[Stroke(linewidth=3, foreground=PAPER), Normal()])  # fmt: skip
     ax.set_xticks(list(places), found.names)
     ax.set_xlim(-0.25, len(places) - 0.75)

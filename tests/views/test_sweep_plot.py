@@ -19,3 +19,18 @@ def test_every_point_is_the_sweeps_own():
     ]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["TM = 16", "TM = 32"]
     assert "predicted speed of 2 settings" in ax.alt and "TM = 32: occupancy" in ax.alt
+
+
+def test_no_number_stands_on_another_point():
+    """The lesson's own sweep: its last setting has its three points close together."""
+    source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")
+    found = sweep(source, [{"BM": 16, "BN": 16, "TM": tm} for tm in (1, 2, 4, 8, 16)], gpu_name="RTX 3090")
+    ax = views.sweep(found)
+    ax.figure.canvas.draw()
+    marks = [ax.transData.transform(point) for line in ax.get_lines() for point in line.get_xydata()]
+    numbers = [note for note in ax.texts if note.get_text().isdigit()]
+    assert len(numbers) == len(marks) == 15
+    radius = 0.5 * ax.get_lines()[0].get_markersize() * ax.figure.dpi / 72
+    for number in numbers:
+        box = number.get_window_extent().padded(radius)
+        assert not [mark for mark in marks if box.contains(*mark)], f"{number.get_text()} covers a point"
