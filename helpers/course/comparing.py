@@ -26,6 +26,7 @@ from .table import Table, Tabular
 RUNS_IN_COLUMNS = 3  # more runs than these stand below each other
 _STYLE = """<style>
 .ladder-changes{line-height:1.35;overflow-x:auto}
+.ladder-changes div{word-break:normal;overflow-wrap:anywhere;padding-left:4ch;text-indent:-4ch}
 .ladder-changes .old{background:rgba(213,94,0,.18)}
 .ladder-changes .new{background:rgba(0,122,90,.18)}
 .ladder-changes .place{opacity:.65}
