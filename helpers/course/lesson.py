@@ -352,7 +352,7 @@ class Profile(Tabular):
                 f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. {self.prediction.statement}"
             )
         if self.prediction:
-            found.append(f"What limits it, by the model: {self.prediction.limiter}.")
+            found.append(f"What limits it, by the model: {self.prediction.limiter}{self.prediction.lowered}.")
         else:
             found.append(f"Counted only, no time is known. {self._answer[1]}")
         estimate = self.kernel.compiled.estimate

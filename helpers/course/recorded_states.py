@@ -49,7 +49,7 @@ def run(size: int) -> None:
     for step in steps.STEPS:
         if step.entry:
             made = kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry, arch=step.target(gpu.arch()))
-            timing.time_gemm(made, gemm.Problem(size, size, size), samples=1, seconds=0.01)
+            timing.time_gemm(made, gemm.problem_for(made, size, size, size), samples=1, seconds=0.01)
 
 
 def record(out: Path, say=print) -> list[dict[str, Any]]:

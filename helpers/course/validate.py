@@ -215,8 +215,9 @@ def report(runs: Sequence[Tried], moved: Sequence[Tried], others: Sequence[Tried
 
 
 def compared(runs: Sequence[Tried], sampled: Mapping[tuple[str, int], Mapping[str, float]]) -> dict[str, int]:
-    """Of how many launches that were sampled the two largest states are the model's, and all shares within ten points."""
-    pairs = [(item.states, sampled[key]) for item in runs if (key := (item.case.name, item.case.size)) in sampled]
+    """Of how many launches that were sampled, and whose states the model has, the two largest are the model's, and all shares within ten
+    points."""
+    pairs = [(item.states, sampled[key]) for item in runs if item.states and (key := (item.case.name, item.case.size)) in sampled]
     two, near = 0, 0
     for states, seen in pairs:
         largest = [set(sorted(table, key=lambda word: -table[word])[:2]) for table in (states, seen)]

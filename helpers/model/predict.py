@@ -127,14 +127,18 @@ class Prediction:
     clock_mhz: float = 0.0
 
     @property
+    def lowered(self) -> str:
+        """What to say behind the limiter where the launch runs at a lower clock than the GPU's; '' elsewhere."""
+        clock = hardware.gpu(self.gpu).clock_mhz
+        return f", at {self.clock_mhz:.0f} of {clock:.0f} MHz: this load lowers the clock" if 0 < self.clock_mhz < clock else ""
+
+    @property
     def statement(self) -> str:
         return self.error
 
     def __str__(self) -> str:
         speed = f", {digits(self.tflops)} TFLOPS" if self.tflops else ""
-        clock = hardware.gpu(self.gpu).clock_mhz
-        lowered = f" at {self.clock_mhz:.0f} of {clock:.0f} MHz, for tensor cores draw power" if 0 < self.clock_mhz < clock else ""
-        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}{lowered}, limited by {self.limiter}. {self.error}"
+        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}{self.lowered}. {self.error}"
 
 
 # ----------------------------------------------------------------------------------------------- what a launch asks

@@ -75,13 +75,13 @@ def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
 def test_a_prediction_says_its_clock_its_error_and_what_limits():
     got = counted("warp_specialized", 4096).predict()
     assert got.limiter == "the tensor cores" and not got.from_counters and 1500 < got.clock_mhz < 1650
-    assert f"at {got.clock_mhz:.0f} of 1980 MHz, for tensor cores draw power" in str(got)
+    assert f"at {got.clock_mhz:.0f} of 1980 MHz: this load lowers the clock" in str(got)
     assert "kernels like this one (tensor cores)" in got.error and "off by" in got.error
     assert "the error is unknown" in counted("warp_specialized", 1024).predict("H100 PCIe").error
     plain = steps.get("naive")
     made = kernel.compile(plain.kernel_path.read_text(encoding="utf-8"), entry=plain.entry)
     lanes = gemm.count(made, gemm.Problem(256, 256, 256)).predict()
-    assert lanes.clock_mhz == H200.clock_mhz and "draw power" not in str(lanes)
+    assert lanes.clock_mhz == H200.clock_mhz and "lowers the clock" not in str(lanes)
 
 
 def test_warps_that_multiply_by_themselves_are_simulated():

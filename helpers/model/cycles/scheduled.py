@@ -133,6 +133,8 @@ def matrix_cycles(i: SassInstruction, chip: Chip) -> tuple[float, float] | None:
 def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
     """(kind, latency)."""
     row = i.row
+    if row.op == "ldmatrix":
+        return SHARED, chip["latency.matrix"]
     if row.space == "shared":
         return SHARED, chip["latency.shared"] + max(1, i.width // 4) - 1
     if row.pipe == "mio":
