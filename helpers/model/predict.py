@@ -346,8 +346,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if walked is not None and problem is None:
         why = "the times by cycles were only tried on matrix products"
     elif walked is None and need.matrix_types:
-        tiled, why = tensor_cores.tiled(run, parts, need.fp32_warps)
-        known = tiled.cycles if tiled else None
+        tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
+        known, why = (tiled.cycles, "") if tiled else (None, instead or why)
     clock, launch = device.clock_mhz, constants.launch_microseconds if why else parts["launch.microseconds"]
     if known is not None and not why:
         if need.matrix_types:

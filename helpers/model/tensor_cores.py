@@ -26,7 +26,7 @@ from .hardware import GPU
 from .occupancy import occupancy
 
 TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
-_SHARED = ".multicast::cluster"  # of TMA's copies
+_MULTICAST = ".multicast::cluster"  # of TMA's copies
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
 
 
@@ -48,7 +48,8 @@ def peak_tflops(gpu: GPU, kinds: frozenset[str]) -> float:
 
 def fmas(gpu: GPU, kinds: frozenset[str]) -> int:
     """Fused multiply-adds of one multiprocessor in a cycle for the fastest of these types. Raises as `peak_tflops`."""
-    return max(rate for kind in kinds if (rate := gpu.tensor_fmas(TYPES.get(kind, "")))) if peak_tflops(gpu, kinds) else 0
+    peak_tflops(gpu, kinds)
+    return max(gpu.tensor_fmas(TYPES.get(kind, "")) for kind in kinds)
 
 
 def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str]) -> float:
@@ -104,48 +105,37 @@ class Tiled:
 
 
 def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
-    """(what the launch of a product is made of, '') or (None, why that is not known). fp32_warps: FP32 instructions of all its warps.
+    """(what the launch of a product is made of, '') or (None, why that is not known; '' where it has nothing to do with warpgroups).
+    fp32_warps: FP32 instructions of all its warps.
 
     run: a Run with counters. Raises CourseError where a block does not fit on the GPU or its tensor cores lack the type.
     """
     gpu, compiled, counters = chip.gpu, run.kernel.compiled, run.counters
     problem = run.problem.get("problem")
-    if problem is None or not counters.get(names.tensor("gmma"), 0) or gpu.capability.name != _MEASURED:
-        return None, "the model knows no such use of tensor cores"
+    if problem is None or not counters.get(names.tensor("gmma"), 0):
+        return None, ""
+    if gpu.capability.name != _MEASURED:
+        return None, f"warpgroups were measured on compute capability {_MEASURED} alone"
     persistent = compiled.constants.get("persistent")
     if persistent and len(persistent) > 1 and persistent[1] > 1:
         return None, "the model does not know blocks that share the tiles of C"
     rows, columns = run.problem["tile"]
     cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
-    if persistent:
-        together = persistent[0]
-        at_once = gpu.sms * together // cluster
-        count = math.ceil(math.ceil(problem.m / rows) / cluster) * math.ceil(problem.n / columns)  # clusters stand along M
-        together, tiles = min(together, math.ceil(count * cluster / gpu.sms)), count * cluster
-        turns = math.ceil(count / at_once)
-    else:
-        fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
-        if not fit.blocks_per_sm:
-            raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-        tiles = math.prod(run.grid)
-        together = min(fit.blocks_per_sm, math.ceil(tiles / gpu.sms))
-        turns = math.ceil(tiles / (gpu.sms * together))
-    step = compiled.constants.get("box_A", (0, 1))[1]
-    depth = math.ceil(problem.k / step) * step
+    tiles, turns, together = _walk(run, gpu, cluster, persistent[0]) if persistent else _blocks(run, gpu)
     active = min(1.0, tiles / gpu.sms)
     counted = run.problem.get("tiles") or tiles
     received = counters.get(names.bulk_sectors("ld"), 0) / tiles
-    own = (
-        (rows + columns / cluster) / (rows + columns) if _SHARED in compiled.ptx else 1.0
-    )  # what a cluster's blocks do not fetch for each other
-    operands = (problem.m + problem.n) * problem.k * problem.inputs.bytes
-    far = min(1.0, operands / (gpu.l2_bytes / 2))  # Hopper's L2 has two halves, and what does not fit in one lies in the other
+    shared = (rows + columns / cluster) / (rows + columns) if _MULTICAST in compiled.ptx else 1.0  # part that L2 is asked for
+    # Hopper's L2 has two halves, and what does not fit in one lies in the other.
+    far = min(1.0, (problem.m + problem.n) * problem.k * problem.inputs.bytes / (gpu.l2_bytes / 2))
+    l2 = shared * active * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"])
+    step = compiled.constants.get("box_A", (0, 1))[1]
+    depth = math.ceil(problem.k / step) * step
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0
     store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]
     return Tiled(
         products=rows * columns * depth / fmas(gpu, compiled.matrix_types),
-        port=max(chip["warpgroup.port_sector"], own * active * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"]))
-        * received,
+        port=max(chip["warpgroup.port_sector"], l2) * received,
         sums=fp32_warps / counted * WARP / gpu.capability.fp32_lanes * chip["warpgroup.sums"],
         store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0),
         begin=chip["warpgroup.begin"] + chip["warpgroup.crowd"] * active,
@@ -154,3 +144,22 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
         together=together,
         walks=bool(persistent),
     ), ""
+
+
+def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int]:
+    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles. Clusters stand
+    along M; where their last blocks hang over, they have tiles all the same."""
+    problem, (rows, columns) = run.problem["problem"], run.problem["tile"]
+    clusters = math.ceil(math.ceil(problem.m / rows) / cluster) * math.ceil(problem.n / columns)
+    return clusters * cluster, math.ceil(clusters / (gpu.sms * each // cluster)), min(each, math.ceil(clusters * cluster / gpu.sms))
+
+
+def _blocks(run, gpu: GPU) -> tuple[int, int, int]:
+    """The same where each block has a tile: how many a multiprocessor has one after the other. Raises CourseError where none fits."""
+    compiled = run.kernel.compiled
+    fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
+    if not fit.blocks_per_sm:
+        raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
+    tiles = math.prod(run.grid)
+    together = min(fit.blocks_per_sm, math.ceil(tiles / gpu.sms))
+    return tiles, math.ceil(tiles / (gpu.sms * together)), together

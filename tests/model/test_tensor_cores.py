@@ -49,8 +49,7 @@ def test_the_clock_falls_with_load_with_time_and_with_bits():
 # Cycles of a block from its first instruction to its last, by a clock inside of the kernel on an H200 (kernels/LOG.md, run 17).
 MEASURED = {
     ("tma_wgmma", 2048): 48_500, ("tma_wgmma", 4096): 318_900, ("warp_specialized", 1024): 23_780, ("warp_specialized", 2048): 41_470,
-    ("warp_specialized", 4096): 278_000, ("warp_specialized", 8192): 2_140_000, ("fp8", 2048): 26_620, ("fp8", 4096): 167_100,
-    ("fp8", 8192): 1_253_000,
+    ("warp_specialized", 4096): 278_000, ("fp8", 2048): 26_620, ("fp8", 4096): 167_100,
 }  # fmt: skip
 
 
@@ -66,7 +65,7 @@ def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
     found, _ = tensor_cores.tiled(run, chip(H200), predict.demand(run).fp32_warps)
     assert found.products == 128 * 256 * 4096 / 2048 and found.turns == 4 and found.walks and found.together == 1
     assert found.port < found.products, "L2 keeps up"
-    narrow = counted("warp_specialized", 4096, "64 × 64, alone")
+    narrow = counted("warp_specialized", 2048, "64 × 64, alone")
     found, _ = tensor_cores.tiled(narrow, chip(H200), predict.demand(narrow).fp32_warps)
     assert found.port > 1.5 * found.products, "and does not with tiles of 64 × 64"
     assert narrow.predict().limiter == "L2"
