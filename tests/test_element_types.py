@@ -51,7 +51,7 @@ def test_a_right_kernel_on_tensor_cores_passes_and_is_known_as_such(dtype, out_d
     run = kernel.profile(256).run
     prediction = run.predict("H200 SXM")
     assert prediction.terms["the tensor cores"] > 0
-    assert "this one does on tensor cores" in prediction.statement
+    assert "kernels like this one (tensor cores)" in prediction.statement
     here = point(run)
     assert (here.dtype, here.flops) == (dtype, 2 * 256**3)
     assert here.compulsory == pytest.approx(gemm_point(256, 256, 256, dtype=dtype, out_dtype=out_dtype).compulsory)
