@@ -438,10 +438,10 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
     which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
     if shape.parts > 1:  # who shares tiles leaves some of them to others
-        factor, computed = 1.0, f"{which} of a persistent grid of {done.grid[0]}, without what the last block of a tile adds up"
+        factor, computed = 1.0, f"{which} of a grid of {done.grid[0]}, made for counting, without what the last block of a tile adds up"
     elif found:
         factor = whole / found * len(blocks) / done.grid[0]
-        computed = f"the {found} of {whole} tiles that {which} of a persistent grid of {done.grid[0]} computed"
+        computed = f"the {found} of {whole} tiles that {which} of a grid of {done.grid[0]}, made for counting, computed"
     else:
         raise CourseError(f"Blocks {blocks[0]} to {blocks[-1]} of {kernel.name} compute no tile of {problem}: there is nothing to count.")
 
