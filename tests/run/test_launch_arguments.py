@@ -88,7 +88,10 @@ def test_counting_some_blocks_equals_counting_all(text, monkeypatch):
     assert counted.sampled and counted.counters[name] == whole.counters[name] > 0
     if text is BOTH:
         assert counted.grid == whole.grid == (50, 1, 1)
-        assert counted.problem["counted"] == "in the 4 of 50 tiles that blocks 10 to 11 of a grid of 24, made for counting, computed, and scaled up"
+        assert (
+            counted.problem["counted"]
+            == "in the 4 of 50 tiles that blocks 10 to 11 of a grid of 24, made for counting, computed, and scaled up"
+        )
 
 
 def test_a_predicted_time_has_what_the_copies_cost():
