@@ -24,6 +24,7 @@ import hashlib
 import itertools
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -179,17 +180,35 @@ class Search(Tabular):
         again = [replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None) for c, fill in zip(kept, fills, strict=True)]
         return replace(self, problem=problem, candidates=tuple(again), stopped="")
 
+    def correlation(self, order: str) -> float:
+        """Of the measured speeds of all that was timed with their "model", "score" or "bound": 1 is in step. Raises as `loss`."""
+        timed = self._ordered(order)
+        return statistics.correlation([getattr(item, order) for item in timed], [1 / item.measured.milliseconds for item in timed])
+
+    def kept(self, results: int) -> list[float]:
+        """What configurations with so many results per thread (TM x TN) reach of the speed that their score promises. Raises as `loss`."""
+        least = self.problem.flops / hardware.gpu(self.gpu_name).peak_fp32_tflops / 1e9  # milliseconds at the FP32 limit
+        like = [item for item in self._ordered("score") if item.constants["TM"] * item.constants["TN"] == results]
+        return [least / item.measured.milliseconds / item.score for item in like]
+
+    def _ordered(self, order: str) -> list[Candidate]:
+        """What was timed, all of it with an `order`."""
+        timed = [item for item in self.candidates if item.measured]
+        if any(getattr(item, order) is None for item in timed):
+            raise CourseError(f"Not everything that was timed has a {order}: the order of these is not known.")
+        if not timed:
+            raise CourseError("Nothing of this search was timed: on a GPU, search again.")
+        return timed
+
     def loss(self, tries: int, order: str = "score") -> float:
         """How much slower the fastest of the first `tries` is than the fastest of all that was timed: 0.02 is 2 %.
 
         order: which come first: "model" (predicted), "score" (of the compiled code) or "bound" (known before). Equals come in any
         order, and the loss is the mean over all of these. Raises CourseError if nothing was timed, or its order is not known.
         """
-        timed = [item for item in self.candidates if item.measured]
-        if any(getattr(item, order) is None for item in timed):
-            raise CourseError(f"Not everything that was timed has a {order}: the order of these is not known.")
-        if not timed or tries < 1:
-            raise CourseError("Nothing of this search was timed: on a GPU, search again." if not timed else "tries must be at least 1.")
+        timed = self._ordered(order)
+        if tries < 1:
+            raise CourseError("tries must be at least 1.")
         fastest, best, left = min(item.measured.milliseconds for item in timed), math.inf, tries
         equals = itertools.groupby(sorted(timed, key=lambda item: -getattr(item, order)), key=lambda item: getattr(item, order))
         for _, group in equals:

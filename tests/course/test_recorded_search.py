@@ -87,3 +87,15 @@ def test_without_a_gpu_nothing_is_recorded(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "why_not", lambda: "There is no GPU here.")
     with pytest.raises(CourseError, match="no GPU"):
         recorded_search.record(tmp_path)
+
+
+def test_the_model_is_in_step_with_what_was_measured_and_the_score_less_so():
+    found = recorded_search.recorded()
+    assert 1 > found.correlation("model") > found.correlation("score") > 0.5
+    timed = [item for item in found.candidates if item.measured]
+    kept = {results: found.kept(results) for results in (32, 64, 128)}
+    assert sum(map(len, kept.values())) == len(timed) and all(0.5 < share < 1 for shares in kept.values() for share in shares)
+    best = min(timed, key=lambda item: item.measured.milliseconds)
+    assert max(kept[best.constants["TM"] * best.constants["TN"]]) < 1
+    with pytest.raises(CourseError, match="Nothing of this search was timed"):
+        found.at(1024).correlation("score")
