@@ -1,22 +1,17 @@
-"""Data that ask more of a kernel than numbers between -1 and 1 where an allocator puts them: rows and columns of other magnitudes, long
-sums of positive numbers, and matrices that begin anywhere."""
+"""Data that ask more of a kernel than numbers between -1 and 1: rows and columns of other magnitudes, and long sums of positive
+numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from helpers.errors import CourseError
 from helpers.run import gemm
-from helpers.run.gemm import Case, CheckReport, Problem
+from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
-from helpers.sim.code.sites import AccessKind
-from helpers.sim.load import load
 
-_VECTOR = 16  # bytes of the widest access
-_BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
 
 
@@ -60,63 +55,6 @@ def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
     one, _, long = scaled(kernel, 20, seed)
     wide = [replace(long, seed=long.seed + 10, scales=0, powers=powers) for powers in ((-25, 25), (-112, 58))]
     return [replace(long, scales=30), one, *wide]
-
-
-@dataclass(frozen=True)
-class ShiftedProblem(Problem):
-    """A product of parts of larger arrays: A, B and C begin one element behind a multiple of 16 bytes."""
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b, c = map(_shifted, super().arrays())
-        return a, b, c
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, matrices that begin one element behind a multiple of {_VECTOR} bytes"
-
-
-def _shifted(array: np.ndarray) -> np.ndarray:
-    """The same array, one element behind a multiple of 16 bytes."""
-    larger = np.empty(array.size + 2 * _VECTOR // array.itemsize, array.dtype)
-    first = -larger.ctypes.data % _VECTOR // array.itemsize + 1
-    shifted = larger[first : first + array.size].reshape(array.shape)
-    shifted[...] = array
-    return shifted
-
-
-def takes_several(kernel: Kernel) -> bool:
-    """Does a thread of the kernel take more than one element of a matrix in one access?"""
-    problem = gemm.problem_for(kernel, 1, 1, 1)
-    program = load(kernel.compiled.ptx, kernel.compiled.symbol, kernel.compiled.filename)
-    widths = [site.width for site in program.sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
-    return max(widths, default=0) > min(problem.inputs.bytes, problem.result.bytes)
-
-
-def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ShiftedProblem]:
-    """Two products whose rows are whole vectors of 16 bytes and begin at no multiple of 16: by their leading dimension, and by where the
-    matrix begins."""
-    problem = gemm.problem_for(kernel, 1, 1, 1)
-    vector = _VECTOR // problem.inputs.bytes
-    whole = gemm.fitted(kernel, replace(problem, m=20, n=7 * vector, k=5 * vector, seed=seed))
-    shifted = ShiftedProblem(**{item.name: getattr(whole, item.name) for item in fields(Problem)})
-    return replace(whole, pad_a=1, pad_b=1, pad_c=1), shifted
-
-
-def check_alignment(kernel: Kernel, seed: int, **options: Any) -> CheckReport:
-    """What a kernel that takes several elements of a matrix at once has to bear besides: `of_any_alignment`. Options are those of
-    `gemm.check`; where the matrices themselves are shifted, the SIMT machine alone is asked."""
-    leading, shifted = of_any_alignment(kernel, seed)
-    return joined(gemm.check(kernel, [leading], **options), check_shifted(kernel, shifted))
-
-
-def check_shifted(kernel: Kernel, problem: ShiftedProblem) -> CheckReport:
-    """The report of this one problem, computed in the SIMT machine on the very arrays that it makes: their copies begin elsewhere."""
-    before, arrays = problem.arrays(), problem.arrays()
-    try:
-        done = gemm.run(kernel, problem, on="cpu", arrays=arrays, counters=False)
-        case, findings = Case(problem, gemm.compare(problem, before, arrays)), done.findings
-    except CourseError as error:
-        case, findings = Case(problem, error.message, error.line), getattr(error, "findings", [])
-    return CheckReport(kernel.name, (case,), tuple(findings), source=kernel.source)
 
 
 def joined(report: CheckReport, more: CheckReport) -> CheckReport:

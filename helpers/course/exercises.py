@@ -162,8 +162,6 @@ class Exercise:
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress, seed=seed, **options)
-            if report.correct and demanding.takes_several(answer):
-                report = demanding.joined(report, demanding.check_alignment(answer, report.seed, progress=progress, **options))
             if self.scales and report.correct:
                 report = demanding.joined(
                     report, gemm.check(answer, demanding.scaled(answer, self.scales, report.seed), progress=progress, **options)

@@ -113,8 +113,6 @@ class LessonKernel(Kernel):
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
             report = gemm.check(self, on=on, progress=progress, seed=seed)
             if report.correct and report.seed is not None:
-                if demanding.takes_several(self):
-                    report = demanding.joined(report, demanding.check_alignment(self, report.seed, on=on, progress=progress))
                 if "pieces" in self.compiled.constants:
                     more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
                     report = demanding.joined(report, more)

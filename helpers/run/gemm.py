@@ -1,6 +1,6 @@
 """The one problem every kernel of the course solves: C = alpha · A · B + beta · C, row-major, any leading dimension.
 
-Here are the data, the specification in float64, the launch with the kernel's own geometry, and the check.
+`Problem` has the data and the specification in float64; here are the launch with the kernel's own geometry, and the check.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import functools
 import math
 import numbers
-import os
 import re
 import secrets
 import time
@@ -19,9 +18,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from helpers.element_types import ELEMENT_TYPES, ElementType, element_type, named, result_type
+from helpers.element_types import ELEMENT_TYPES, element_type
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
@@ -33,6 +33,7 @@ from .geometry import Geometry, geometry, is_fused, tensor_maps
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .passes import Pass, pieces
+from .problem import VECTOR, Problem, SampledProblem, ShiftedProblem, named_blocks
 
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
@@ -42,220 +43,6 @@ _SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
-_SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A GEMM of shape m × n × k. Padding: how many elements each leading dimension exceeds its row by.
-
-    dtype, out_dtype: element types of A and B, and of C (see `element_types`); out_dtype="": the usual one for dtype.
-    fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
-    batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
-    scale_block: which blocks of A and B share a factor (see `block_scales`), None: there are no factors.
-    """
-
-    m: int
-    n: int
-    k: int
-    alpha: float = 1.0
-    beta: float = 0.0
-    pad_a: int = 0
-    pad_b: int = 0
-    pad_c: int = 0
-    dtype: str = "float32"
-    seed: int = 0
-    fused: bool = False
-    batch: int = 1
-    out_dtype: str = ""
-    scale_block: block_scales.Block | None = None
-
-    def __post_init__(self):
-        object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
-        for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
-                raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
-            if value >= 1 << 31:
-                raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
-        if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool) or self.seed < 0:
-            raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
-        if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
-            raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
-
-    @property
-    def lda(self) -> int:
-        return max(1, self.k) + self.pad_a
-
-    @property
-    def ldb(self) -> int:
-        return max(1, self.n) + self.pad_b
-
-    @property
-    def ldc(self) -> int:
-        return max(1, self.n) + self.pad_c
-
-    @property
-    def inputs(self) -> ElementType:
-        """The element type of A and B."""
-        return element_type(self.dtype)
-
-    @property
-    def result(self) -> ElementType:
-        """The element type of C."""
-        return element_type(self.out_dtype)
-
-    @property
-    def flops(self) -> int:
-        """2·m·n·k for each product: one multiplication and one addition per term."""
-        return 2 * self.m * self.n * self.k * self.batch
-
-    @property
-    def compulsory_bytes(self) -> int:
-        """Each input read once and C written once (and read once if beta is not 0), without any reuse missed."""
-        read = (self.m * self.k + self.k * self.n) * self.inputs.bytes
-        factors = block_scales.shapes(self.scale_block, self.m, self.n, self.k) if self.scale_block else ()
-        read += 4 * sum(map(math.prod, factors))
-        return self.batch * (read + self.m * self.n * self.result.bytes * (2 if self.beta else 1))
-
-    def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A, B and C of the right shapes and types, all zero."""
-        shapes = ((self.m, self.lda, self.inputs), (self.k, self.ldb, self.inputs), (self.m, self.ldc, self.result))
-        try:
-            a, b, c = (np.zeros((self.batch * rows, row), kind.storage) for rows, row, kind in shapes)
-        except (MemoryError, ValueError):  # more bytes than a number of this machine holds
-            raise self._too_large() from None
-        return a, b, c
-
-    def _too_large(self) -> LaunchError:
-        size = self.batch * (self.m * self.lda + self.k * self.ldb) * self.inputs.bytes + self.batch * self.m * self.ldc * self.result.bytes
-        return LaunchError(
-            f"The matrices of {self} take {size / 1e9:,.0f} GB, too much for the memory of this machine. Use a smaller size."
-        )
-
-    def _fit(self) -> None:
-        """Raise LaunchError where the matrices and their making would fill this machine's memory."""
-        elements = self.batch * (self.m * self.lda + self.k * self.ldb + self.m * self.ldc)
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else math.inf
-        if 16 * elements > memory:  # float64 as it is drawn, float32, and a copy
-            raise self._too_large()
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
-
-        The padding of A and B is NaN, so reading it spoils the result; C is NaN where beta = 0, so reading it or
-        leaving an element out shows; the padding of C holds a sentinel that must survive.
-        """
-        self._fit()
-        random = np.random.default_rng(self.seed + 1)
-        rows, depth = self.batch * self.m, self.batch * self.k
-        a = np.full((rows, self.lda), np.nan, np.float32)
-        b = np.full((depth, self.ldb), np.nan, np.float32)
-        c = np.full((rows, self.ldc), _SENTINEL, np.float32)
-        a[:, : self.k] = random.uniform(-1, 1, (rows, self.k))
-        b[:, : self.n] = random.uniform(-1, 1, (depth, self.n))
-        c[:, : self.n] = random.uniform(-1, 1, (rows, self.n)) if self.beta else np.nan
-        return self.inputs.array(a), self.inputs.array(b), self.result.array(c)
-
-    def bias(self) -> np.ndarray:
-        """The bias of a fused problem: [n], of C's type, random in [-1, 1)."""
-        return self.result.array(np.random.default_rng(self.seed + 2).uniform(-1, 1, self.n).astype(np.float32))
-
-    def scale_factors(self) -> tuple[np.ndarray, np.ndarray]:
-        """The factors of a problem with block scales: (scales_A, scales_B), random (see `block_scales`)."""
-        return block_scales.drawn(self, self.seed + 3)
-
-    def behind(self) -> tuple[np.ndarray, ...]:
-        """What its kernels take behind ldc: a bias, factors, or nothing."""
-        if self.scale_block is None:
-            return (self.bias(),) if self.fused else ()
-        of_a, of_b = self.scale_factors()
-        return block_scales.padded(of_a), of_b
-
-    def factors(self, a: np.ndarray, b: np.ndarray, scales: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """What A and B mean, float64 [batch · m, k] and [batch · k, n]: what is stored, times its block's factor (by default the
-        problem's own)."""
-        left, right = a[:, : self.k].astype(np.float64), b[:, : self.n].astype(np.float64)
-        if self.scale_block is None:
-            return left, right
-        of_a, of_b = block_scales.factors(self, self.scale_factors() if scales is None else scales)
-        return left * of_a, right * of_b
-
-    def expected(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, bias: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`expected_of` for A and B as they are stored, with the problem's own factors and bias."""
-        return self.expected_of(*self.factors(a, b), c, bias)
-
-    def expected_of(
-        self, left: np.ndarray, right: np.ndarray, c: np.ndarray, bias: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The specification in float64, and how far a correct kernel may be from it, element by element. bias: the problem's own.
-
-        left, right: what A and B mean (`factors`).
-
-        The bound is Higham's for inner products in any order, (k + 4) · u · (|alpha| |A||B| + |beta||C|), Accuracy and
-        Stability of Numerical Algorithms, 2nd ed., section 3.1. u is the error of one addition (`ElementType.sums`); products
-        are exact, because A and B hold what was rounded to their type. A result of 16 bits is rounded once more. Where blocks have factors,
-        sums of one block are multiplied by these and added up in float32: then k is that of a block, and the blocks' sums come besides.
-        """
-        left = left.reshape(self.batch, len(left) // self.batch, self.k)
-        right = right.reshape(self.batch, self.k, self.n)
-        rows = left.shape[0] * left.shape[1]
-        old = c[:, : self.n].astype(np.float64) if self.beta else np.zeros((rows, self.n))
-        product, magnitude = ((x @ y).reshape(rows, self.n) for x, y in ((left, right), (np.abs(left), np.abs(right))))
-        value = self.alpha * product + self.beta * old
-        scale = abs(self.alpha) * magnitude + abs(self.beta) * np.abs(old)
-        if self.fused:
-            bias = (self.bias() if bias is None else bias).astype(np.float64)
-            value, scale = np.maximum(value + bias, 0), scale + np.abs(bias)
-        sums = self._errors_of_sums(lambda terms: terms + 4) * scale
-        stored = 0.0 if self.out_dtype == "float32" else self.result.roundoff * (np.abs(value) + sums)
-        return value, sums + stored + self.result.absolute
-
-    def _errors_of_sums(self, grown: Callable[[int], float]) -> float:
-        """The relative error of a sum over K, where that of so many additions grows like `grown`."""
-        if self.scale_block is None or not self.scale_block[1]:
-            return grown(self.k) * self.inputs.sums
-        in_block, blocks = grown(min(self.k, self.scale_block[1])), grown(block_scales.blocks_of_k(self.scale_block, self.k))
-        return in_block * self.inputs.sums + blocks * element_type("float32").sums
-
-    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray) -> float:
-        """How large the errors of a correct kernel may be in the root mean square over C: statistically, not in the worst case.
-
-        Errors of k additions grow like √k where each is rounded (eight times that is allowed), like k where each is cut off. The
-        worst case of `expected` leaves room in long sums for factors that were rounded to 16 bits; this does not.
-        left, right: what A and B mean (`factors`).
-        """
-        left, right = left**2, right**2
-        left, right = left.reshape(self.batch, -1, self.k).sum(1), right.reshape(self.batch, self.k, self.n).sum(2)
-        products = float(np.einsum("bk,bk->", left, right)) / max(1, self.batch * self.m * self.n)  # mean over C of the sum of squares
-        old = float(np.mean(c[:, : self.n].astype(np.float64) ** 2)) if self.beta and c.size else 0.0
-        bias = float(np.mean(self.bias().astype(np.float64) ** 2)) if self.fused and self.n else 0.0
-        scale = math.sqrt(self.alpha**2 * products + self.beta**2 * old + bias)
-        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
-        return (stored + self._errors_of_sums(lambda terms: 8 * math.sqrt(terms + 16) + terms)) * scale + self.result.absolute
-
-    def norm_tolerance(self) -> float:
-        """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
-
-        Rounding errors of k additions grow like √k; eight times that leaves room for sums that are cut off, not rounded.
-        """
-        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
-        return stored + 8 * math.sqrt(self.k + 16) * self.inputs.sums
-
-    def __str__(self) -> str:
-        text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
-        if (self.alpha, self.beta) != (1.0, 0.0):
-            text += f", alpha {self.alpha:g}, beta {self.beta:g}"
-        if self.pad_a or self.pad_b or self.pad_c:
-            text += f", leading dimensions +{self.pad_a} +{self.pad_b} +{self.pad_c}"
-        if self.fused:
-            text += ", bias and ReLU"
-        if (self.dtype, self.out_dtype) != ("float32", "float32"):
-            text += f", {named(self.dtype, self.out_dtype)}"
-        if self.scale_block:
-            rows, deep, columns = self.scale_block
-            text += f", factors for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B"
-        return text
 
 
 # ------------------------------------------------------------------------------------------------- launches
@@ -457,29 +244,6 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
 # ---------------------------------------------------------------------------------------------------- check
 
 
-@dataclass(frozen=True)
-class SampledProblem(Problem):
-    """A problem too large to compute whole: only the blocks at these `places` of the grid (column, row) are executed."""
-
-    places: tuple[tuple[int, int], ...] = ()
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As of a `Problem` with beta = 0, drawn more quickly."""
-        self._fit()
-        random = np.random.default_rng(self.seed)
-        a = 2 * random.random((self.batch * self.m, self.lda), np.float32) - 1
-        b = 2 * random.random((self.batch * self.k, self.ldb), np.float32) - 1
-        return self.inputs.array(a), self.inputs.array(b), np.full((self.batch * self.m, self.ldc), np.nan, self.result.storage)
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, {_named(self.places)}"
-
-
-def _named(places: Sequence[tuple[int, int]]) -> str:
-    text = ", ".join(f"({x}, {y})" for x, y in places)
-    return f"block {text}" if len(places) == 1 else f"blocks {text}"
-
-
 def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
     """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
     rows, columns = tile
@@ -545,6 +309,27 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
             seed=seeds[4], places=place,
         ),
     ]  # fmt: skip
+
+
+def takes_several(kernel: Kernel) -> bool:
+    """Does a thread of the kernel take more than one element of a matrix in one access?"""
+    problem, compiled = problem_for(kernel, 1, 1, 1), kernel.compiled
+    with contextlib.suppress(RunError):  # the first shape says what cannot be read
+        sites = load(compiled.ptx, compiled.symbol, compiled.filename).sites
+        widths = [site.width for site in sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
+        return max(widths, default=0) > min(problem.inputs.bytes, problem.result.bytes)
+    return False
+
+
+_BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
+
+
+def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ShiftedProblem]:
+    """What a kernel that takes several elements of a matrix at once has to bear besides: two products whose rows are whole vectors of 16
+    bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins."""
+    vector = VECTOR // problem_for(kernel, 1, 1, 1).inputs.bytes
+    whole = problem_for(kernel, 20, 7 * vector, 5 * vector, seed=seed)
+    return replace(whole, pad_a=1, pad_b=1, pad_c=1), ShiftedProblem(**{item.name: getattr(whole, item.name) for item in fields(Problem)})
 
 
 def _room(kernel: Kernel) -> int:
@@ -638,7 +423,7 @@ def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[in
         written.sum() == fair[0] * tile[0] * tile[1] and not (sample.m % tile[0] or sample.n % tile[1])
     ):
         return "", ""
-    where = _named(sample.places) if len(blocks) == len(sample.places) else f"{len(blocks)} blocks"
+    where = named_blocks(sample.places) if len(blocks) == len(sample.places) else f"{len(blocks)} blocks"
     return "", (
         f"{where} should compute {fair[0]} tiles of {tile[0]} × {tile[1]} elements of C and wrote "
         f"{int(written.sum())} elements (in {touched} tiles, {whole} of them whole)."
@@ -674,7 +459,8 @@ def check(
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    problems: by default those of `adversarial` and of `drawn`. seed: draws the same as the check that reported it. With a GPU
+    problems: by default those of `adversarial`, of `drawn`, and of `of_any_alignment` for a kernel that `takes_several`.
+    seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
@@ -687,6 +473,7 @@ def check(
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
+        random += of_any_alignment(kernel, seed) if takes_several(kernel) else ()
     else:
         fixed, random, seed = list(problems), [], None
         if strange := [problem for problem in fixed if not isinstance(problem, Problem)]:
@@ -710,7 +497,7 @@ def check(
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
-        if not case.message and on != "cpu":
+        if not case.message and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
             if place(on, kernel) == "gpu":
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
@@ -804,8 +591,7 @@ def _check_one(
     if isinstance(problem, SampledProblem) and on == "cpu":
         return _check_sample(kernel, problem, seconds, progress)
     arrays = problem.arrays()
-    before = tuple(array.copy() for array in arrays)
-    first = tuple(array.copy() for array in arrays)
+    before, first = problem.copies(arrays), problem.copies(arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
     options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress}
     try:

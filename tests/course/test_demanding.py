@@ -76,29 +76,3 @@ def test_powers_along_k_leave_the_product():
     one, other = (problem.expected(*problem.arrays())[0] for problem in (plain, spread))
     assert np.allclose(one, other, rtol=1e-12) and "columns of A times 2^-50 to 2^40" in str(spread)
     assert np.abs(spread.arrays()[0]).max() > 2.0**30 * np.abs(plain.arrays()[0]).max()
-
-
-@pytest.mark.parametrize(("base", "forgotten", "edits"), [(base, what, edits) for base, what, *edits in cheats.UNALIGNED])
-def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(base, forgotten, edits):
-    kernel = helpers.compile(cheats.source(base, edits))
-    problem, shifted = demanding.of_any_alignment(kernel, seed=1)
-    leading, beginning = gemm.check(kernel, [problem], on="cpu"), demanding.check_shifted(kernel, shifted)
-    assert (leading.correct, beginning.correct) == (forgotten != "the leading dimension", forgotten != "the beginning")
-    wrong = leading if forgotten == "the leading dimension" else beginning
-    assert {finding.kind for finding in wrong.findings} == {"misaligned"}
-    assert gemm.check(kernel, on="cpu", seed=1).correct, "without these data it passed"
-
-
-def test_a_check_tries_any_alignment_of_kernels_with_wide_accesses_alone():
-    judged = exercise("two_at_a_time").judge(helpers.compile(cheats.source("two_at_a_time", [(" && ld % 2 == 0", "")])), 1, on="cpu")
-    assert not judged.correct and "leading dimensions +1 +1 +1" in str(judged)
-    vectorized = helpers.reference("vectorized").check(on="cpu", seed=1)
-    assert vectorized.passed and "one element behind a multiple of 16 bytes" in str(vectorized.cases[-1].problem)
-    assert not demanding.takes_several(helpers.reference("bank_conflicts"))
-
-
-def test_a_shifted_product_is_the_same_one_element_further():
-    for dtype in ("float32", "bfloat16"):
-        shifted, plain = (kind(5, 8, 16, dtype=dtype, seed=2, pad_b=3) for kind in (demanding.ShiftedProblem, gemm.Problem))
-        for one, other in zip(shifted.arrays(), plain.arrays(), strict=True):
-            assert one.ctypes.data % 16 == one.itemsize and one.tobytes() == other.tobytes()
