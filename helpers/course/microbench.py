@@ -4,7 +4,8 @@
 
 Every kernel reads the multiprocessor's clock around its work and runs on one block of some warps, but for L2 (one block on each
 multiprocessor) and block starts. What is measured: **throughput**, the cycles from one instruction of a warp to its next while
-`warps` warps do the same; **latency**, the cycles of an instruction that needs its predecessor's result; **burst**, the cycles
+`warps` warps do the same; **sub-partition**, the cycles from one instruction of a sub-partition to its next while `warps` warps of it
+do the same and the others rest; **latency**, the cycles of an instruction that needs its predecessor's result; **burst**, the cycles
 until a warp has issued so many instructions of the memory queue; **loop**, cycles per instruction of a loop by its length, where
 the instruction caches end; **blocks**, the cycles that a multiprocessor takes for a block that does nothing.
 """
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.model.hardware import SUB_PARTITIONS
 from helpers.run import gpu
 
 from . import rungs
 
 REPEAT, UNROLL = 32, 32
 WARPS = (1, 2, 4, 8, 16, 32)
+_PORTS = ("LDS.32", "LDS.64", "LDS.128", "LDS.128 uniform", "STS.32", "STS.64", "STS.128", "SHFL")
 LOOPS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)  # instructions
 BURSTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 
@@ -175,8 +178,8 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure. kind: throughput, latency, burst, loop, blocks, memory; wgmma, clock (see `tensor_probes`). warps: of the block.
-    cycles: see the module, of all `count` instructions for a burst; of kind memory: bytes per cycle and multiprocessor."""
+    """One figure. kind: throughput, sub-partition, latency, burst, loop, blocks, memory; wgmma, clock (see `tensor_probes`). warps: of
+    the block. cycles: see the module, of all `count` instructions for a burst; of kind memory: bytes per cycle and multiprocessor."""
 
     kind: str
     name: str
@@ -197,17 +200,17 @@ def measurements() -> Iterator[Measurement]:
     mine = cupy.zeros(sms * 32768 + 65536, cupy.uint8)
     scalars = (cupy.uint32(0), cupy.uint32(5), cupy.float32(1.25), cupy.float32(0.5), cupy.float64(0.75))
 
-    def ran(body: str, repeat: int = REPEAT, after: str = ""):
+    def ran(body: str, repeat: int | str = REPEAT, after: str = ""):
         module = cupy.RawModule(
             code=_INSTRUCTIONS + _FRAME.format(body=body, repeat=repeat, after=after), options=("-std=c++17", "-arch=" + gpu.arch())
         )
         probe = module.get_function("probe")
 
-        def cycles(warps: int, grid: int = 1) -> float:
+        def cycles(warps: int, grid: int = 1, every: int = 1) -> float:
             times = []
             for _ in range(3):
                 probe((grid,), (32 * warps,), (out, data, mine, *scalars))
-                found = out.get().reshape(sms, 32, 2)[:grid, :warps].astype("i8")
+                found = out.get().reshape(sms, 32, 2)[:grid, :warps:every].astype("i8")
                 times.append(statistics.median(one[:, 1].max() - one[:, 0].min() for one in found))
             return min(times)
 
@@ -225,6 +228,11 @@ def measurements() -> Iterator[Measurement]:
         cycles = ran(body, after=wait if name.startswith("LDGSTS") else "")
         for warps in WARPS:
             yield Measurement("throughput", name, warps, 1, cycles(warps) / (REPEAT * UNROLL))
+    for name in _PORTS:
+        body = "\n".join(_THROUGHPUT[name].format(j=k % 8, o=k * 512, c=k * 16, i=(k + 1) % 8) for k in range(UNROLL))
+        cycles = ran(body, repeat=f"((t / 32 + v) % {SUB_PARTITIONS} ? 0 : {REPEAT})")  # v is 0
+        warps = WARPS[-1] // SUB_PARTITIONS
+        yield Measurement("sub-partition", name, warps, 1, cycles(WARPS[-1], every=SUB_PARTITIONS) / (REPEAT * UNROLL * warps))
     for name, text in _LATENCY.items():
         chain(16, 64)
         yield Measurement("latency", name, 1, 1, ran("\n".join([text] * UNROLL))(1) / (REPEAT * UNROLL))
@@ -258,10 +266,11 @@ extern "C" __global__ void stream(const float4* data, float4* out, unsigned long
     float4 sum = make_float4(0, 0, 0, 0);
     unsigned long long at = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x, step = gridDim.x * (unsigned long long)blockDim.x;
     for (int r = 0; r < rounds; r++)
-        for (unsigned long long i = at; i + 7 * step < elements; i += 8 * step) {{
-            float4 v[8];
+        for (unsigned long long i = at; i < elements; i += 8 * step) {{
+            float4 v[8] = {{}};
             #pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = __ldcg(data + i + j * step);
+            for (int j = 0; j < 8; j++)
+                if (i + j * step < elements) v[j] = __ldcg(data + i + j * step);
             #pragma unroll
             for (int j = 0; j < 8; j++) sum.x += v[j].x + v[j].y, sum.y += v[j].z + v[j].w;
         }}
@@ -285,14 +294,16 @@ def _timed(cupy, launch, times: int = 5) -> float:
 
 
 def _memory(cupy, sms: int) -> Iterator[Measurement]:
-    """Bytes per cycle and multiprocessor from L2 and from DRAM, all multiprocessors reading."""
+    """Bytes per cycle and multiprocessor from L2 and from DRAM, all multiprocessors reading, or one alone."""
     stream = cupy.RawModule(code=_STREAM.format(), options=("-std=c++17",)).get_function("stream")
     clock = gpu.device().clock_mhz * 1e3  # cycles per millisecond
-    for name, megabytes, rounds in (("L2, 8 MB", 8, 200), ("L2, 24 MB", 24, 70), ("DRAM", 4096, 1)):
+    alone = "L2, 1 MB, one multiprocessor"
+    for name, megabytes, rounds in (("L2, 8 MB", 8, 200), ("L2, 24 MB", 24, 70), ("DRAM", 4096, 1), (alone, 1, 200)):
+        used, blocks = (1, 1) if name == alone else (sms, 2 * sms)
         data, out = cupy.zeros(megabytes << 18, cupy.float32), cupy.zeros(4, cupy.float32)
         arguments = (data, out, cupy.uint64(megabytes << 16), cupy.int32(rounds))
-        took = _timed(cupy, functools.partial(stream, (sms * 2,), (1024,), arguments))
-        yield Measurement("memory", name, 64, rounds, (megabytes << 20) * rounds / (took * clock) / sms)
+        took = _timed(cupy, functools.partial(stream, (blocks,), (1024,), arguments))
+        yield Measurement("memory", name, 32 * blocks // used, rounds, (megabytes << 20) * rounds / (took * clock) / used)
 
 
 _EMPTY = """

@@ -42,13 +42,7 @@ def test_the_claim_is_what_the_held_out_runs_gave():
 def test_on_other_gpus_the_model_is_near_published_kernels_of_the_same_idea():
     table = tomllib.loads(predict.CONSTANTS.read_text(encoding="utf-8"))
     assert {row["device"] for row in table["elsewhere"]} >= {"RTX A6000", "RTX 3090"}
-    # Rows of 4092 floats spare Hopper the conflicts in its cache that rows of 4096 have; on Ampere the published kernel is as slow as
-    # with them, and the model does not know why.
-    beyond = {("01_naive at 4092³", "RTX A6000")}
-    assert {(row["run"], row["device"]) for row in table["elsewhere"] if abs(row["difference"]) > 0.45} == beyond
     for row in table["elsewhere"]:
-        if (row["run"], row["device"]) in beyond:
-            continue
         # Other people's kernels; those whose idea the fit has not seen are as far off as they are on the H200.
         off = 0.3 if int(row["run"][:2]) in fit.FITTED_STEPS else 0.45
         assert abs(row["predicted"] / row["measured"] - 1) < off, row

@@ -1,10 +1,10 @@
 """One multiprocessor: warps issue, queue, wait, meet, until the last one has ended.
 
 Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays), else of
-the youngest that can; of those that want the load/store unit, of the one that has not issued for longest. What an instruction needs:
-its stall count and scoreboards, its pipe, its registers' banks, a place in its queue, its line of code. One load/store unit serves the
-queues of all, a wavefront or a line a cycle; what L1 lacks comes from L2 at the rate of its port, and whoever else wants it meanwhile
-waits for it, too.
+the youngest that can; of those that want the load/store unit, of the one that has not issued for longest, whoever issued last. What an
+instruction needs: its stall count and scoreboards, its pipe, its registers' banks, a place in its queue, its line of code. One
+load/store unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
+lacks comes from L2 at the rate of its port, and whoever else wants it meanwhile waits for it, too.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -88,11 +88,11 @@ class _Warp:
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
     been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of
     its sub-partition before. throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions
-    of its sub-partition had `passed` there before."""
+    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load."""
 
     __slots__ = (
         "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
-        "position", "queues", "ready", "slow", "steps", "throttled", "throttled_until", "why",
+        "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -107,7 +107,7 @@ class _Warp:
         self.gate: str | None = None
         self.why = _WAIT
         self.throttled: int | None = None
-        self.throttled_until = 0.0
+        self.throttled_until = self.served = 0.0
         self.passed = 0
 
 
@@ -196,6 +196,7 @@ class Multiprocessor:
         self.arrival = chip["barrier.arrival"]
         self.release = chip["barrier.release"]
         self.between_loads = chip["load_store.between_loads"]
+        self.of_warp = chip["load_store.of_warp"]
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip["load_store.store_sector"]
@@ -317,7 +318,7 @@ class Multiprocessor:
                 if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
                     warp.throttled_until = free
                 continue
-            if warp is latest:
+            if warp is latest and not warp.queues:
                 chosen = warp
                 break
             if chosen is None or warp.last < chosen.last or not (warp.queues and chosen.queues):
@@ -471,7 +472,7 @@ class Multiprocessor:
         first = _NEVER
         for number, queue in enumerate(self.queues):
             if queue:
-                first = min(first, max(queue[0][0], self.ports[number % SUB_PARTITIONS]))
+                first = min(first, max(queue[0][0], self.ports[number % SUB_PARTITIONS], queue[0][1].served))
         if first != _NEVER:
             self._wake(max(first, self.unit, now), _UNIT)
 
@@ -480,8 +481,9 @@ class Multiprocessor:
         queues = len(self.queues)
         for k in range(queues):
             number = (self.turn + k) % queues
-            if self.queues[number] and self.queues[number][0][0] <= now and self.ports[number % SUB_PARTITIONS] <= now:
-                break
+            if self.queues[number] and self.ports[number % SUB_PARTITIONS] <= now >= self.queues[number][0][0]:
+                if self.queues[number][0][1].served <= now:
+                    break
         else:
             self._look(now)
             return
@@ -495,7 +497,7 @@ class Multiprocessor:
             if cost is not None and step.result < 0:
                 port = self.between_stores + self.store_word * step.words
             else:
-                port = max(port, 2 * taken)
+                warp.served = now + self.of_warp * taken
         elif step.kind == STORE:
             taken = max(self.request, cost.sectors / 4)
             sent = cost.sectors * self.store_sector
