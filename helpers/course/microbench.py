@@ -188,6 +188,11 @@ class Measurement:
     cycles: float
 
 
+def body_of(name: str, count: int = UNROLL) -> str:
+    """So many instructions of a name, with registers and offsets of their own."""
+    return "\n".join(_THROUGHPUT[name].format(j=k % 8, o=k * 512, c=k * 16, i=(k + 1) % 8) for k in range(count))
+
+
 def measurements() -> Iterator[Measurement]:
     """All of them, in a minute or two. Raises CourseError without a GPU."""
     import cupy
@@ -223,14 +228,12 @@ def measurements() -> Iterator[Measurement]:
         data[: length * stride : stride] = first + (places + 1) % length * (8 * stride)
 
     wait = 'asm volatile("cp.async.wait_all;" ::: "memory");'
-    for name, text in _THROUGHPUT.items():
-        body = "\n".join(text.format(j=k % 8, o=k * 512, c=k * 16, i=(k + 1) % 8) for k in range(UNROLL))
-        cycles = ran(body, after=wait if name.startswith("LDGSTS") else "")
+    for name in _THROUGHPUT:
+        cycles = ran(body_of(name), after=wait if name.startswith("LDGSTS") else "")
         for warps in WARPS:
             yield Measurement("throughput", name, warps, 1, cycles(warps) / (REPEAT * UNROLL))
     for name in _PORTS:
-        body = "\n".join(_THROUGHPUT[name].format(j=k % 8, o=k * 512, c=k * 16, i=(k + 1) % 8) for k in range(UNROLL))
-        cycles = ran(body, repeat=f"((t / 32 + v) % {SUB_PARTITIONS} ? 0 : {REPEAT})")  # v is 0
+        cycles = ran(body_of(name), repeat=f"((t / 32 + v) % {SUB_PARTITIONS} ? 0 : {REPEAT})")  # v is 0
         warps = WARPS[-1] // SUB_PARTITIONS
         yield Measurement("sub-partition", name, warps, 1, cycles(WARPS[-1], every=SUB_PARTITIONS) / (REPEAT * UNROLL * warps))
     for name, text in _LATENCY.items():
@@ -245,13 +248,11 @@ def measurements() -> Iterator[Measurement]:
     chain(16, 64)
     for name in ("LDS.32", "LDS.128", "STS.32", "STS.128", "LDGSTS.32", "LDGSTS.128"):
         for count in BURSTS:
-            body = "\n".join(_THROUGHPUT[name].format(j=k % 8, o=k * 512, c=k * 16, i=(k + 1) % 8) for k in range(count))
-            cycles = ran(body, repeat=1)
+            cycles = ran(body_of(name, count), repeat=1)
             for warps in (1, 4, 8, 16):
                 yield Measurement("burst", name, warps, count, cycles(warps))
     for count in LOOPS:
-        body = "\n".join(_THROUGHPUT["FFMA"].format(j=k % 8, o=0, c=0, i=0) for k in range(count))
-        cycles = ran(body, repeat=8)
+        cycles = ran(body_of("FFMA", count), repeat=8)
         for warps in (4, 8, 16):
             yield Measurement("loop", "FFMA", warps, count, cycles(warps) / (8 * count))
     yield from _memory(cupy, sms)
@@ -297,9 +298,13 @@ def _memory(cupy, sms: int) -> Iterator[Measurement]:
     """Bytes per cycle and multiprocessor from L2 and from DRAM, all multiprocessors reading, or one alone."""
     stream = cupy.RawModule(code=_STREAM.format(), options=("-std=c++17",)).get_function("stream")
     clock = gpu.device().clock_mhz * 1e3  # cycles per millisecond
-    alone = "L2, 1 MB, one multiprocessor"
-    for name, megabytes, rounds in (("L2, 8 MB", 8, 200), ("L2, 24 MB", 24, 70), ("DRAM", 4096, 1), (alone, 1, 200)):
-        used, blocks = (1, 1) if name == alone else (sms, 2 * sms)
+    for name, megabytes, rounds, blocks in (
+        ("L2, 8 MB", 8, 200, 2 * sms),
+        ("L2, 24 MB", 24, 70, 2 * sms),
+        ("DRAM", 4096, 1, 2 * sms),
+        ("L2, 1 MB, one multiprocessor", 1, 200, 1),
+    ):
+        used = min(blocks, sms)
         data, out = cupy.zeros(megabytes << 18, cupy.float32), cupy.zeros(4, cupy.float32)
         arguments = (data, out, cupy.uint64(megabytes << 16), cupy.int32(rounds))
         took = _timed(cupy, functools.partial(stream, (blocks,), (1024,), arguments))

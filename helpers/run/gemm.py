@@ -21,6 +21,7 @@ import numpy as np
 from helpers.element_types import ELEMENT_TYPES, element_type
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.code.program import Program
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
@@ -248,7 +249,7 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
     """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
     rows, columns = tile
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
-    vector = 16 // element_type(dtype).bytes
+    vector = VECTOR // element_type(dtype).bytes
     return [
         one(1, 1, 1),
         one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
@@ -313,12 +314,9 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
 
 def takes_several(kernel: Kernel) -> bool:
     """Does a thread of the kernel take more than one element of a matrix in one access?"""
-    problem, compiled = problem_for(kernel, 1, 1, 1), kernel.compiled
-    with contextlib.suppress(RunError):  # the first shape says what cannot be read
-        sites = load(compiled.ptx, compiled.symbol, compiled.filename).sites
-        widths = [site.width for site in sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
-        return max(widths, default=0) > min(problem.inputs.bytes, problem.result.bytes)
-    return False
+    sites = program.sites if (program := _program(kernel)) else ()
+    widths = [site.width for site in sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
+    return max(widths, default=0) > min(element_type(name).bytes for name in types(kernel))
 
 
 _BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
@@ -327,9 +325,10 @@ _BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's
 def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ShiftedProblem]:
     """What a kernel that takes several elements of a matrix at once has to bear besides: two products whose rows are whole vectors of 16
     bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins."""
-    vector = VECTOR // problem_for(kernel, 1, 1, 1).inputs.bytes
-    whole = problem_for(kernel, 20, 7 * vector, 5 * vector, seed=seed)
-    return replace(whole, pad_a=1, pad_b=1, pad_c=1), ShiftedProblem(**{item.name: getattr(whole, item.name) for item in fields(Problem)})
+    dtype, out_dtype = types(kernel)
+    vector = VECTOR // element_type(dtype).bytes
+    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
+    return Problem(**whole, pad_a=1, pad_b=1, pad_c=1), ShiftedProblem(**whole)
 
 
 def _room(kernel: Kernel) -> int:
@@ -337,11 +336,8 @@ def _room(kernel: Kernel) -> int:
     check computes."""
     if (geometry(kernel).depth or 1) < 2:
         return 0
-    compiled = kernel.compiled
-    with contextlib.suppress(RunError):  # the first shape says what cannot be read
-        elements = len(load(compiled.ptx, compiled.symbol, compiled.filename).image) // 4
-        return elements if elements <= _MOST_ROOM else 0
-    return 0
+    elements = len(program.image) // 4 if (program := _program(kernel)) else 0
+    return elements if elements <= _MOST_ROOM else 0
 
 
 _MOST_ROOM = 1 << 23  # elements
@@ -557,11 +553,15 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
 
 def _watched(kernel: Kernel) -> bool:
     """Does the machine follow values that nobody has written? Reading the code here keeps that out of the time of the first shape."""
-    compiled = kernel.compiled
-    try:
-        return bool(load(compiled.ptx, compiled.symbol, compiled.filename).doubts.watched)
-    except RunError:
-        return False  # the first shape says what cannot be read
+    program = _program(kernel)
+    return program is not None and bool(program.doubts.watched)
+
+
+def _program(kernel: Kernel) -> Program | None:
+    """The kernel as the machine reads it; None where it cannot: a launch says why."""
+    with contextlib.suppress(RunError):
+        return load(kernel.compiled.ptx, kernel.compiled.symbol, kernel.compiled.filename)
+    return None
 
 
 def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_blocks: int) -> None:

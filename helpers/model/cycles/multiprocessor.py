@@ -469,21 +469,22 @@ class Multiprocessor:
 
     def _look(self, now: float) -> None:
         """Wake the unit for the instruction that it can serve next."""
-        first = _NEVER
-        for number, queue in enumerate(self.queues):
-            if queue:
-                first = min(first, max(queue[0][0], self.ports[number % SUB_PARTITIONS], queue[0][1].served))
+        first = min(map(self._open, range(len(self.queues))))
         if first != _NEVER:
             self._wake(max(first, self.unit, now), _UNIT)
+
+    def _open(self, number: int) -> float:
+        """When the unit may take the first instruction of a queue; _NEVER if it is empty."""
+        queue = self.queues[number]
+        return max(queue[0][0], self.ports[number % SUB_PARTITIONS], queue[0][1].served) if queue else _NEVER
 
     def _serve(self, now: float) -> None:
         """Take one instruction from the queues, in turn."""
         queues = len(self.queues)
         for k in range(queues):
             number = (self.turn + k) % queues
-            if self.queues[number] and self.ports[number % SUB_PARTITIONS] <= now >= self.queues[number][0][0]:
-                if self.queues[number][0][1].served <= now:
-                    break
+            if self._open(number) <= now:
+                break
         else:
             self._look(now)
             return

@@ -71,38 +71,43 @@ def test_a_loop_beyond_the_instruction_cache_is_fetched_again_each_time(count, e
     assert per_instruction(code, warps=8, repeat=2) * 2 < 1.2 * max(2.0, expected)
 
 
-def measured(name="", kind="throughput"):
-    """Cycles by the number of warps, or of a kind that has one number of them, by name."""
+def measured(name, kind="throughput"):
+    """Cycles by the number of warps."""
     rows = json.loads((rungs.DATA / "microbench-nvidia-h200.json").read_text(encoding="utf-8"))["rows"]
-    rows = [row for row in rows if row["kind"] == kind]
-    return {row["warps"]: row["cycles"] for row in rows if row["name"] == name} if name else {row["name"]: row["cycles"] for row in rows}
+    return {row["warps"]: row["cycles"] for row in rows if row["kind"] == kind and row["name"] == name}
+
+
+SHARED_STREAMS = {  # name -> (instruction, with the stall count that the assembler gives it; wavefronts)
+    "LDS.32": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=23.0), 1),
+    "LDS.64": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=24.0, words=2), 2),
+    "LDS.128": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=26.0, words=4), 4),
+    "LDS.128 uniform": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=26.0, words=4), 2),
+    "STS.32": (replace(PLAIN, kind=SHARED, stall=4), 1),
+    "STS.64": (replace(PLAIN, kind=SHARED, stall=4, words=2), 2),
+    "STS.128": (replace(PLAIN, kind=SHARED, stall=4, words=4), 4),
+}
+
+
+def streamed(step, wavefronts, warps, working=-1):
+    """Cycles for each instruction of a warp, of 16 in a row."""
+    costs = dict.fromkeys(range(16), AccessCost(warps, wavefronts, 0.0, 0.0))
+    few, many = (ran([step] * 16, warps, count, costs, working=working).cycles for count in (4, 8))
+    return (many - few) / 64
 
 
 @pytest.mark.parametrize(
     ("name", "step", "wavefronts"),
-    [
-        ("LDS.32", replace(PLAIN, kind=SHARED, result=0, latency=23.0), 1),
-        ("LDS.32 2-way", replace(PLAIN, kind=SHARED, result=0, latency=23.0), 2),
-        ("LDS.64", replace(PLAIN, kind=SHARED, result=0, latency=24.0, words=2), 2),
-        ("LDS.128", replace(PLAIN, kind=SHARED, result=0, latency=26.0, words=4), 4),
-        ("LDS.128 uniform", replace(PLAIN, kind=SHARED, result=0, latency=26.0, words=4), 2),
-        ("STS.32", replace(PLAIN, kind=SHARED), 1),
-        ("STS.64", replace(PLAIN, kind=SHARED, words=2), 2),
-        ("STS.128", replace(PLAIN, kind=SHARED, words=4), 4),
-    ],
+    [(name, *stream) for name, stream in SHARED_STREAMS.items()] + [("LDS.32 2-way", SHARED_STREAMS["LDS.32"][0], 2)],
 )
-@pytest.mark.parametrize("warps", [1, 4, 8, 32, "one sub-partition"])
+@pytest.mark.parametrize("warps", [1, 4, 8, 32])
 def test_shared_memory_serves_as_fast_as_it_was_measured_to(name, step, wavefronts, warps):
-    step = replace(step, stall=4)  # as the assembler has them there
-    some = warps if isinstance(warps, int) else 32
-    code, cost = [step] * 16, AccessCost(some, wavefronts, 0.0, 0.0)
-    costs = dict.fromkeys(range(16), cost)
-    if some == warps:
-        few, many = (ran(code, warps, count, costs).cycles for count in (4, 8))
-        assert (many - few) / 64 == pytest.approx(measured(name)[warps], rel=0.2)
-    elif name in (known := measured(kind="sub-partition")):
-        few, many = (ran(code, some, count, costs, working=0x11111111).cycles for count in (4, 8))
-        assert (many - few) / 64 / 8 == pytest.approx(known[name], rel=0.15)
+    assert streamed(step, wavefronts, warps) == pytest.approx(measured(name)[warps], rel=0.2)
+
+
+@pytest.mark.parametrize("name", SHARED_STREAMS)
+def test_one_sub_partition_alone_is_served_as_fast_as_it_was_measured_to(name):
+    expected = measured(name, "sub-partition")[8]
+    assert streamed(*SHARED_STREAMS[name], warps=32, working=0x11111111) / 8 == pytest.approx(expected, rel=0.15)
 
 
 @pytest.mark.parametrize("warps", [1, 4, 8, 16, 32])
