@@ -51,15 +51,19 @@ CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
     },
 }  # fmt: skip
 TENSOR_CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
-    "128 × 256": {},
-    "128 × 256, alone": {"CLUSTER": 1, "PANEL": 16},
-    "128 × 192": {"BN": 192, "C_BOXES": 3},
-    "128 × 192, alone": {"BN": 192, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 5},
-    "128 × 128": {"BN": 128, "C_BOXES": 1, "STAGES": 6},
-    "64 × 128, alone": {"BM": 64, "BN": 128, "CLUSTER": 1, "STAGES": 7},
-    "64 × 128, alone, 4 slices": {"BM": 64, "BN": 128, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8, "SLICES": 4},
-    "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8},
-    "64 × 64, alone, 8 slices": {"BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1, "STAGES": 8, "SLICES": 8},
+    "256 × 128": {},
+    "256 × 128, alone": {"CLUSTER": 1, "PANEL": 16},
+    "224 × 128": {"BM": 224, "C_ROWS": 112, "C_BOXES": 1},
+    "240 × 192": {"BM": 240, "BN": 192, "PANEL": 6, "C_ROWS": 16, "C_BOXES": 1},
+    "192 × 192, alone": {"BM": 192, "BN": 192, "CLUSTER": 1, "C_BOXES": 1},
+    "128 × 128": {"BM": 128, "STAGES": 6},
+    "96 × 192, alone": {"BM": 96, "BN": 192, "CLUSTER": 1, "STAGES": 5, "C_ROWS": 48},
+    "64 × 128, alone": {"BM": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1},
+    "128 × 64, alone": {"BM": 128, "BN": 64, "CLUSTER": 1, "STAGES": 8},
+    "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1},
+    "32 × 64, alone, 8 slices": {"BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 8},
+    "32 × 64, alone, 16 slices": {"BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 16},
+    "16 × 64, alone, 2 slices": {"BM": 16, "BN": 64, "CLUSTER": 1, "STAGES": 18, "C_ROWS": 16, "C_BOXES": 1, "SLICES": 2},
 }
 
 
