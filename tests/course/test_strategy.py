@@ -89,9 +89,9 @@ def test_with_the_best_of_each_row_the_course_is_ahead_of_cublas():
 def test_on_tensor_cores_the_course_is_ahead_of_cublas_on_average():
     found = strategy.recorded(dtype="bfloat16")
     ratios = [found.ratio(shape, found.best(shape)) for shape in found.rows]
-    assert len(ratios) == 15 and sum(ratios) / len(ratios) > 1.10
-    assert sum(ratio > 0.95 for ratio in ratios) >= 10
-    assert "64 × 128, alone, 4 slices" in str(found) and "<b>" in found._repr_html_()
+    assert len(ratios) == 15 and sum(ratios) / len(ratios) > 1.20
+    assert sum(ratio > 0.95 for ratio in ratios) >= 13
+    assert "32 × 64, alone, 16 slices" in str(found) and "<b>" in found._repr_html_()
 
 
 def test_best_takes_what_was_recorded_where_there_is_a_record():
@@ -126,7 +126,7 @@ def test_every_configuration_of_tensor_cores_computes_the_product(name):
     kernel = compile_kernel(strategy.sources(TENSOR_SOURCE, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
     for options in ({}, {"alpha": 0.5, "beta": -2.0, "pad_a": 8, "pad_c": 3}):
         problem = gemm.problem_for(kernel, 100, 140, 600, **options)
-        report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu")
+        report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu", patience=60.0)  # 192 blocks share the smallest tiles
         assert report.passed, str(report)
 
 
@@ -147,7 +147,7 @@ def test_slices_are_counted_by_the_blocks_that_share_the_tiles():
 def test_best_knows_the_tensor_cores():
     choice = strategy.best(1000, 3000, 500, dtype="bfloat16")
     assert choice.recorded and choice.configuration == strategy.recorded(dtype="bfloat16").best("oblong")
-    assert choice.kernel().name == "warp_specialized" and "128 × 192" in str(choice)
+    assert choice.kernel().name == "warp_specialized" and "192 × 192, alone" in str(choice)
     assert not strategy.best(777, 888, 999, dtype="bfloat16").recorded
     assert strategy.best(512, dtype="bfloat16").constants["BM"] == 64, "a small product wants more tiles"
     with pytest.raises(CourseError, match="one product at a time: leave batch out"):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from helpers.course import tensor_probes
 from helpers.course.comparing import variants
 from helpers.course.lesson import reference
 from helpers.course.steps import STEPS
+from helpers.course.sweep import variant
+from helpers.errors import CompileError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
+from helpers.run.kernel import compile as compile_kernel
 from helpers.toolchain.compile import compile_source
 
 OTHER_TYPE = {
@@ -31,7 +37,7 @@ BROKEN = [
     ("tma_wgmma", "race", {"__syncthreads();  // and so have all": ";"}),
     ("warp_specialized", "race", {"wgmma_wait<1>();": "wgmma_wait<2>();"}),
     ("warp_specialized", "race", {"if (CLUSTER > 1) cluster_sync();  // no block": "// no block"}),
-    ("warp_specialized", "missing-wait", {"if (t % 128 == 0) store_wait();\n                    consumer": "consumer"}),
+    ("warp_specialized", "missing-wait", {"if (t % 128 == 0) store_wait<C_BOXES - 1>();\n                    consumer": "consumer"}),
 ]
 # The main loop of blocks inside the matrices, by the shortest K that shows it.
 BROKEN_INSIDE = [
@@ -62,7 +68,7 @@ def test_what_is_left_out_is_found(step, kind, edits):
 def test_slices_that_do_not_wait_for_each_other_are_found():
     small = {
         "SLICES = 1": "SLICES = 2",
-        "BM = 128, BN = 256": "BM = 64, BN = 64",
+        "BM = 256, BN = 128": "BM = 64, BN = 64",
         "CLUSTER = 2": "CLUSTER = 1",
         "C_BOXES = 2": "C_BOXES = 1",
     }
@@ -71,6 +77,45 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
     right, broken = (kernel.gemm(128, 64, 256, on="cpu", counters=False) for kernel in kernels.values())
     assert not right.findings
     assert "race" in {finding.kind for finding in broken.findings}
+
+
+def test_boxes_in_a_ring_that_a_tile_does_not_fill_are_refused():
+    """The next tile would begin in the box that has just been sent off: the wait allows as many on their way as the ring has."""
+    one_box = {"BM": 64, "BN": 64, "CLUSTER": 1, "C_ROWS": 64, "C_BOXES": 2}
+    with pytest.raises(CompileError, match="C_BOXES must divide BM / C_ROWS, the boxes of a tile"):
+        variants(reference("warp_specialized"), {"refused": one_box})
+    source = reference("warp_specialized").source
+    refusal = next(line for line in source.split("\n") if line.startswith("static_assert(C_BOXES >= 1"))
+    made = compile_kernel(variant(source.replace(refusal, ""), **one_box), entry="warp_specialized", arch="sm_90a")
+    run = gemm.run(made, gemm.problem_for(made, 128, 64, 64), on="cpu", counters=False, multiprocessors=1)
+    assert "missing-wait" in {finding.kind for finding in run.findings}
+
+
+@pytest.mark.parametrize("rows", range(16, 257, 16))
+def test_a_tile_may_have_any_multiple_of_16_rows(rows):
+    """Each has a wgmma instruction of its own, with a list of its sums."""
+    source = reference("warp_specialized").source
+    constants = {"BM": rows, "BN": 64, "CLUSTER": 1, "C_ROWS": 16, "C_BOXES": 1}
+    kernel = compile_kernel(variant(source, **constants), entry="warp_specialized", arch="sm_90a")
+    assert set(re.findall(r"wgmma\S*\.m64n(\d+)k16", kernel.ptx)) == {str(rows)}
+    assert gemm.check(kernel, [gemm.problem_for(kernel, rows + 1, 72, 80)], on="cpu")
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(192, {"192"}), (208, {"112", "96"}), (240, {"128", "112"}), (256, {"128"})])
+def test_three_consumers_multiply_more_than_192_rows_in_two_parts(rows, parts):
+    source = reference("warp_specialized").source
+    constants = {"BM": rows, "BN": 192, "STAGES": 3, "C_ROWS": 16, "C_BOXES": 1}
+    kernel = compile_kernel(variant(source, **constants), entry="warp_specialized", arch="sm_90a")
+    assert set(re.findall(r"wgmma\S*\.m64n(\d+)k16", kernel.ptx)) == parts and kernel.registers == 128
+    assert not kernel.compiled.spill_stores + kernel.compiled.spill_loads
+    problem = gemm.problem_for(kernel, rows + 9, 400, 150)
+    assert gemm.check(kernel, [problem, replace(problem, alpha=0.5, beta=2.0, pad_c=3)], on="cpu")
+
+
+def test_more_rows_in_one_part_are_more_than_the_compiler_has_registers_for():
+    whole = variant(reference("warp_specialized").source, BM=256, BN=192, STAGES=3, C_ROWS=16, C_BOXES=1).replace("BM > 192 ?", "BM > 256 ?")
+    with pytest.raises(CompileError, match="Insufficient registers"):
+        compile_source(whole, "warp_specialized", "sm_90a")
 
 
 @pytest.mark.parametrize(("k", "kind", "edits"), BROKEN_INSIDE)
