@@ -6,7 +6,8 @@
 //   two FP16 pieces (22 bits) and three products, high * high + high * low + low * high; or, where the numbers of a
 //   row lie further apart than FP16 reaches, three BF16 pieces (24 bits) and six products. Tensor cores cut their sums
 //   off to fewer bits than FP32 rounds to: every BK the products of the high pieces are added to sums in registers
-//   (promotion). Those with a low piece are so much smaller that they may stay.
+//   (promotion). Those with a low piece are so much smaller that they may stay. Nothing is turned: a consumer has 64
+//   rows of C, and blocks below each other share their tiles of B.
 // What it saves: tensor cores multiply 15 times as many FP16 as CUDA cores FP32; three products leave a factor of 5.
 // What it costs: two passes over A and B, memory for the pieces, and registers for three sums of each result.
 // Infinities, NaN, and rows that not even BF16's exponents span: what they touch is computed as in step 01.

@@ -5,8 +5,8 @@
 //   is what is stored times the factor of its block. Tensor cores know no factors, and with FP8 their sums keep 14
 //   bits, not 24. Both are mended at once: after SCALE_K of K the sums leave the tensor cores, are multiplied by the
 //   factors and added to sums in FP32 (promotion). A consumer with 128 rows multiplies 64 of them at a time: while
-//   one consumer adds, the other multiplies. The factors come by the same barriers as the tiles. No clusters: they
-//   lose here.
+//   one consumer adds, the other multiplies. The factors come by the same barriers as the tiles. Nothing is
+//   turned: a consumer has rows of C, as in 16. No clusters: they lose here.
 // What it saves: half of the bytes, and tensor cores multiply twice as many FP8 as BF16.
 // What it costs: accuracy, an addition for every 128 products, the registers of two sums, and who makes the factors.
 // wgmma takes 8-bit matrices only with neighbours along K: B is given by columns, [N, K], as cuBLAS wants it, too.

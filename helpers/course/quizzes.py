@@ -446,8 +446,8 @@ def _specialized() -> Part:
     return _part(
         "specialized", "Different work", "warp_specialized", "warp_specialized",
         tiles=_number(
-            "C has 4096 × 4096 elements, a tile 128 × 256, and 132 blocks stay. How many tiles does the busiest block compute?", "tiles",
-            lambda: float(-(-((4096 // 128) * (4096 // 256)) // 132)), "512 tiles by 132 blocks is 3.9: the last round is nearly full.",
+            "C has 4096 × 4096 elements, a tile 256 × 128, and 132 blocks stay. How many tiles does the busiest block compute?", "tiles",
+            lambda: float(-(-((4096 // 256) * (4096 // 128)) // 132)), "512 tiles by 132 blocks is 3.9: the last round is nearly full.",
         ),
         registers=_number(
             "One warpgroup keeps 40 registers in each of its 128 threads, two have 232. How many registers is that?", "registers",

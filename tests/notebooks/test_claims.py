@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from helpers import evidence, ladder, measures, reference
+from helpers import evidence, ladder, measures, reference, strategy
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
@@ -67,6 +67,26 @@ def beside_cublas(step: str, size: int) -> float:
 def multiply_add_share(step: str, size: int) -> float:
     """Of all instructions that the step's warps issue at size³."""
     return measures.multiply_add_share(reference(step).profile(size, "H200 SXM").run)
+
+
+def behind_cublas() -> set[str]:
+    """Shapes on which no constants of step 17 come within a twentieth of cuBLAS."""
+    found = strategy.recorded(dtype="bfloat16")
+    return {shape for shape in found.rows if found.ratio(shape, found.best(shape)) < 0.95}
+
+
+def fastest(*shapes: str) -> set[str]:
+    """The constants of step 17 that win there."""
+    found = strategy.recorded(dtype="bfloat16")
+    return {found.best(shape) for shape in shapes}
+
+
+def tiles_and_blocks(shape: str) -> tuple[int, int]:
+    """How many tiles of C the fastest constants of step 17 make there, and slices of them."""
+    name, problem = min(fastest(shape)), strategy.SHAPES[shape]
+    constants = strategy.TENSOR_CONFIGURATIONS[name]
+    count = -(-problem.m // constants["BM"]) * -(-problem.n // constants["BN"])
+    return count, count * constants["SLICES"]
 
 
 def differences_from_cublas(step: str) -> list[float]:
@@ -231,6 +251,22 @@ CLAIMS = (
     Claim(10, "whole rows or not, interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
     Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
     Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
+    Claim(17, "| step 16 | {} | 0.90 | {} | 0.97 |", lambda: tuple(f"{beside_cublas('tma_wgmma', size):.2f}" for size in (4096, 8192))),
+    Claim(17, "At 1024 this kernel has less than half of cuBLAS's speed. It divides $C$ into {} × {} tiles there, for {} multiprocessors",
+          lambda: (1024 // 256, 1024 // 128, H200.sms), lambda: 0.4 < beside_cublas("warp_specialized", 1024) < 0.5),
+    Claim(17, "thirteen settings on fifteen shapes",
+          holds=lambda: (len(strategy.TENSOR_CONFIGURATIONS), len(strategy.recorded(dtype="bfloat16").rows)) == (13, 15)),
+    Claim(17, "for small products: 64 × 64, and 64 × 128 at 1024", holds=lambda: fastest("small", "small, 512") == {"64 × 64, alone"}
+          and fastest("medium") == {"64 × 128, alone"}),
+    Claim(17, "the thin product has {} tiles, and two slices of each make {} blocks. The deep one has {} tiles of 32 × 64, and sixteen slices make {}.",
+          lambda: (*tiles_and_blocks("thin"), *tiles_and_blocks("deep")),
+          lambda: fastest("thin") == {"16 × 64, alone, 2 slices"} and fastest("deep") == {"32 × 64, alone, 16 slices"}),
+    Claim(17, "three consumers, and {} sums in each of their threads", lambda: (240 * 64 // 128,)),
+    Claim(17, "At 1024 and in the deep product every column is behind. There the tiles do come out even, {} blocks for {} multiprocessors, but each "
+          "has only {} steps of 64 $k$", lambda: (1024 // 64 * (1024 // 128), H200.sms, 1024 // 64),
+          lambda: behind_cublas() == {"medium", "deep"} and tiles_and_blocks("deep")[1] == 128 and 16384 // 16 == 1024),
+    Claim(17, "This kernel is **as fast as cuBLAS** at 4096 and two hundredths faster at 8192",
+          holds=lambda: 0.98 < beside_cublas("warp_specialized", 4096) < 1.01 and 1.015 < beside_cublas("warp_specialized", 8192) < 1.025),
     Claim(19, "they come by bulk copy with the tiles | {} ({}) | {} ({}) |",
           lambda: logged(r"uniform LDG of the consumers: (\d+) \(([\d.]+)\) \| (\d+) \(([\d.]+)\)")),
     Claim(19, "and the factor of $B$ by the producer | {} ({}) | {} ({}) |", lambda: tuple(
