@@ -113,7 +113,9 @@ def test_three_consumers_multiply_more_than_192_rows_in_two_parts(rows, parts):
 
 
 def test_more_rows_in_one_part_are_more_than_the_compiler_has_registers_for():
-    whole = variant(reference("warp_specialized").source, BM=256, BN=192, STAGES=3, C_ROWS=16, C_BOXES=1).replace("BM > 192 ?", "BM > 256 ?")
+    whole = variant(reference("warp_specialized").source, BM=256, BN=192, STAGES=3, C_ROWS=16, C_BOXES=1).replace(
+        "BM > 192 ?", "BM > 256 ?"
+    )
     with pytest.raises(CompileError, match="Insufficient registers"):
         compile_source(whole, "warp_specialized", "sm_90a")
 
