@@ -12,7 +12,7 @@ more of their peak a launch reaches with numbers that are not mostly zero, the m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.element_types import element_type
@@ -121,11 +121,13 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
         return None, "the model does not know blocks that share the tiles of C"
     rows, columns = run.problem["tile"]
     cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
-    tiles, turns, together = _walk(run, gpu, cluster, persistent[0]) if persistent else _blocks(run, gpu)
+    sharing = _sharing(compiled.constants, rows, cluster)
+    tiles, turns, together = _walk(run, gpu, sharing, persistent[0]) if persistent else _blocks(run, gpu)
     active = min(1.0, tiles / gpu.sms)
     counted = run.problem.get("tiles") or tiles
     received = counters.get(names.bulk_sectors("ld"), 0) / tiles
-    shared = (rows + columns / cluster) / (rows + columns) if _MULTICAST in compiled.ptx else 1.0  # part that L2 is asked for
+    below, beside = sharing  # blocks that share B, and A
+    shared = (rows / beside + columns / below) / (rows + columns) if _MULTICAST in compiled.ptx else 1.0  # part that L2 is asked for
     # Hopper's L2 has two halves, and what does not fit in one lies in the other.
     far = min(1.0, (problem.m + problem.n) * problem.k * problem.inputs.bytes / (gpu.l2_bytes / 2))
     l2 = shared * active * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"])
@@ -146,12 +148,19 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     ), ""
 
 
-def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int]:
-    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles. Clusters stand
-    along M; where their last blocks hang over, they have tiles all the same."""
-    problem, (rows, columns) = run.problem["problem"], run.problem["tile"]
-    clusters = math.ceil(math.ceil(problem.m / rows) / cluster) * math.ceil(problem.n / columns)
-    return clusters * cluster, math.ceil(clusters / (gpu.sms * each // cluster)), min(each, math.ceil(clusters * cluster / gpu.sms))
+def _sharing(constants: Mapping[str, Sequence[int]], rows: int, cluster: int) -> tuple[int, int]:
+    """(blocks of a cluster below each other, blocks beside each other): beside each other where each copies its part of the tile's rows
+    of A, which they share then, and below each other, with B shared, otherwise."""
+    return (1, cluster) if constants.get("box_A", (0,))[0] * cluster == rows else (cluster, 1)
+
+
+def _walk(run, gpu: GPU, sharing: tuple[int, int], each: int) -> tuple[int, int, int]:
+    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles. Where a
+    cluster's last blocks hang over, they have tiles all the same."""
+    problem, (rows, columns), (below, beside) = run.problem["problem"], run.problem["tile"], sharing
+    clusters = math.ceil(math.ceil(problem.m / rows) / below) * math.ceil(math.ceil(problem.n / columns) / beside)
+    tiles = clusters * below * beside
+    return tiles, math.ceil(clusters / (gpu.sms * each // (below * beside))), min(each, math.ceil(tiles / gpu.sms))
 
 
 def _blocks(run, gpu: GPU) -> tuple[int, int, int]:

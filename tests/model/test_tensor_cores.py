@@ -90,7 +90,7 @@ def test_warps_that_multiply_by_themselves_are_simulated():
 
 
 def test_what_the_model_does_not_know_of_tensor_cores_it_says():
-    shared = counted("warp_specialized", 1024, "64 × 128, alone, 4 slices").predict()
+    shared = counted("warp_specialized", 1024, "32 × 64, alone, 8 slices").predict()
     assert shared.from_counters == "the model does not know blocks that share the tiles of C"
     assert shared.error.startswith("None of the recorded kernels is like this one")
 
