@@ -12,7 +12,6 @@ their own, likewise: the steps, step 17 with the constants of its strategy table
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -98,26 +97,22 @@ def abroad() -> list[TimedRun]:
 def tensor_cores() -> list[TimedRun]:
     """The shipped kernels for tensor cores on DEVICE, and step 17 with the constants of its strategy table, but for those with which
     blocks share tiles, or a block of a cluster lies outside of C: these the model does not know."""
+    from helpers.run import kernel
+
     found = []
     for row, step, source in _of_shipped_kernels(rungs.recorded(variants=True), lanes=False):
         constants = _constants(row)
         if row.get("configuration") and (not constants or "SLICES" in constants):
             continue  # nothing else than shipped: that is the step itself
         source = variant(source, **constants) if constants else source
-        if hardware.gpu(row["device"]).name == DEVICE and row["m"] % ALIGNED == 0 and not _hangs_over(source, step, row["m"]):
+        if hardware.gpu(row["device"]).name == DEVICE and row["m"] % ALIGNED == 0:
+            if hangs_over(kernel.compile(source, entry=step.entry, arch=step.target()).compiled, row["m"], row["m"]):
+                continue
             fitted = row["m"] in FITTED
             name = recorded_variants.with_constants(step, constants) if constants else step.name
             group = TENSOR_GROUPS[0 if fitted else 2 if constants else 1]
             found.append(TimedRun(name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group, arch=step.target()))
     return sorted(found, key=lambda case: (case.name, case.size))
-
-
-def _hangs_over(source: str, step: steps.Step, size: int) -> bool:
-    """Whether a cluster of step 17, whose blocks stand beside each other, has one outside of C."""
-    if step.slug != "warp_specialized":
-        return False
-    rows, columns, beside = (int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in ("BM", "BN", "CLUSTER"))
-    return hangs_over(size, size, rows, columns, 1, beside)
 
 
 def tensor_cores_abroad() -> list[TimedRun]:

@@ -120,15 +120,15 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     if persistent and len(persistent) > 1 and persistent[1] > 1:
         return None, "the model does not know blocks that share the tiles of C"
     rows, columns = run.problem["tile"]
-    cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
-    sharing = _sharing(compiled.constants, rows, cluster)
-    if hangs_over(problem.m, problem.n, rows, columns, *sharing):
+    sharing = _sharing(compiled, rows)
+    if _hangs_over(problem.m, problem.n, (rows, columns), sharing):
         return None, "the model does not know clusters of which a block lies outside of C, whose copies are slow"
-    tiles, turns, together = _walk(run, gpu, sharing, persistent[0]) if persistent else _blocks(run, gpu)
+    cluster = math.prod(sharing)
+    tiles, turns, together = _walk(run, gpu, cluster, persistent[0]) if persistent else _blocks(run, gpu)
     active = min(1.0, tiles / gpu.sms)
     counted = run.problem.get("tiles") or tiles
     received = counters.get(names.bulk_sectors("ld"), 0) / tiles
-    below, beside = sharing  # blocks that share B, and A
+    below, beside = sharing
     shared = (rows / beside + columns / below) / (rows + columns) if _MULTICAST in compiled.ptx else 1.0  # part that L2 is asked for
     # Hopper's L2 has two halves, and what does not fit in one lies in the other.
     far = min(1.0, (problem.m + problem.n) * problem.k * problem.inputs.bytes / (gpu.l2_bytes / 2))
@@ -150,25 +150,31 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     ), ""
 
 
-def hangs_over(m: int, n: int, rows: int, columns: int, below: int, beside: int) -> bool:
-    """Whether the last clusters of a C of m × n, in tiles of rows × columns, have a block without any of it. On an H200 such a cluster
-    takes up to twice as long as others (kernels/LOG.md, runs 17 and 19)."""
+def hangs_over(compiled, m: int, n: int) -> bool:
+    """Whether the last clusters of a C of m × n have a block without any of it, in the tiles that the kernel states. On an H200 such a
+    cluster takes up to twice as long as others (kernels/LOG.md, runs 17 and 19), and `tiled` does not know them."""
+    tile = compiled.constants["tile_shape"]
+    return _hangs_over(m, n, tile, _sharing(compiled, tile[0]))
+
+
+def _hangs_over(m: int, n: int, tile: Sequence[int], sharing: tuple[int, int]) -> bool:
+    (rows, columns), (below, beside) = tile, sharing
     return bool(math.ceil(m / rows) % below or math.ceil(n / columns) % beside)
 
 
-def _sharing(constants: Mapping[str, Sequence[int]], rows: int, cluster: int) -> tuple[int, int]:
-    """(blocks of a cluster below each other, blocks beside each other): beside each other where each copies its part of the tile's rows
-    of A, which they share then, and below each other, with B shared, otherwise."""
-    return (1, cluster) if constants.get("box_A", (0,))[0] * cluster == rows else (cluster, 1)
+def _sharing(compiled, rows: int) -> tuple[int, int]:
+    """(blocks of a cluster below each other, which share B; blocks beside each other, which share A): beside each other where each copies
+    its part of the tile's rows of A, and below each other otherwise."""
+    cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
+    return (1, cluster) if compiled.constants.get("box_A", (0,))[0] * cluster == rows else (cluster, 1)
 
 
-def _walk(run, gpu: GPU, sharing: tuple[int, int], each: int) -> tuple[int, int, int]:
-    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles. Where a
-    cluster's last blocks hang over, they have tiles all the same."""
-    problem, (rows, columns), (below, beside) = run.problem["problem"], run.problem["tile"], sharing
-    clusters = math.ceil(math.ceil(problem.m / rows) / below) * math.ceil(math.ceil(problem.n / columns) / beside)
-    tiles = clusters * below * beside
-    return tiles, math.ceil(clusters / (gpu.sms * each // (below * beside))), min(each, math.ceil(tiles / gpu.sms))
+def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int]:
+    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles, in whole
+    clusters."""
+    problem, (rows, columns) = run.problem["problem"], run.problem["tile"]
+    tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns)
+    return tiles, math.ceil(tiles // cluster / (gpu.sms * each // cluster)), min(each, math.ceil(tiles / gpu.sms))
 
 
 def _blocks(run, gpu: GPU) -> tuple[int, int, int]:

@@ -93,6 +93,17 @@ def test_what_the_model_does_not_know_of_tensor_cores_it_says():
     shared = counted("warp_specialized", 1024, "32 × 64, alone, 8 slices").predict()
     assert shared.from_counters == "the model does not know blocks that share the tiles of C"
     assert shared.error.startswith("None of the recorded kernels is like this one")
+    beside = counted("warp_specialized", 512, "240 × 192").predict()  # three columns of tiles, by clusters of two
+    assert beside.from_counters.startswith("the model does not know clusters of which a block lies outside of C")
+
+
+def test_a_cluster_stands_where_its_blocks_share():
+    """Step 17's blocks beside each other each copy half of A's rows, step 18's below each other half of B's columns."""
+    for slug, sizes in (("warp_specialized", [(256, 128), (512, 384)]), ("fp32_on_tensor_cores", [(128, 256), (384, 512)])):
+        step = steps.get(slug)
+        made = kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry, arch=step.target()).compiled
+        assert all(tensor_cores.hangs_over(made, m, n) for m, n in sizes), slug
+        assert not any(tensor_cores.hangs_over(made, 2 * m, 2 * n) for m, n in sizes), slug
 
 
 @pytest.mark.parametrize(
