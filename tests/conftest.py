@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+gc.set_threshold(10_000, 10, 10)  # as in a notebook (helpers.front.magics)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay until the end: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -83,14 +83,19 @@ def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]
     """
     rows: list[dict[str, Any]] = []
     for path in recorded_files(folder):
+        changed = path.stat()
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            rows += _rows(path, changed.st_mtime_ns, changed.st_size)
         except ValueError as error:
             raise CourseError(f"The recorded runs in {path.name} are damaged ({error}). Restore the file from the repository.") from None
-        if isinstance(found, list):
-            rows += [row for row in found if isinstance(row, dict) and "step" in row]
-    rows = [{**row, "out_dtype": out_dtype(row)} for row in rows]
-    return [row for row in rows if variants or not {"batch", "configuration"} & row.keys()]
+    return [{**row, "out_dtype": out_dtype(row)} for row in rows if variants or not {"batch", "configuration"} & row.keys()]
+
+
+@functools.lru_cache(maxsize=32)
+def _rows(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    """The rows in a file of recorded runs, [] in one of other measurements. It is read again when it has `changed`."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return [row for row in found if isinstance(row, dict) and "step" in row] if isinstance(found, list) else []
 
 
 def code_hash(source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import html
 import keyword
 import time
@@ -23,6 +24,7 @@ from helpers.toolchain.compile import compile_source
 from helpers.toolchain.kernels import namesake
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_COLLECT = (10_000, 10, 10)  # Python's own (700, …) looks at all objects again and again while a program of a hundred thousand is loaded
 
 
 class NotCompiled:
@@ -183,6 +185,8 @@ def _may_be_loaded_again(_) -> None:
 
 def load_ipython_extension(ipython) -> None:
     """`%load_ext helpers`: register the magics. Course errors already show themselves as sentences."""
+    if gc.isenabled() and 0 < gc.get_threshold()[0] < _COLLECT[0]:  # 0: never, as the reader wants it
+        gc.set_threshold(*_COLLECT)
     ipython.register_magics(CudaMagics)
     ipython.set_custom_exc((NameError, KeyboardInterrupt), _show)
     for event, listener in (

@@ -175,6 +175,7 @@ def capability(name: str) -> Capability:
     raise CourseError(f"The course has no table of limits for {name!r}; it knows {', '.join(sorted(known, key=float))}.")
 
 
+@cache
 def _words(name: str) -> frozenset[str]:
     """A product's name as the set of words that tell it from others: vendor, series and memory-type words dropped."""
     text = name.lower().replace("-", " ").replace("_", " ")
@@ -198,6 +199,7 @@ def gpu(name: str) -> GPU:
     return max(candidates, key=lambda row: (len(_words(row.name) & wanted), "sxm" in _words(row.name)))
 
 
+@cache
 def _model(words: frozenset[str]) -> frozenset[str]:
     """The words that must agree exactly: all but board form and memory size."""
     return frozenset(word for word in words if word not in {"sxm", "pcie"} and not re.fullmatch(r"\d+gb", word))

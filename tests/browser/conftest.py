@@ -269,11 +269,12 @@ class Notebook:
         self.page.wait_for_function(
             """() => {
                 const panel = window.jupyterapp.shell.currentWidget;
+                if (panel.sessionContext.session.kernel.status !== 'idle') return false;  // else all outputs would be copied at each look
                 const code = [...panel.content.model.cells].filter(cell => cell.type === 'code');
                 const done = code.every(cell => cell.executionCount !== null || !cell.sharedModel.getSource().trim());
-                const stopped = code.some(cell => !cell.getMetadata('tags')?.includes('raises-exception') &&
+                const stopped = !done && code.some(cell => !cell.getMetadata('tags')?.includes('raises-exception') &&
                     cell.outputs.toJSON().some(output => output.output_type === 'error'));
-                return panel.sessionContext.session.kernel.status === 'idle' && (done || stopped);
+                return done || stopped;
             }""",
             timeout=RUN_SECONDS * 1000,
             polling=LOOK_MILLISECONDS,

@@ -111,5 +111,14 @@ def test_a_damaged_recording_is_named(tmp_path):
         rungs.recorded(tmp_path)
 
 
+def test_a_recording_is_read_again_when_it_has_changed(tmp_path):
+    file = tmp_path / "h200.json"
+    for steps in ([3], [3, 4]):
+        file.write_text(json.dumps([{"step": step, "dtype": "float32"} for step in steps]))
+        found = rungs.recorded(tmp_path)
+        assert [row["step"] for row in found] == steps
+        found[0]["step"] = "the caller's own copy"
+
+
 def test_a_fresh_reader_has_no_rungs_of_their_own():
     assert not any(rung.mine for rung in rungs.rungs(4096))

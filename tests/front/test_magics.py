@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -21,6 +22,18 @@ def shell():
     shell.run_line_magic("load_ext", "helpers")
     yield shell
     InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize(("before", "after"), [(700, 10_000), (0, 0), (50_000, 50_000)])
+def test_garbage_is_looked_for_less_often_unless_the_reader_has_chosen(before, after):
+    thresholds, shell = gc.get_threshold(), InteractiveShell.instance()
+    try:
+        gc.set_threshold(before, 10, 10)
+        shell.run_line_magic("reload_ext" if "helpers" in shell.extension_manager.loaded else "load_ext", "helpers")
+        assert gc.get_threshold()[0] == after
+    finally:
+        gc.set_threshold(*thresholds)
+        InteractiveShell.clear_instance()
 
 
 def test_the_cell_binds_a_kernel_and_says_what_it_needs(shell, capsys):

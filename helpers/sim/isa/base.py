@@ -6,6 +6,7 @@ all threads of the chunk take part, else a boolean array that broadcasts in the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -160,6 +161,13 @@ class Jump:
     label: str
 
 
+@functools.lru_cache(maxsize=4096)
+def _parts(opcode: str) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...]]:
+    """What an opcode consists of, its modifiers, and the types among them."""
+    parts = tuple(opcode.split("."))
+    return parts, frozenset(parts[1:]), tuple(part for part in parts[1:] if part in DTYPES)
+
+
 class Binding:
     """One instruction while it is being bound: what its handler is given, and what becomes an `Op` (see `finished`).
 
@@ -169,9 +177,8 @@ class Binding:
 
     def __init__(self, loader, instruction: Instruction, position: int):
         self.loader, self.instruction, self.position = loader, instruction, position
-        self.parts = instruction.opcode.split(".")
-        self.name, self.modifiers = self.parts[0], frozenset(self.parts[1:])
-        self.types = [part for part in self.parts[1:] if part in DTYPES]
+        self.parts, self.modifiers, self.types = _parts(instruction.opcode)
+        self.name = self.parts[0]
         self.operands = instruction.operands
         self.guard: Guard | None = loader.guard(instruction)
         self.reads: list[int] = []
@@ -252,7 +259,7 @@ class Binding:
         return self.instruction.line
 
     def has(self, *names: str) -> bool:
-        return any(name in self.modifiers for name in names)
+        return not self.modifiers.isdisjoint(names)
 
     def one_of(self, *names: str, default: str | None = None) -> str:
         """The modifier that is present, of several that exclude each other."""
