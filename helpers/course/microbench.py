@@ -6,7 +6,8 @@ Every kernel reads the multiprocessor's clock around its work and runs on one bl
 multiprocessor) and block starts. What is measured: **throughput**, the cycles from one instruction of a warp to its next while
 `warps` warps do the same; **sub-partition**, the cycles from one instruction of a sub-partition to its next while `warps` warps of it
 do the same and the others rest; **latency**, the cycles of an instruction that needs its predecessor's result; **burst**, the cycles
-until a warp has issued so many instructions of the memory queue; **loop**, cycles per instruction of a loop by its length, where
+until a warp has issued so many instructions of the memory queue; **queue**, how many of them a sub-partition can have waiting for the
+load/store unit while all sub-partitions ask for more than it can serve; **loop**, cycles per instruction of a loop by its length, where
 the instruction caches end; **blocks**, the cycles that a multiprocessor takes for a block that does nothing.
 """
 
@@ -18,6 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from helpers.errors import CourseError
 from helpers.model.hardware import SUB_PARTITIONS
@@ -178,8 +182,9 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure. kind: throughput, sub-partition, latency, burst, loop, blocks, memory; wgmma, clock (see `tensor_probes`). warps: of
-    the block. cycles: see the module, of all `count` instructions for a burst; of kind memory: bytes per cycle and multiprocessor."""
+    """One figure. kind: throughput, sub-partition, latency, burst, queue, loop, blocks, memory; wgmma, clock (see `tensor_probes`).
+    warps: of the block. cycles: see the module, of all `count` instructions for a burst; of kind queue: instructions; of kind memory:
+    bytes per cycle and multiprocessor."""
 
     kind: str
     name: str
@@ -251,6 +256,7 @@ def measurements() -> Iterator[Measurement]:
             cycles = ran(body_of(name, count), repeat=1)
             for warps in (1, 4, 8, 16):
                 yield Measurement("burst", name, warps, count, cycles(warps))
+    yield from _queues(cupy)
     for count in LOOPS:
         cycles = ran(body_of("FFMA", count), repeat=8)
         for warps in (4, 8, 16):
@@ -260,6 +266,59 @@ def measurements() -> Iterator[Measurement]:
     from . import tensor_probes  # which has its measurements from here
 
     yield from tensor_probes.measurements(cupy, sms)
+
+
+_QUEUE = """
+extern "C" __global__ void __launch_bounds__(1024) queue(unsigned* out) {{
+    __shared__ __align__(128) unsigned s[1024];
+    const unsigned t = threadIdx.x;
+    for (unsigned i = t; i < 1024; i += blockDim.x) s[i] = 0;
+    const unsigned column = static_cast<unsigned>(__cvta_generic_to_shared(s)) + t % 32 * 128;  // one bank: 32 wavefronts
+    unsigned u[{each}], when[{each}];
+    for (int j = 0; j < {each}; j++) u[j] = t;
+    #pragma unroll 1
+    for (int k = 0; k < 2; k++) {{  // the second time counts: the code is there then
+        __syncthreads();
+        for (unsigned begin = clock(); clock() - begin < 20000u;);  // until all queues are empty
+        __syncthreads();
+        {body}
+    }}
+    unsigned sum = 0;
+    for (int j = 0; j < {each}; j++) sum += u[j];
+    if (sum == 0x9e3779b9u) out[0] = sum;
+    if (t % 32 == 0)
+        for (int j = 0; j < {each}; j++) out[t / 32 * {each} + j] = when[j];
+}}
+"""
+_WAVEFRONTS = 32  # of an instruction there
+_EACH, _ASKING = 8, 32  # instructions of a warp, and warps: several times what the queues hold
+
+
+def queue_source(name: str) -> str:
+    """The kernel that fills the queues with LDS.32 or STS.32, and keeps when each instruction was behind its warp."""
+    text = _THROUGHPUT[name].replace("s4 + {o}", "column")
+    body = "\n".join(f"{text.format(j=j)} when[{j}] = clock();" for j in range(_EACH))
+    return _INSTRUCTIONS + _QUEUE.format(body=body, each=_EACH)
+
+
+def waiting(when: NDArray[np.int64]) -> float:
+    """How many instructions a sub-partition issued before it had to wait for the unit. when: cycles, warps down."""
+    found = []
+    for part in range(SUB_PARTITIONS):
+        times = np.sort(when[part::SUB_PARTITIONS].ravel())
+        found.append(int(np.argmax(np.diff(times) > _WAVEFRONTS / 2)) + 1)
+    return statistics.median(found)
+
+
+def _queues(cupy) -> Iterator[Measurement]:
+    """Every instruction keeps the unit for long: what is issued before the first pause is what the queue holds."""
+    for name in ("LDS.32", "STS.32"):
+        module = cupy.RawModule(code=queue_source(name), options=("-std=c++17", "-arch=" + gpu.arch()))
+        out, found = cupy.zeros(_ASKING * _EACH, cupy.uint32), []
+        for _ in range(9):
+            module.get_function("queue")((1,), (32 * _ASKING,), (out,))
+            found.append(waiting(out.get().reshape(_ASKING, _EACH).astype(np.int64)))
+        yield Measurement("queue", name, _ASKING, _EACH, statistics.median(found))
 
 
 _STREAM = """

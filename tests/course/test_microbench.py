@@ -6,11 +6,14 @@ Tests of: helpers.course.tensor_probes
 import json
 import re
 
+import numpy as np
 import pytest
 
 from helpers.course import microbench, tensor_probes
 from helpers.model import hardware
 from helpers.model.cycles.chip import chip
+from helpers.run import kernel
+from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
 from tests import DATA
 
@@ -72,3 +75,18 @@ def test_what_was_recorded_of_tensor_cores_is_what_the_model_takes():
     assert zeros and all(1980 * (1 - h200["clock.working"]) == pytest.approx(mhz, rel=0.025) for mhz in zeros)
     busy = [row for row in rows if row["kind"] == "clock" and "random" in row["name"] and row["count"] > 90]
     assert all(row["cycles"] < min(zeros) for row in busy), "random numbers cost clock"
+
+
+def test_the_probe_of_queues_asks_for_more_than_they_hold():
+    """Every access takes as many wavefronts as the measurement takes for granted, and no reading of the clock waits for its data."""
+    made = kernel.compile(microbench.queue_source("LDS.32"), entry="queue", arch="sm_90")
+    run = made.launch(1, 32 * microbench._ASKING, [np.zeros(1024, np.uint32)], on="cpu")
+    asked = 2 * microbench._ASKING * microbench._EACH
+    assert run.counters[names.shared_wavefronts("ld")] == asked * microbench._WAVEFRONTS
+
+
+def test_what_a_sub_partition_issued_before_its_first_pause_is_what_waits():
+    when = np.arange(32)[:, None] // 4 * 2 + np.array([0, 16, 400, 500, 600, 700, 800, 900])[None, :]
+    assert microbench.waiting(when) == 2 * 8, "eight warps of each sub-partition issue two, then the third comes late"
+    when[3::4, 1] += 300  # one of four sub-partitions is held up
+    assert microbench.waiting(when) == 2 * 8
