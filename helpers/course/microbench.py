@@ -306,7 +306,8 @@ def waiting(when: NDArray[np.int64]) -> float:
     found = []
     for part in range(SUB_PARTITIONS):
         times = np.sort(when[part::SUB_PARTITIONS].ravel())
-        found.append(int(np.argmax(np.diff(times) > _WAVEFRONTS / 2)) + 1)
+        pauses = np.append(np.diff(times), np.inf) > _WAVEFRONTS / 2  # the last: nothing follows
+        found.append(int(np.argmax(pauses)) + 1)
     return statistics.median(found)
 
 

@@ -12,7 +12,9 @@ import pytest
 from helpers.course import microbench, tensor_probes
 from helpers.model import hardware
 from helpers.model.cycles.chip import chip
+from helpers.model.cycles.scheduled import scheduled
 from helpers.run import kernel
+from helpers.sim.code import sass
 from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
 from tests import DATA
@@ -77,12 +79,23 @@ def test_what_was_recorded_of_tensor_cores_is_what_the_model_takes():
     assert all(row["cycles"] < min(zeros) for row in busy), "random numbers cost clock"
 
 
-def test_the_probe_of_queues_asks_for_more_than_they_hold():
-    """Every access takes as many wavefronts as the measurement takes for granted, and no reading of the clock waits for its data."""
-    made = kernel.compile(microbench.queue_source("LDS.32"), entry="queue", arch="sm_90")
-    run = made.launch(1, 32 * microbench._ASKING, [np.zeros(1024, np.uint32)], on="cpu")
+@pytest.mark.parametrize("name", ["LDS.32", "STS.32"])
+def test_the_probe_of_queues_fills_them_and_waits_for_no_data(name):
+    """Every access takes as many wavefronts as the measurement takes for granted, and the clock is read right behind it."""
+    source = microbench.queue_source(name)
+    run = kernel.compile(source, entry="queue", arch="sm_90").launch(1, 32 * microbench._ASKING, [np.zeros(1024, np.uint32)], on="cpu")
     asked = 2 * microbench._ASKING * microbench._EACH
-    assert run.counters[names.shared_wavefronts("ld")] == asked * microbench._WAVEFRONTS
+    first = 1024 / 32 if name == "STS.32" else 0  # wavefronts to clear the array
+    kind = "st" if name == "STS.32" else "ld"
+    assert run.counters[names.shared_wavefronts(kind)] == asked * microbench._WAVEFRONTS + first
+
+    compiled = compile_source(source, "queue", "sm_90")
+    function = sass.parse(compiled.sass)[compiled.symbol]
+    plan = scheduled(function, compiled.cubin, chip(hardware.gpu("H200 SXM")))
+    last_barrier = max(i.index for i in function.instructions if i.name == "BAR")
+    probe = plan[last_barrier + 1 : last_barrier + 1 + 2 * microbench._EACH]
+    assert [function.instructions[step.index].name for step in probe] == [name.partition(".")[0], "CS2R"] * microbench._EACH
+    assert not any(step.waits for step in probe)
 
 
 def test_what_a_sub_partition_issued_before_its_first_pause_is_what_waits():
@@ -90,3 +103,4 @@ def test_what_a_sub_partition_issued_before_its_first_pause_is_what_waits():
     assert microbench.waiting(when) == 2 * 8, "eight warps of each sub-partition issue two, then the third comes late"
     when[3::4, 1] += 300  # one of four sub-partitions is held up
     assert microbench.waiting(when) == 2 * 8
+    assert microbench.waiting(np.arange(64).reshape(32, 2)) == 16, "nobody had to wait"

@@ -119,9 +119,16 @@ def finisher(function):
     return function
 
 
+@functools.lru_cache(maxsize=4096)
+def _parts(opcode: str) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...]]:
+    """What an opcode consists of, its modifiers, and the types among them."""
+    parts = tuple(opcode.split("."))
+    return parts, frozenset(parts[1:]), tuple(part for part in parts[1:] if part in DTYPES)
+
+
 def example(opcode, *, reference, sources=None, result=None, arity=None, **more):
     """Attach an example to the handler below. `arity`: number of sources, by default that of `reference`."""
-    types = [part for part in opcode.split(".")[1:] if part in DTYPES]
+    *_, types = _parts(opcode)
     result = result or types[0 if len(types) > 1 else -1]
     count = arity or reference.__code__.co_argcount
     sources = tuple(sources) if sources else (types[-1],) * count
@@ -135,8 +142,8 @@ def example(opcode, *, reference, sources=None, result=None, arity=None, **more)
 
 def handler_of(opcode: str):
     """The handler for an opcode, or None."""
-    parts = opcode.split(".")
-    last = next((part for part in reversed(parts) if part in DTYPES), None)
+    parts, _, types = _parts(opcode)
+    last = types[-1] if types else None
     for count in range(len(parts), 0, -1):
         for kinds, handler in REGISTRY.get(".".join(parts[:count]), ()):
             if kinds is None or last in kinds:
@@ -159,13 +166,6 @@ class Jump:
     """The terminator of an unconditional branch."""
 
     label: str
-
-
-@functools.lru_cache(maxsize=4096)
-def _parts(opcode: str) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...]]:
-    """What an opcode consists of, its modifiers, and the types among them."""
-    parts = tuple(opcode.split("."))
-    return parts, frozenset(parts[1:]), tuple(part for part in parts[1:] if part in DTYPES)
 
 
 class Binding:
