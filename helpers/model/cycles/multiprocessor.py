@@ -283,14 +283,12 @@ class Multiprocessor:
             self.next[warp.home] = ready
             heapq.heappush(self.events, (ready, warp.home))
 
-    def _room(self, gate: str | None, place: int) -> float:
+    def _room(self, gate: str, place: int) -> float:
         """When there is room in a pipe or queue: _NEVER if that is not known."""
         if gate == "queue.shared":
             return _NEVER if len(self.queues[place]) >= self.queue_shared else 0.0
         if gate == "queue.global":
             return _NEVER if len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global else 0.0
-        if gate is None:
-            return 0.0
         pipes = self.pipes[place]
         return min(pipes["fmaheavy"], pipes["fmalite"]) if gate == _EITHER else pipes[gate]
 
@@ -299,25 +297,26 @@ class Multiprocessor:
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
         soon, chosen, latest = _NEVER, None, self.latest[place]
-        rooms: dict[str | None, float] = {}
+        rooms: dict[str, float] = {}
         for warp in self.warps[place]:
             if warp.ready > now:
                 if warp.ready < soon:
                     soon = warp.ready
                 continue
             gate = warp.gate
-            free = rooms.get(gate)
-            if free is None:
-                free = rooms[gate] = self._room(gate, place)
-            if free > now:
-                if free < soon:
-                    soon = free
-                why = _THROTTLES.get(gate, _MATH_PIPE_THROTTLE)
-                if warp.throttled is None:
-                    warp.throttled, warp.throttled_until, warp.passed = why, now, self.passed[place][why]
-                if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
-                    warp.throttled_until = free
-                continue
+            if gate is not None:
+                free = rooms.get(gate)
+                if free is None:
+                    free = rooms[gate] = self._room(gate, place)
+                if free > now:
+                    if free < soon:
+                        soon = free
+                    why = _THROTTLES.get(gate, _MATH_PIPE_THROTTLE)
+                    if warp.throttled is None:
+                        warp.throttled, warp.throttled_until, warp.passed = why, now, self.passed[place][why]
+                    if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
+                        warp.throttled_until = free
+                    continue
             if warp is latest and not warp.queues:
                 chosen = warp
                 break
@@ -327,11 +326,12 @@ class Multiprocessor:
             if soon != _NEVER:
                 self._wake(soon, place)
             return
-        step, cost, visit, gate = chosen.steps[chosen.position]
-        at = self._fetch_registers(step, now, place, chosen is latest)
+        step, cost, visit, needs = chosen.steps[chosen.position]
+        even, odd = (step.even, step.odd) if chosen is latest else (step.all_even, step.all_odd)
+        at = self._fetch_registers(even, odd, now, place) if even or odd else now
         self.latest[place] = chosen
         self._account(chosen, step, now, at, place)
-        self.passed[place][gate.throttle] += 1
+        self.passed[place][needs.throttle] += 1
         if step.busy:
             self._take_pipe(step, at, place)
         self._send(chosen, step, cost, visit, at)
@@ -346,21 +346,28 @@ class Multiprocessor:
         if self.warps[place]:
             self._wake(at + 1, place)
 
-    def _fetch_registers(self, step: Scheduled, now: float, place: int, goes_on: bool) -> float:
-        """When the instruction issues: each bank delivers one register a cycle, and an instruction may wait for its own only so long."""
-        even, odd = (step.even, step.odd) if goes_on else (step.all_even, step.all_odd)
-        if not (even or odd):
-            return now
+    def _fetch_registers(self, even: int, odd: int, now: float, place: int) -> float:
+        """When an instruction that fetches so many registers from each bank issues: a bank delivers one a cycle, and an instruction may
+        wait for its own only so long."""
         evens, odds = even * self.register, odd * self.register
         banks = self.banks[place]
-        first, second = max(now, banks[0]), max(now, banks[1])
-        there = max(first + evens if even else 0.0, second + odds if odd else 0.0)
-        at = max(now, there - max(self.lag, evens, odds))
+        first, second = banks
+        if first < now:
+            first = now
+        if second < now:
+            second = now
+        there = first + evens if even else 0.0
+        if odd and second + odds > there:
+            there = second + odds
+        longest = evens if evens > odds else odds
+        at = there - (longest if longest > self.lag else self.lag)
+        if at < now:
+            at = now
         self.held[place] += at - now
         if even:
-            banks[0] = max(at, first) + evens
+            banks[0] = (at if at > first else first) + evens
         if odd:
-            banks[1] = max(at, second) + odds
+            banks[1] = (at if at > second else second) + odds
         return at
 
     def _take_pipe(self, step: Scheduled, at: float, place: int) -> None:
@@ -377,7 +384,7 @@ class Multiprocessor:
         kind = step.kind
         if kind == COMMIT:
             self._group(warp)[2] = True
-        elif kind in (SHARED, LOAD, STORE, COPY):
+        elif kind in _QUEUES:
             if cost is None and step.pipe != "mio":
                 return  # switched off by its guard
             group = None
@@ -392,9 +399,10 @@ class Multiprocessor:
             self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
             self._look(at)
         else:
-            for board, there in ((step.result, at + step.latency), (step.sources, at + 2)):
-                if board >= 0 and there > warp.free[board]:
-                    warp.free[board], warp.slow[board] = there, False
+            if (board := step.result) >= 0 and at + step.latency > warp.free[board]:
+                warp.free[board], warp.slow[board] = at + step.latency, False
+            if (board := step.sources) >= 0 and at + 2 > warp.free[board]:
+                warp.free[board], warp.slow[board] = at + 2, False
 
     @staticmethod
     def _group(warp: _Warp) -> list:
@@ -411,18 +419,25 @@ class Multiprocessor:
             done.reached.append(at)
         steady = len(done.reached) == 1
         row = (done.steady if steady else done.rest)[step.index]
+        base, ready = warp.base, warp.ready
+        stalled = (base if base < ready else ready) - warp.last - 1
+        if stalled < 0:
+            stalled = 0.0
+        held_up = ready - base if ready > base else 0.0
         row[_SELECTED] += 1
-        row[_WAIT] += (stalled := max(0.0, min(warp.base, warp.ready) - warp.last - 1))
-        row[warp.why] += (held_up := max(0.0, warp.ready - warp.base))
-        waited, throttle, throttled = now - warp.ready, _WAIT, 0.0
+        row[_WAIT] += stalled
+        row[warp.why] += held_up
+        waited, throttle, throttled = now - ready, _WAIT, 0.0
         if warp.throttled is not None:
             until = min(warp.throttled_until, now) if warp.throttled == _MATH_PIPE_THROTTLE else now
-            throttle, throttled = warp.throttled, min(waited, max(0.0, until - warp.ready))
+            throttle, throttled = warp.throttled, min(waited, max(0.0, until - ready))
             throttled -= min(throttled, self.passed[place][throttle] - warp.passed)  # there was room, and another warp took it
             row[throttle] += throttled
             waited -= throttled
             warp.throttled, warp.throttled_until = None, 0.0
-        dispatch = min(waited, self.held[place] - (at - now) - warp.held)
+        dispatch = self.held[place] - (at - now) - warp.held
+        if dispatch > waited:
+            dispatch = waited
         row[_DISPATCH_STALL] += dispatch + at - now
         row[_NOT_SELECTED] += waited - dispatch
         if steady and self.watched:
@@ -469,21 +484,27 @@ class Multiprocessor:
 
     def _look(self, now: float) -> None:
         """Wake the unit for the instruction that it can serve next."""
-        first = min(map(self._open, range(len(self.queues))))
+        first = _NEVER
+        for number, queue in enumerate(self.queues):
+            if queue and (opens := self._open(queue, number)) < first:
+                first = opens
         if first != _NEVER:
             self._wake(max(first, self.unit, now), _UNIT)
 
-    def _open(self, number: int) -> float:
-        """When the unit may take the first instruction of a queue; _NEVER if it is empty."""
-        queue = self.queues[number]
-        return max(queue[0][0], self.ports[number % SUB_PARTITIONS], queue[0][1].served) if queue else _NEVER
+    def _open(self, queue: deque, number: int) -> float:
+        """When the unit may take the first instruction of a queue that is not empty."""
+        first = queue[0]
+        opens, port, served = first[0], self.ports[number % SUB_PARTITIONS], first[1].served
+        if port > opens:
+            opens = port
+        return served if served > opens else opens
 
     def _serve(self, now: float) -> None:
         """Take one instruction from the queues, in turn."""
         queues = len(self.queues)
         for k in range(queues):
             number = (self.turn + k) % queues
-            if self._open(number) <= now:
+            if (queue := self.queues[number]) and self._open(queue, number) <= now:
                 break
         else:
             self._look(now)
