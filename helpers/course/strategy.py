@@ -58,7 +58,9 @@ TENSOR_CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
     "192 × 192, alone": {"BM": 192, "BN": 192, "CLUSTER": 1, "C_BOXES": 1},
     "128 × 128": {"BM": 128, "STAGES": 6},
     "96 × 192, alone": {"BM": 96, "BN": 192, "CLUSTER": 1, "STAGES": 5, "C_ROWS": 48},
-    "64 × 128, alone": {"BM": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1},
+    "112 × 128, alone": {"BM": 112, "CLUSTER": 1, "STAGES": 6, "PANEL": 4, "C_ROWS": 112, "C_BOXES": 1},
+    "64 × 128, alone": {"BM": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1, "PANEL": 16},
+    "128 × 64": {"BM": 128, "BN": 64, "STAGES": 6, "PANEL": 1},
     "128 × 64, alone": {"BM": 128, "BN": 64, "CLUSTER": 1, "STAGES": 8},
     "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1},
     "32 × 64, alone, 8 slices": {"BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 8},
@@ -72,16 +74,18 @@ _Timed = dict[Problem, dict[str, Mapping[str, Any]]]  # problem -> configuration
 
 @dataclass(frozen=True)
 class Family:
-    """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch."""
+    """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch.
+    piece: elements of B's rows that it wants together: 16 bytes for a thread, or a line of 128, where TMA reads boxes of them."""
 
     step: str
     configurations: Mapping[str, Mapping[str, int]]
     batches: bool
+    piece: int
 
 
 FAMILIES: Mapping[str, Family] = {  # by the element type of A and B
-    "float32": Family(STEP, CONFIGURATIONS, True),
-    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False),
+    "float32": Family(STEP, CONFIGURATIONS, True, 4),
+    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False, 64),
 }
 ROOM = 1 << 22  # elements of C that slices may hold together, as the kernels have it
 
@@ -346,7 +350,7 @@ def _tilings(dtype: str) -> dict[str, Tiling]:
     found = {}
     for name, constants in _family(dtype).configurations.items():
         rows, columns, step, slices = ({**shipped, **constants}[key] for key in names)
-        found[name] = Tiling((rows, columns), step, slices, ROOM)
+        found[name] = Tiling((rows, columns), step, slices, ROOM, _family(dtype).piece)
     return found
 
 

@@ -20,24 +20,26 @@ SATURATION = (0.0, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # blocks t
 @dataclass(frozen=True)
 class Tiling:
     """What of a configuration decides its blocks: the tile of C (rows, columns), the step along K, blocks that share a tile,
-    and, where they share, the most elements of C that all of them together may hold (more, and nobody shares)."""
+    and, where they share, the most elements of C that all of them together may hold (more, and nobody shares). piece: elements in
+    which the kernel reads a row of B; rows that are no whole pieces cost more."""
 
     tile: tuple[int, int]
     step: int
     slices: int = 1
     room: int = 0
+    piece: int = 4
 
     def load(self, m: int, n: int, k: int, batch: int, sms: int) -> Load:
         """What `batch` products of m × n × k ask of each of `sms` multiprocessors. All at least 1."""
         tiles = math.ceil(m / self.tile[0]) * math.ceil(n / self.tile[1]) * batch
         slices = self.slices if tiles * self.slices * math.prod(self.tile) <= self.room else 1
         depth = math.ceil(math.ceil(k / slices) / self.step) * self.step
-        return Load(tiles * slices / sms, depth, slices, bool(n % 4))
+        return Load(tiles * slices / sms, depth, slices, bool(n % self.piece))
 
 
 @dataclass(frozen=True)
 class Load:
-    """Blocks per multiprocessor on average, the k of each, slices per tile, and whether rows of B are no whole 16-byte pieces."""
+    """Blocks per multiprocessor on average, the k of each, slices per tile, and whether rows of B are no whole pieces."""
 
     blocks: float
     depth: int

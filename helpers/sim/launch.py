@@ -188,7 +188,8 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
     charged, estimate = _charged(program, compiled) if observed else ((), not getattr(compiled, "cubin", b""))
     checks = Unchecked()
     if collect.findings:
-        checks = LaunchChecks(program, DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized)))
+        places = DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
+        checks = LaunchChecks(program, places, math.prod(dims or (1,)))
     launch = Launch(
         program=program, grid=grid, block=block, dynamic_shared=shared,
         shared_bytes=program.dynamic_shared_at - program.shared_start + shared,

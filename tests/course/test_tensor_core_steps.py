@@ -72,11 +72,17 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
         "CLUSTER = 2": "CLUSTER = 1",
         "C_BOXES = 2": "C_BOXES = 1",
     }
-    by_number = {"atomicAdd(&finished[tile], 1) == SLICES - 1": "item % slices == SLICES - 1"}
-    kernels = variants(reference("warp_specialized"), {"right": small, "the last by its number": small | by_number})
-    right, broken = (kernel.gemm(128, 64, 256, on="cpu", counters=False) for kernel in kernels.values())
-    assert not right.findings
-    assert "race" in {finding.kind for finding in broken.findings}
+    broken = {
+        "the last by its number": {"count(&finished[tile]) == SLICES - 1": "item % slices == SLICES - 1"},
+        "counted without an order": {"atom.acq_rel": "atom.relaxed"},
+        "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
+    }
+    kernels = variants(reference("warp_specialized"), {"right": small, **{name: small | edits for name, edits in broken.items()}})
+    found = {}
+    for name, kernel in kernels.items():
+        found[name] = {finding.kind for finding in kernel.gemm(128, 64, 256, on="cpu", counters=False).findings}
+    assert not found.pop("right")
+    assert all("race" in kinds for kinds in found.values()), found
 
 
 def test_boxes_in_a_ring_that_a_tile_does_not_fill_are_refused():

@@ -22,12 +22,12 @@ class Unchecked:
 
 
 class LaunchChecks(Unchecked):
-    """A launch that is checked. device: what is watched of device memory, or None where nothing needs to be."""
+    """A launch that is checked. device: what is watched of device memory, or None where nothing needs to be. cluster: blocks of one."""
 
     wanted = True
 
-    def __init__(self, program: LoadedKernel, device: DevicePlaces):
-        self.program = program
+    def __init__(self, program: LoadedKernel, device: DevicePlaces, cluster: int):
+        self.program, self.cluster = program, cluster
         self.device = device if device.needed else None
         self.lasting = []
         if self.device is not None:
