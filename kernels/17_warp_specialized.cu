@@ -135,8 +135,8 @@ __device__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: 
 template <int N> __device__ void store_wait() {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
 }
-// Add 1, and return what was there. What the threads that this one has met at a barrier wrote is seen by those that meet
-// one which counts later. A __threadfence() before and behind it would promise more, and take twice as long.
+// Add 1, and return what was there. What the threads that this one has met at a barrier wrote is seen by those that
+// meet one which counts later. A __threadfence() before and behind it would promise more, and take twice as long.
 __device__ int count(int* counter) {
     int before;
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
