@@ -47,7 +47,8 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
-        self.releases = self.fenced and launch.cluster == 1  # a cluster's barrier releases what is before it
+        meets = "cluster" in program.uses and launch.cluster > 1  # a cluster's barrier releases what is before it
+        self.releases = self.fenced and not meets
         self.warp_barriers = program.warp_barriers
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)

@@ -79,6 +79,17 @@ def test_what_is_a_race(body, races):
     assert {finding.kind for finding in found} == ({"race"} if races else set())
 
 
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("meet", ["", "barrier.cluster.arrive; barrier.cluster.wait;"], ids=["no barrier", "a cluster's barrier"])
+def test_only_blocks_of_a_cluster_that_meet_need_no_fence(cluster, meet):
+    source = f"""extern "C" __global__ void __cluster_dims__({cluster}) f(float* C) {{
+        asm volatile("{meet}" ::: "memory");
+        if (!threadIdx.x) {{ C[blockIdx.x] = 7; float n = atomicAdd(C + 8, 1.0f); __threadfence(); if (n == 3) C[9] = C[0] + C[3]; }}
+    }}"""
+    found = {finding.kind for finding in findings(source, 4, 32, np.zeros(256, np.float32))}
+    assert found == (set() if meet and cluster > 1 else {"race"})
+
+
 def test_asynchronous_copies_read_too():
     source = """extern "C" __global__ void f(float* C) {
         __shared__ float s[32];
