@@ -1,9 +1,10 @@
 """One multiprocessor: warps issue, queue, wait, meet, until the last one has ended.
 
-Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays), else of
-the youngest that can; of those that want the load/store unit, of the one that has not issued for longest, whoever issued last. What an
-instruction needs: its stall count and scoreboards, its pipe, its registers' banks, a place in its queue, its line of code. One
-load/store unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
+Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays) and its
+instruction does not say that others go first, else of the youngest that can; of those that want the load/store unit, of the one that
+has not issued for longest, whoever issued last. What an instruction needs: its stall count and scoreboards, its pipe, its registers'
+banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in common. One load/store
+unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
 lacks comes from L2 at the rate of its port, and whoever else wants it meanwhile waits for it, too.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
@@ -88,11 +89,12 @@ class _Warp:
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
     been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of
     its sub-partition before. throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions
-    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load."""
+    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load. gives_way: its last
+    instruction lets other warps go first."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
-        "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "fetched", "free", "gate", "gives_way", "groups", "held", "holding", "home", "last", "line",
+        "number", "passed", "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -103,7 +105,7 @@ class _Warp:
         self.holding = [0] * SCOREBOARDS
         self.slow = [False] * SCOREBOARDS
         self.groups: list[list] = []
-        self.at_barrier = self.queues = False
+        self.at_barrier = self.queues = self.gives_way = False
         self.gate: str | None = None
         self.why = _WAIT
         self.throttled: int | None = None
@@ -188,7 +190,7 @@ class Multiprocessor:
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
-        self.queue_shared = chip["queue.shared"]
+        self.queue_shared, self.queue_common = chip["queue.shared"], chip["queue.common"]
         self.queue_global = chip["queue.global"]
         self.enter = chip["load_store.enter"]
         self.lag, self.register = chip["registers.lag"], chip["registers.each"]
@@ -228,6 +230,7 @@ class Multiprocessor:
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
         self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
+        self.beyond = 0  # instructions in the queues of shared memory that have none of their sub-partition's own places
         self.turn = 0
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
         self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS
@@ -286,7 +289,7 @@ class Multiprocessor:
     def _room(self, gate: str, place: int) -> float:
         """When there is room in a pipe or queue: _NEVER if that is not known."""
         if gate == "queue.shared":
-            return _NEVER if len(self.queues[place]) >= self.queue_shared else 0.0
+            return _NEVER if len(self.queues[place]) >= self.queue_shared and self.beyond >= self.queue_common else 0.0
         if gate == "queue.global":
             return _NEVER if len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global else 0.0
         pipes = self.pipes[place]
@@ -297,6 +300,7 @@ class Multiprocessor:
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
         soon, chosen, latest = _NEVER, None, self.latest[place]
+        giving_way = latest if latest is not None and latest.gives_way else None
         rooms: dict[str, float] = {}
         for warp in self.warps[place]:
             if warp.ready > now:
@@ -317,10 +321,12 @@ class Multiprocessor:
                     if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
                         warp.throttled_until = free
                     continue
-            if warp is latest and not warp.queues:
+            if warp is latest and warp is not giving_way and not warp.queues:
                 chosen = warp
                 break
-            if chosen is None or warp.last < chosen.last or not (warp.queues and chosen.queues):
+            if chosen is None or chosen is giving_way:
+                chosen = warp
+            elif warp is not giving_way and (warp.last < chosen.last or not (warp.queues and chosen.queues)):
                 chosen = warp
         if chosen is None:
             if soon != _NEVER:
@@ -337,6 +343,7 @@ class Multiprocessor:
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall, _WAIT, self.held[place]
+        chosen.gives_way = step.gives_way
         if chosen.position == len(chosen.steps):
             self._end(chosen, at)
         elif step.kind == BARRIER:
@@ -397,6 +404,8 @@ class Multiprocessor:
                     warp.slow[board] = step.slow
             queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
             self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
+            if kind == SHARED and len(self.queues[queue]) > self.queue_shared:
+                self.beyond += 1
             self._look(at)
         else:
             if (board := step.result) >= 0 and at + step.latency > warp.free[board]:
@@ -510,7 +519,12 @@ class Multiprocessor:
             self._look(now)
             return
         self.turn = number + 1
-        _, warp, step, cost, visit, group = self.queues[number].popleft()
+        if number < SUB_PARTITIONS and len(queue) > self.queue_shared:
+            if self.beyond >= self.queue_common:
+                for place in range(SUB_PARTITIONS):  # the room is anybody's
+                    self._wake(now + 1, place)
+            self.beyond -= 1
+        _, warp, step, cost, visit, group = queue.popleft()
         begun = now - self.enter
         port = self.between_loads
         if step.kind == SHARED:

@@ -1,8 +1,9 @@
 """Instructions as the hardware's scheduler sees them: their control bits, their unit, the registers they fetch.
 
 Since sm_70 an instruction is 128 bits, of which the upper 64 carry what the compiler planned: cycles until the warp's next instruction
-(bits 41 to 44), the scoreboard that its result (46 to 48) and the reading of its sources (49 to 51) hold, those that it waits for (52 to
-57). An operand marked `.reuse` stays in a small cache by place and bank for the next instruction of the warp.
+(bits 41 to 44), whether the warp goes on if it can (45), the scoreboard that its result (46 to 48) and the reading of its sources (49 to
+51) hold, those that it waits for (52 to 57). An operand marked `.reuse` stays in a small cache by place and bank for the next
+instruction of the warp.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Scheduled:
 
     even, odd: registers it fetches from each bank, with what the warp's last instruction left to be reused; all_even, all_odd:
     without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
-    that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory.
+    that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. gives_way: other
+    warps that can issue go first.
     """
 
     index: int
@@ -64,6 +66,7 @@ class Scheduled:
     groups: int
     line: int
     slow: bool
+    gives_way: bool
 
 
 def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
@@ -113,6 +116,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         groups=int(i.operands[1], 16) if kind == AWAIT and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
         line=i.address >> 7,
         slow=kind in (LOAD, COPY, COMMIT, STORE),
+        gives_way=not control >> 45 & 1,
     )
 
 

@@ -3,6 +3,7 @@
 Tests of: helpers.model.cycles.chip
 """
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from helpers.sim.counting.machine_code import AccessCost, Visit
 H200 = chip.chip(hardware.gpu("H200 SXM"))
 PLAIN = Scheduled(
     index=0, kind=FIXED, pipe="", busy=0.0, stall=1, waits=(), result=-1, sources=-1, even=0, odd=0, all_even=0, all_odd=0,
-    latency=0.0, words=1, groups=0, line=0, slow=False,
+    latency=0.0, words=1, groups=0, line=0, slow=False, gives_way=False,
 )  # fmt: skip
 FFMA = replace(PLAIN, pipe="fma", busy=2.0)
 
@@ -108,6 +109,45 @@ def test_shared_memory_serves_as_fast_as_it_was_measured_to(name, step, wavefron
 def test_one_sub_partition_alone_is_served_as_fast_as_it_was_measured_to(name):
     expected = measured(name, "sub-partition")[8]
     assert streamed(*SHARED_STREAMS[name], warps=32, working=0x11111111) / 8 == pytest.approx(expected, rel=0.15)
+
+
+class _Noted(Multiprocessor):
+    """Notes when each instruction is issued, and by which warp."""
+
+    def _account(self, warp, step, now, at, place):
+        self.__dict__.setdefault("issued", []).append((at, place, warp.number))
+        super()._account(warp, step, now, at, place)
+
+
+def noted(code, warps, working, costs=None):
+    """(cycle, sub-partition, warp) of every instruction of a block."""
+    code = [replace(step, index=k) for k, step in enumerate(code)]
+    run = _Noted(code, [Visit(0, len(code), working, costs or {})], warps, 1, H200, cold=False)
+    run.run()
+    return run.issued
+
+
+@pytest.mark.parametrize(("asking", "expected"), [(1, 33), (2, 21), (3, 17), (4, 15)])
+def test_so_many_accesses_of_a_sub_partition_wait_as_were_measured(asking, expected):
+    """Of many wavefronts each: kernels/LOG.md, run 19."""
+    load = replace(PLAIN, kind=SHARED, stall=4, result=0, latency=23.0)
+    working = sum(1 << warp for warp in range(32) if warp % 4 < asking)
+    when = noted([load] * 16, 32, working, dict.fromkeys(range(16), AccessCost(32, 64.0, 0.0, 0.0)))
+    for place in range(asking):
+        times = [at for at, home, _ in when if home == place]
+        full = next(k for k, (before, after) in enumerate(itertools.pairwise(times)) if after - before > 20) + 1
+        assert full == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize(("gives_way", "together"), [(False, 6), (True, 1)])
+def test_a_warp_goes_on_unless_its_instruction_lets_others_go_first(gives_way, together):
+    order = [warp for _, _, warp in noted([replace(FFMA, gives_way=gives_way)] * 6, 5, 0b10001)]
+    assert [len(list(group)) for _, group in itertools.groupby(order)] == [together] * (12 // together)
+
+
+def test_a_warp_that_is_alone_loses_nothing_by_giving_way():
+    alone = [noted([replace(FFMA, gives_way=gives_way)] * 6, 1, 1) for gives_way in (False, True)]
+    assert alone[0] == alone[1]
 
 
 @pytest.mark.parametrize("warps", [1, 4, 8, 16, 32])
