@@ -22,6 +22,7 @@ from . import isa
 from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
+from .code.lines import FILENAME, calls_of_ptx
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
@@ -29,13 +30,15 @@ from .machine.undefined import watcher
 
 
 @functools.lru_cache(maxsize=32)
-def load(text: str, symbol: str, filename: str = "/cell.cu") -> Program:
+def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     """Load entry `symbol` of the PTX `text`. Raises RunError naming the line for what the machine does not know."""
     module = ptx.parse(text, filename)
     function = module.functions.get(symbol)
     if function is None or function.body is None:
         raise RunError(f"The compiled code has no kernel called {symbol}.")
-    return _Loader(module, function).program()
+    program = _Loader(module, function).program()
+    program.calls = functools.partial(calls_of_ptx, text, filename)
+    return program
 
 
 class _Loader:

@@ -65,6 +65,23 @@ def test_what_is_left_out_is_found(step, kind, edits):
     assert kind in {finding.kind for finding in run.findings}
 
 
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ({"wgmma_wait<1>();": "wgmma_wait<2>();"}, "only then arrive at the mbarrier that the copy waits for"),
+        ({"wait(&shared.empty[stage], phase ^ 1);": ";"}, "wait in front of it, at the mbarrier where the readers of its buffer arrive"),
+        (
+            {"expect(full, sizeof(Stage));": "expect(full, sizeof(Stage::A));", "b < CONSUMERS; b++) load(": "b < 0; b++) load("},
+            "no copy has filled",
+        ),
+    ],
+)
+def test_blocks_that_meet_at_mbarriers_are_told_what_to_do_with_mbarriers(edits, said):
+    broken = variants(reference("warp_specialized"), {"broken": edits})["broken"]
+    report = gemm.check(broken, [Problem(128, 256, 448, dtype="bfloat16", out_dtype="bfloat16")], on="cpu")
+    assert said in " ".join(str(finding) for finding in report.findings)
+
+
 def test_slices_that_do_not_wait_for_each_other_are_found():
     small = {
         "SLICES = 1": "SLICES = 2",

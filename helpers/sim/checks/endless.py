@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NoReturn
 
 from .findings import Findings
@@ -23,11 +24,19 @@ def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: 
     )
 
 
-def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | None) -> NoReturn:
-    """Every thread waits for an mbarrier. why: what it lacks, as the end of a sentence; other_line: where that was announced."""
+def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | None, places: Collection[int]) -> NoReturn:
+    """Every thread waits for an mbarrier. why: what it lacks, as the end of a sentence; other_line: where that was announced.
+    places: the lines where threads wait, or where they called what waits."""
+    if len(places) > 1:
+        *others, last = map(str, sorted(places))
+        why += f". Threads wait at lines {', '.join(others)} and {last}: one of these waits may be the cause of the others"
+    elif set(places) != {line}:
+        why += f". The call is at line {min(places)}" if places else ""
     finding = m.findings.add(
         KIND, line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=other_line,
-        advice="Check the number of arrivals it expects, who arrives, and the phase waited for.",
+        advice="Check the number of arrivals that each of these mbarriers expects, who arrives there, and the phase waited for."
+        if len(places) > 1
+        else "Check the number of arrivals it expects, who arrives, and the phase waited for.",
     )  # fmt: skip
     m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
 

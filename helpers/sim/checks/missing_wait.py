@@ -21,7 +21,8 @@ ADVISED = {"missing-wait": "Wait for the copy (cp.async.wait_group or the pipeli
 
 AT_ITS_BARRIER = (
     "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "
-    "that an earlier phase of it is over says nothing."
+    "that an earlier phase of it is over says nothing. If that is so, the copy began too early: "
+    "wait in front of it, at the mbarrier where the readers of its buffer arrive."
 )
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
 

@@ -16,6 +16,7 @@ from .shared_cells import first
 
 STORE_ADVICE = "Wait for the copy (cp.async.bulk.commit_group, then wait_group.read) and put a barrier before the buffer is written again."
 READ_ADVICE = "Wait for the wgmma (wgmma.wait_group) and then put a barrier before the buffer is written again."
+COPIED_ADVICE = "Wait for the wgmma (wgmma.wait_group), and only then arrive at the mbarrier that the copy waits for; or meet at a barrier."
 
 
 class OverwrittenSources(SharedCheck):
@@ -47,14 +48,14 @@ class OverwrittenSources(SharedCheck):
 
     def write(self, m: Machine, access: Access) -> None:
         if not access.remote:
-            self._look(m, access, "writes")
+            self._look(m, access, "writes", READ_ADVICE)
 
     copy_landed = write
 
     def copy_started(self, m: Machine, access: Access) -> None:
-        self._look(m, access, "starts a copy to")
+        self._look(m, access, "starts a copy to", COPIED_ADVICE)
 
-    def _look(self, m: Machine, access: Access, verb: str) -> None:
+    def _look(self, m: Machine, access: Access, verb: str, advice: str) -> None:
         touched = access.touched(m, self.cells)
         busy = self.readers.reshape(-1).take(touched.cells) > 0
         own = access.own(m, touched) if isinstance(access, PieceAccess) else None
@@ -71,6 +72,6 @@ class OverwrittenSources(SharedCheck):
             "missing-wait" if stores else "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which the {'bulk copy' if stores else 'wgmma'}"
             f"{' of the same line' if other.line == site.line else f' of line {other.line}'} may still be reading.",
-            other_line=other.line, block=block, thread=thread, advice=STORE_ADVICE if stores else READ_ADVICE,
+            other_line=other.line, block=block, thread=thread, advice=STORE_ADVICE if stores else advice,
             count=int(np.count_nonzero(busy)),
         )  # fmt: skip

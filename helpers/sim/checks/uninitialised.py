@@ -12,6 +12,7 @@ from .protocols import Machine
 from .shared_cells import SharedCells, first
 
 ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthreads() between."}
+FILLED = "Fill all of the tile first: by threads, a fence (fence.proxy.async) and a barrier, or by copies whose mbarrier is waited for."
 WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
 
 
@@ -28,6 +29,12 @@ class UninitialisedShared(SharedCheck):
         self.complete = False
 
     def read(self, m: Machine, access: Access) -> None:
+        self._look(m, access, "which no thread has written", ADVISED["uninitialized"])
+
+    def matrix_read(self, m: Machine, access: Access) -> None:
+        self._look(m, access, "which no thread has written and no copy has filled", FILLED)
+
+    def _look(self, m: Machine, access: Access, lacking: str, advice: str) -> None:
         if self.complete:
             return
         touched = access.touched(m, self.cells)
@@ -35,11 +42,9 @@ class UninitialisedShared(SharedCheck):
         if bad.any():
             block, thread, offset = self.cells.place(m, touched, first(bad))
             m.findings.add(
-                "uninitialized", access.site.line, f"A thread reads {self.cells.at(offset)}, which no thread has written.",
-                block=block, thread=thread, count=int(np.count_nonzero(bad)),
+                "uninitialized", access.site.line, f"A thread reads {self.cells.at(offset)}, {lacking}.",
+                block=block, thread=thread, advice=advice, count=int(np.count_nonzero(bad)),
             )  # fmt: skip
-
-    matrix_read = read
 
     def write(self, m: Machine, access: Access) -> None:
         self._note(access.touched(m, self.cells).cells if not self.complete else ())

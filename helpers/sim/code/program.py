@@ -8,7 +8,7 @@ read it, and none of them looks at names of opcodes to find out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -184,6 +184,7 @@ class Program:
     race_free: frozenset[int] = frozenset()  # sites that read what nobody can write between the same two barriers
     exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
+    calls: Callable[[], Mapping[int, int]] = dict  # PTX line -> line of the cell that called the function it comes from
 
     @functools.cached_property
     def warp_barriers(self) -> bool:

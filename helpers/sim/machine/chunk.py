@@ -269,7 +269,10 @@ class Chunk(Lanes):
         self.idle += 1
         if self.idle > PATIENCE:
             why, other_line = self.vain() if self.vain is not None else ("", None)
-            endless.incomplete_phase(self, self.program.blocks[pc].line, why, other_line)
+            program, called = self.program, self.program.calls()
+            waiting = [program.ops[program.blocks[place].ops.start] for place in self.groups]
+            places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
+            endless.incomplete_phase(self, program.blocks[pc].line, why, other_line, places - {None})
 
     def _take(self, pc: int) -> int:
         self.at = pc

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.course.steps import get
 from helpers.sim.code import ptx, sass
-from helpers.sim.code.lines import cell_lines, line_of_ptx
+from helpers.sim.code.lines import calls_of_ptx, cell_lines, line_of_ptx
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 from helpers.views.listing import sass_of
@@ -49,6 +49,17 @@ def test_places_lead_to_the_cell():
     # Compiler-made code and code of a header that nobody called from the cell continue the line before.
     assert list(of.values()) == [7, 7, 8, 8, 8]
     assert lines[1] is None
+
+
+def test_what_a_function_of_the_cell_does_has_the_line_that_called_it_too():
+    called = PTX.replace("inlined_at 1 8 9", "inlined_at 1 20 9").replace(
+        "mov.u32 %r5, 5;",
+        "mov.u32 %r5, 5;\n.loc 1 20 9, function_name $h, inlined_at 1 31 2\nmov.u32 %r6, 6;\n.loc 2 41 5, function_name $f, inlined_at 1 20 9\nmov.u32 %r7, 7;\n.loc 1 9 1\nmov.u32 %r8, 8;",
+    )
+    lines, calls = line_of_ptx(called), calls_of_ptx(called)
+    of = {number: (lines[number], calls.get(number)) for number, text in enumerate(called.split("\n"), 1) if text.startswith("mov")}
+    assert list(of.values())[-3:] == [(20, 31), (20, 31), (9, None)]
+    assert not calls_of_ptx(PTX), "code of a header has the line of the cell that called it"
 
 
 def test_the_parser_says_the_same():

@@ -139,6 +139,38 @@ def test_a_phase_that_is_never_completed_says_what_is_missing(case):
     assert sentence.format(expect=lines.get("@expect")) in finding.message
 
 
+def test_all_waits_that_never_end_are_told_by_the_lines_that_call_them():
+    """What is wrong at one of two mbarriers shows at the other one, and both in one function that everybody calls."""
+    source = (
+        HEAD
+        + """
+__device__ void wait(unsigned long long* bar) {
+    while (!over(bar, 0)) {}
+}
+extern "C" __global__ void hang(float* x) {
+    __shared__ alignas(8) unsigned long long full, empty;
+    if (threadIdx.x == 0) {
+        DO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(&full)));
+        DO("mbarrier.init.shared.b64 [%0], 2;", ::"r"(at(&empty)));
+    }
+    __syncthreads();
+    if (threadIdx.x >= 32) {
+        wait(&empty);  // @empty
+        if (threadIdx.x == 32) DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&full)));
+    } else {
+        if (threadIdx.x == 0) DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&empty)));
+        wait(&full);  // @full
+    }
+}
+"""
+    )
+    lines = {mark: number for number, text in enumerate(source.split("\n"), 1) for mark in ("@empty", "@full") if mark in text}
+    with pytest.raises(helpers.RunError) as caught:
+        helpers.compile(source).launch(1, 64, [np.zeros(64, np.float32)], on="cpu")
+    (finding,) = caught.value.findings
+    assert f"Threads wait at lines {lines['@empty']} and {lines['@full']}" in finding.message
+
+
 def test_misuse_is_told():
     for inside, sentence in (
         (
