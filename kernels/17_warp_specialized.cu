@@ -8,7 +8,7 @@
 //   backwards (SNAKE): the tiles of A and B that were read last are still in L2.
 //   A consumer has 64 columns of C, and wgmma's long side lies along the rows: its first operand is B, turned, and
 //   its second A. So BM may be any multiple of 16, and tiles can be cut to fill the multiprocessors evenly.
-// What it saves: __syncthreads in the loop, the pause between tiles, half of the reads of A, scattered stores.
+// What it saves: __syncthreads in the loop, waiting for stages between tiles, half of the reads of A, scattered stores.
 // What it costs: one warpgroup that does not multiply, room for results in shared memory, and thought: who waits for
 //   whom.
 // Rows that TMA cannot take: as in 16; a C that it cannot take is stored by the threads.
@@ -135,8 +135,8 @@ __device__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: 
 template <int N> __device__ void store_wait() {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
 }
-// Add 1, and return what was there. What the threads that this one has met at a barrier wrote is seen by those that
-// meet one which counts later. A __threadfence() before and behind it would promise more, and take twice as long.
+// Add 1, and return what was there. Release: what this thread wrote, and those that it has met at a barrier, is visible
+// to a thread that counts later; acquire: and to those that it meets then. Two __threadfence() do the same, slower.
 __device__ int count(int* counter) {
     int before;
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
