@@ -354,7 +354,7 @@ def course_variants() -> Iterator[Case]:
 
 def exercises() -> Iterator[Case]:
     """Solution and starter of every exercise: a launch, and its check."""
-    for path in sorted(next((ROOT / "helpers").rglob("exercise_sources")).iterdir()):
+    for path in sorted(filter(Path.is_file, next((ROOT / "helpers").rglob("exercise_sources")).iterdir())):
         item = helpers.exercise(path.stem[3:])
         for what in ("solution", "starter"):
             text, key = getattr(item, what), f"exercises/{path.stem}/{what}"
