@@ -89,12 +89,11 @@ class _Warp:
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
     been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of
     its sub-partition before. throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions
-    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load. gives_way: its last
-    instruction lets other warps go first."""
+    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "gate", "gives_way", "groups", "held", "holding", "home", "last", "line",
-        "number", "passed", "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
+        "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -105,7 +104,7 @@ class _Warp:
         self.holding = [0] * SCOREBOARDS
         self.slow = [False] * SCOREBOARDS
         self.groups: list[list] = []
-        self.at_barrier = self.queues = self.gives_way = False
+        self.at_barrier = self.queues = False
         self.gate: str | None = None
         self.why = _WAIT
         self.throttled: int | None = None
@@ -230,7 +229,6 @@ class Multiprocessor:
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
         self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
-        self.beyond = 0  # instructions in the queues of shared memory that have none of their sub-partition's own places
         self.turn = 0
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
         self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS
@@ -289,18 +287,23 @@ class Multiprocessor:
     def _room(self, gate: str, place: int) -> float:
         """When there is room in a pipe or queue: _NEVER if that is not known."""
         if gate == "queue.shared":
-            return _NEVER if len(self.queues[place]) >= self.queue_shared and self.beyond >= self.queue_common else 0.0
+            return _NEVER if len(self.queues[place]) >= self.queue_shared and self._common_is_full() else 0.0
         if gate == "queue.global":
             return _NEVER if len(self.queues[SUB_PARTITIONS + place]) >= self.queue_global else 0.0
         pipes = self.pipes[place]
         return min(pipes["fmaheavy"], pipes["fmalite"]) if gate == _EITHER else pipes[gate]
+
+    def _common_is_full(self) -> bool:
+        """Is there no room left that the queues of shared memory have in common, beyond each sub-partition's own?"""
+        own = self.queue_shared
+        return sum(len(queue) - own for queue in self.queues[:SUB_PARTITIONS] if len(queue) > own) >= self.queue_common
 
     # -- issue
 
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
         soon, chosen, latest = _NEVER, None, self.latest[place]
-        giving_way = latest if latest is not None and latest.gives_way else None
+        giving_way = latest if latest is not None and latest.steps[latest.position - 1][0].gives_way else None
         rooms: dict[str, float] = {}
         for warp in self.warps[place]:
             if warp.ready > now:
@@ -343,7 +346,6 @@ class Multiprocessor:
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall, _WAIT, self.held[place]
-        chosen.gives_way = step.gives_way
         if chosen.position == len(chosen.steps):
             self._end(chosen, at)
         elif step.kind == BARRIER:
@@ -404,8 +406,6 @@ class Multiprocessor:
                     warp.slow[board] = step.slow
             queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
             self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
-            if kind == SHARED and len(self.queues[queue]) > self.queue_shared:
-                self.beyond += 1
             self._look(at)
         else:
             if (board := step.result) >= 0 and at + step.latency > warp.free[board]:
@@ -519,11 +519,9 @@ class Multiprocessor:
             self._look(now)
             return
         self.turn = number + 1
-        if number < SUB_PARTITIONS and len(queue) > self.queue_shared:
-            if self.beyond >= self.queue_common:
-                for place in range(SUB_PARTITIONS):  # the room is anybody's
-                    self._wake(now + 1, place)
-            self.beyond -= 1
+        if number < SUB_PARTITIONS and len(queue) > self.queue_shared and self._common_is_full():
+            for place in range(SUB_PARTITIONS):  # the room is anybody's
+                self._wake(now + 1, place)
         _, warp, step, cost, visit, group = queue.popleft()
         begun = now - self.enter
         port = self.between_loads

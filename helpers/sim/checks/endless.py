@@ -30,8 +30,8 @@ def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | N
     if len(places) > 1:
         *others, last = map(str, sorted(places))
         why += f". Threads wait at lines {', '.join(others)} and {last}: one of these waits may be the cause of the others"
-    elif set(places) != {line}:
-        why += f". The call is at line {min(places)}" if places else ""
+    elif places and line not in places:
+        why += f". The call is at line {min(places)}"
     finding = m.findings.add(
         KIND, line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=other_line,
         advice="Check the number of arrivals that each of these mbarriers expects, who arrives there, and the phase waited for."

@@ -29,12 +29,12 @@ class UninitialisedShared(SharedCheck):
         self.complete = False
 
     def read(self, m: Machine, access: Access) -> None:
-        self._look(m, access, "which no thread has written", ADVISED["uninitialized"])
+        self._look(m, access, "which no thread has written")
 
     def matrix_read(self, m: Machine, access: Access) -> None:
         self._look(m, access, "which no thread has written and no copy has filled", FILLED)
 
-    def _look(self, m: Machine, access: Access, lacking: str, advice: str) -> None:
+    def _look(self, m: Machine, access: Access, lacking: str, advice: str | None = None) -> None:
         if self.complete:
             return
         touched = access.touched(m, self.cells)

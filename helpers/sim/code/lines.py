@@ -28,39 +28,13 @@ def line_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int | None]:
 
     filename: what `.file` calls the cell; without any `.file`, file 1 is the cell.
     """
-    cell = _cell(ptx, filename)
-    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    lines: dict[int, int | None] = {}
-    current = begin = None  # the line reached in this function, and where the function begins
-    for number, text in enumerate(ptx.split("\n"), 1):
-        if _FUNCTION.match(text):
-            current, begin = None, number
-        elif match := LOC.match(text.lstrip()):
-            found = _in_cell(match, cell, callers) or current
-            if current is None and found is not None and begin is not None:
-                lines.update(dict.fromkeys(range(begin, number), found))
-            current = found
-        lines[number] = current
-    return MappingProxyType(lines)
+    return MappingProxyType({number: lines[0] if lines else None for number, lines in _lines_of_ptx(ptx, filename).items()})
 
 
-@functools.lru_cache(maxsize=8)
 def calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
     """The cell line of the call, of those 1-based PTX lines that the compiler copied in from a function of the cell. Of calls within
     calls, the outermost."""
-    cell = _cell(ptx, filename)
-    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    calls: dict[int, int] = {}
-    current = None
-    for number, text in enumerate(ptx.split("\n"), 1):
-        if _FUNCTION.match(text):
-            current = None
-        elif (match := LOC.match(text.lstrip())) and int(match[2]):
-            in_cell = [place for place in _callers(match, callers) if place[0] in cell]
-            current = in_cell[-1][1] if len(in_cell) > 1 else None
-        if current is not None:
-            calls[number] = current
-    return MappingProxyType(calls)
+    return {number: lines[-1] for number, lines in _lines_of_ptx(ptx, filename).items() if len(lines) > 1}
 
 
 def cell_lines(compiled) -> Mapping[int, int | None]:
@@ -68,15 +42,26 @@ def cell_lines(compiled) -> Mapping[int, int | None]:
     return line_of_ptx(compiled.ptx, getattr(compiled, "filename", FILENAME))
 
 
-def _cell(ptx: str, filename: str) -> set[int]:
-    """The numbers that `.loc` has for the cell."""
+@functools.lru_cache(maxsize=64)
+def _lines_of_ptx(ptx: str, filename: str) -> Mapping[int, tuple[int, ...]]:
+    """The cell line of each PTX line, then that of the call it was copied in for, and so on; () where there is none."""
     files = {int(number): name for number, name in FILE.findall(ptx)}
-    return {number for number, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (set() if files else {1})
-
-
-def _in_cell(loc: re.Match, cell: set[int], callers: dict) -> int | None:
-    """The line of the cell that a `.loc` leads to, if there is one."""
-    return next((place[1] or None for place in _callers(loc, callers) if place[0] in cell), None)
+    cell = {number for number, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (set() if files else {1})
+    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    reached: dict[int, tuple[int, ...]] = {}
+    current: tuple[int, ...] = ()  # what was reached in this function
+    begin = None  # where the function begins
+    for number, text in enumerate(ptx.split("\n"), 1):
+        if _FUNCTION.match(text):
+            current, begin = (), number
+        elif match := LOC.match(text.lstrip()):
+            found = tuple(line for file, line, _ in _callers(match, callers) if file in cell)
+            if found and found[0]:
+                if not current and begin is not None:
+                    reached.update(dict.fromkeys(range(begin, number), found))
+                current = found
+        reached[number] = current
+    return reached
 
 
 def _callers(loc: re.Match, callers: dict) -> list[tuple[int, int, int]]:

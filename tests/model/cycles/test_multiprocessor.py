@@ -111,20 +111,12 @@ def test_one_sub_partition_alone_is_served_as_fast_as_it_was_measured_to(name):
     assert streamed(*SHARED_STREAMS[name], warps=32, working=0x11111111) / 8 == pytest.approx(expected, rel=0.15)
 
 
-class _Noted(Multiprocessor):
-    """Notes when each instruction is issued, and by which warp."""
-
-    def _account(self, warp, step, now, at, place):
-        self.__dict__.setdefault("issued", []).append((at, place, warp.number))
-        super()._account(warp, step, now, at, place)
-
-
 def noted(code, warps, working, costs=None):
     """(cycle, sub-partition, warp) of every instruction of a block."""
     code = [replace(step, index=k) for k, step in enumerate(code)]
-    run = _Noted(code, [Visit(0, len(code), working, costs or {})], warps, 1, H200, cold=False)
-    run.run()
-    return run.issued
+    visits = [Visit(0, len(code), working, costs or {})]
+    run = Multiprocessor(code, visits, warps, 1, H200, marks=(1, -1), cold=False, watched=True).run()
+    return [(spell.begin + sum(cycles for _, cycles in spell.spans) - 1, spell.sub_partition, spell.warp) for spell in run.spells]
 
 
 @pytest.mark.parametrize(("asking", "expected"), [(1, 33), (2, 21), (3, 17), (4, 15)])
