@@ -39,10 +39,11 @@ _TOO_LONG = "one block takes too many instructions"
 
 @dataclass(frozen=True)
 class Estimate:
-    """cycles: of the launch, from its first block to its last, at the GPU's clock. states: share of all cycles of its warps,
-    by WarpState. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by line.
-    trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as long
-    its matrix instructions keep the tensor cores as at the peak rate.
+    """cycles: of the launch, from its first block to its last, at the GPU's clock, on average over the launches that are timed together,
+    of which the first finds L2 overwritten. states: share of all cycles of its warps, by WarpState, in that first one: Nsight Compute
+    empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by
+    line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as
+    long its matrix instructions keep the tensor cores as at the peak rate.
     """
 
     cycles: float
@@ -129,18 +130,26 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
         return None, why
     turns, left = divmod(launch.most, launch.resident)
     try:
-        whole = launch.simulated(launch.resident, turns == 1)
-        rest = launch.simulated(left, False) if left else None
+        whole = launch.simulated(launch.resident)
+        rest = launch.simulated(left) if left else None
+        # Blocks that have a multiprocessor each ask for a new tile at the same time; of others one comes first, and brings it for all.
+        first = launch.simulated(1, cold=True) if launch.most == 1 else None
     except _TooLongError:
         return None, _TOO_LONG
     start = parts["launch.block"]
     cycles = turns * (whole.cycles + start) + (rest.cycles + start if rest else 0)
-    if turns > 1:  # the first of them finds no code
-        lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
-        cycles += parts["code.first_latency"] + parts["code.first_line"] * len(lines)
-    found = whole.estimate(cycles, compiled, launch.path.function, turns)
+    lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
+    new = parts["code.first_line"] * len(lines) + (first.cycles - whole.cycles if first else 0)
+    cycles += new / _batch(cycles, parts)
+    found = (first or whole).estimate(cycles, compiled, launch.path.function, turns)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
     return replace(found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0), ""
+
+
+def _batch(cycles: float, parts: Chip) -> int:
+    """How many launches are timed together, the first of which finds nothing in L2, where each takes so many cycles."""
+    each = cycles / parts.gpu.clock_mhz + parts["launch.microseconds"]
+    return max(1, math.ceil(parts["launch.batch"] / each))
 
 
 def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watched:
@@ -151,7 +160,7 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
-        turn = launch.simulated(launch.resident, launch.most == launch.resident, True) if launch else None
+        turn = launch.simulated(launch.resident, launch.most == 1, True) if launch else None
     except _TooLongError:
         turn, why = None, _TOO_LONG
     if launch is None or turn is None:
@@ -254,8 +263,8 @@ class _Launch:
     resident: int
     most: int
 
-    def simulated(self, resident: int, cold: bool, watched: bool = False) -> _Turn:
-        """One turn of `resident` blocks. cold: they are the first to run this code. watched: keep what every warp does."""
+    def simulated(self, resident: int, cold: bool = False, watched: bool = False) -> _Turn:
+        """One turn of `resident` blocks. cold: what they load is not in L2. watched: keep what every warp does."""
         visits = self.path.visits
         loop = main_loop(visits)
         if loop is None:

@@ -141,12 +141,10 @@ def _gate(step: Scheduled, two_fma_pipes: bool) -> _Gate:
 class _Code:
     """The instruction cache: sets of lines, the least recently used of a set goes."""
 
-    def __init__(self, chip: Chip, seen: set[int]):
+    def __init__(self, chip: Chip):
         self.ways = int(chip["code.ways"])
         self.sets: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(int(chip["code.lines"]) // self.ways)]
         self.ahead, self.each, self.latency = int(chip["code.ahead"]), chip["code.line"], chip["code.latency"]
-        self.first, self.first_latency = chip["code.first_line"], chip["code.first_latency"]
-        self.seen = seen
         self.free = 0.0
 
     def when(self, line: int, now: float) -> float:
@@ -164,11 +162,7 @@ class _Code:
 
     def _fetch(self, line: int, now: float) -> float:
         begin = max(self.free, now)
-        if line in self.seen:
-            self.free, at = begin + self.each, begin + self.latency
-        else:
-            self.free, at = begin + self.first, begin + self.first_latency
-            self.seen.add(line)
+        self.free, at = begin + self.each, begin + self.latency
         there = self.sets[line % len(self.sets)]
         there[line] = at
         if len(there) > self.ways:
@@ -179,13 +173,13 @@ class _Code:
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
 
-    marks: two numbers of issued instructions, between which the states are those of the steady loop. cold: nobody has fetched the
-    code yet. watched: keep what every warp does between the marks.
+    marks: two numbers of issued instructions, between which the states are those of the steady loop. cold: what is loaded is not in
+    L2. watched: keep what every warp does between the marks.
     """
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
-        marks: tuple[int, int] | None = None, cold: bool = True, watched: bool = False,
+        marks: tuple[int, int] | None = None, cold: bool = False, watched: bool = False,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -202,6 +196,9 @@ class Multiprocessor:
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip["load_store.store_sector"]
         self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active)
+        if cold:
+            self.memory += chip["latency.device"]
+        self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
         gates = [_gate(step, self.two_fma_pipes) for step in code]
         steps: list[list] = [[] for _ in range(warps)]
@@ -219,7 +216,7 @@ class Multiprocessor:
         self.arrived: dict[int, list[tuple[_Warp, float]]] = defaultdict(list)
         self.marks, self.watched = marks or (-1, -1), watched
         self.done = Simulated()
-        self.code = _Code(chip, set() if cold else {step.line for step in code})
+        self.code = _Code(chip)
         # when each unit is free again
         self.pipes = [dict.fromkeys(chip.busy, 0.0) | {"fmalite": 0.0} for _ in range(SUB_PARTITIONS)]
         self.banks = [[0.0, 0.0] for _ in range(SUB_PARTITIONS)]
@@ -402,8 +399,11 @@ class Multiprocessor:
                 group[0] += 1
             for board in (step.result, step.sources):
                 if board >= 0:
-                    warp.holding[board] += 1
                     warp.slow[board] = step.slow
+                    if kind == LOAD and board != step.result:  # its address, which is read before the unit takes it
+                        warp.free[board] = max(warp.free[board], at + self.address)
+                    else:
+                        warp.holding[board] += 1
             queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
             self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
             self._look(at)
@@ -545,7 +545,7 @@ class Multiprocessor:
         if group is not None:
             group[0] -= 1
             group[1] = max(group[1], there)
-        for board, when in ((step.result, there), (step.sources, now + 2)):
+        for board, when in ((step.result, there), (-1 if step.kind == LOAD else step.sources, now + 2)):
             if board >= 0:
                 warp.holding[board] -= 1
                 warp.free[board] = max(warp.free[board], when)

@@ -13,7 +13,7 @@ from helpers.course import rungs
 from helpers.model import hardware
 from helpers.model.cycles import chip
 from helpers.model.cycles.multiprocessor import WORDS, Multiprocessor, WarpState
-from helpers.model.cycles.scheduled import BARRIER, FIXED, LOAD, SHARED, Scheduled
+from helpers.model.cycles.scheduled import BARRIER, FIXED, LOAD, SHARED, STORE, Scheduled
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
@@ -115,7 +115,7 @@ def noted(code, warps, working, costs=None):
     """(cycle, sub-partition, warp) of every instruction of a block."""
     code = [replace(step, index=k) for k, step in enumerate(code)]
     visits = [Visit(0, len(code), working, costs or {})]
-    run = Multiprocessor(code, visits, warps, 1, H200, marks=(1, -1), cold=False, watched=True).run()
+    run = Multiprocessor(code, visits, warps, 1, H200, marks=(1, -1), watched=True).run()
     return [(spell.begin + sum(cycles for _, cycles in spell.spans) - 1, spell.sub_partition, spell.warp) for spell in run.spells]
 
 
@@ -153,10 +153,27 @@ def test_whoever_wants_what_is_already_on_its_way_waits_for_it_without_asking_ag
     use = replace(FFMA, waits=(0,))
     alone, together = (AccessCost(8, 0.0, 1.0, 4.0, fetched, bringers) for fetched, bringers in ((4.0, tuple(range(8))), (0.5, (0,) * 8)))
     own, shared = (ran([load, use], 8, costs={0: cost}) for cost in (alone, together))
-    away = H200["latency.l2"] + H200["latency.crowd"] + H200["code.first_latency"]
+    away = H200["latency.l2"] + H200["latency.crowd"] + H200["code.latency"]
     assert away < shared.cycles <= own.cycles < away + 60
     waited = 0.97 * (H200["latency.l2"] + H200["latency.crowd"])
     assert own.rest[1][WarpState.LONG_SCOREBOARD] > 8 * waited, "the load is waited for where it is used"
+
+
+def test_what_is_not_in_l2_comes_from_device_memory():
+    code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
+    visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
+    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, cold=cold).run().cycles for cold in (False, True))
+    assert cold - warm == pytest.approx(H200["latency.device"])
+
+
+@pytest.mark.parametrize(("kind", "early"), [(LOAD, True), (STORE, False)])
+def test_the_address_of_a_load_is_read_before_the_unit_takes_it(kind, early):
+    """Behind a load or store that keeps the unit for 500 cycles, an instruction that wants the registers of the next one."""
+    slow, asks = (replace(PLAIN, index=k, kind=kind, sources=k, slow=True) for k in range(2))
+    visits = [Visit(0, 3, 1, {0: AccessCost(1, 0.0, 500.0, 2000.0), 1: AccessCost(1, 0.0, 1.0, 4.0)})]
+    run = Multiprocessor([slow, asks, replace(FFMA, index=2, waits=(1,))], visits, 1, 1, H200).run()
+    waited = run.rest[2][WarpState.LONG_SCOREBOARD]
+    assert (waited < H200["load_store.address"]) if early else (waited > 400)
 
 
 def test_every_cycle_of_every_warp_is_in_one_state():
