@@ -399,11 +399,11 @@ class Multiprocessor:
                 group[0] += 1
             for board in (step.result, step.sources):
                 if board >= 0:
+                    warp.holding[board] += 1
                     warp.slow[board] = step.slow
-                    if kind == LOAD and board != step.result:  # its address, which is read before the unit takes it
-                        warp.free[board] = max(warp.free[board], at + self.address)
-                    else:
-                        warp.holding[board] += 1
+            if kind == LOAD and (board := step.sources) >= 0:  # its address, which is read before the unit takes it
+                warp.holding[board] -= 1
+                warp.free[board] = max(warp.free[board], at + self.address)
             queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
             self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
             self._look(at)

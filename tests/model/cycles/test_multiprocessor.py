@@ -176,6 +176,12 @@ def test_the_address_of_a_load_is_read_before_the_unit_takes_it(kind, early):
     assert (waited < H200["load_store.address"]) if early else (waited > 400)
 
 
+def test_a_load_may_have_one_scoreboard_for_its_address_and_its_result():
+    code = [replace(PLAIN, kind=LOAD, result=0, sources=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
+    run = Multiprocessor(code, [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0)})], 1, 1, H200).run()
+    assert run.issued == 2 and run.cycles > 34
+
+
 def test_every_cycle_of_every_warp_is_in_one_state():
     load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
     read = replace(PLAIN, kind=SHARED, result=1, latency=23.0)
