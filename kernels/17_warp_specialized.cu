@@ -30,6 +30,7 @@ constexpr int C_ROWS = 64;         // rows of 64 results that a consumer sends t
 constexpr int C_BOXES = 2;         // … how many such boxes may be on their way
 constexpr int SLICES = 1;          // blocks that share a tile of C, each with a part of K
 constexpr int BLOCKS = 1;          // blocks per multiprocessor
+constexpr bool ALL_ADD = SLICES > 8;  // each slice adds up a share of the sums; otherwise the last one adds up all
 constexpr int CONSUMERS = BN / 64;
 constexpr int THREADS = (CONSUMERS + 1) * 128;
 constexpr bool MOVE_REGISTERS = CONSUMERS > 1 && BM > 128;  // the others have enough of them
@@ -46,6 +47,8 @@ static_assert(BM / CLUSTER % 8 == 0, "each block of a cluster copies its part of
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
 static_assert(C_ROWS % 16 == 0 && BM % C_ROWS == 0, "C_ROWS must be a multiple of 16 that divides BM");
 static_assert(C_BOXES >= 1 && BM / C_ROWS % C_BOXES == 0, "C_BOXES must divide BM / C_ROWS, the boxes of a tile");
+static_assert(SLICES <= 32, "SLICES must be at most 32: the parts of a tile need room");
+static_assert(!ALL_ADD || CLUSTER * BLOCKS == 1, "slices wait for each other: beyond 8, CLUSTER and BLOCKS must be 1");
 static_assert(SLICES >= 1 && BLOCKS >= 1, "somebody must compute a tile: SLICES and BLOCKS must be at least 1");
 
 extern "C" __device__ constexpr int block_shape[] = {THREADS, 1, 1};
@@ -67,7 +70,7 @@ struct Shared {
 };
 extern "C" __device__ constexpr int dynamic_shared[] = {sizeof(Shared)};
 
-// Slices leave their sums here, and the last of a tile adds them up.
+// Slices leave their sums here, and are added up when all of a tile are there.
 constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;
 __device__ float parts[ROOM];
 __device__ int finished[ROOM / (64 * 16) + 1];  // slices of a consumer's tile that are done
@@ -78,9 +81,10 @@ __device__ unsigned rank_in_cluster() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
-// All threads of all blocks of the cluster.
+// All threads of all blocks of the cluster. Relaxed: what others must see here, a fence has shown them. With `.release`
+// the compiler makes all of the GPU see our writes first (MEMBAR.ALL.GPU): half a microsecond.
 __device__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // The 128 threads of a consumer.
@@ -141,6 +145,12 @@ __device__ int count(int* counter) {
     int before;
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     return before;
+}
+// What the counter says now. Acquire, as above.
+__device__ int counted(const int* counter) {
+    int now;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    return now;
 }
 // A matrix descriptor for tiles with the swizzle of 128 bytes: where it begins, how far the next span of 64 elements
 // lies behind (where lines are longer than one), and that blocks of 8 lines of 128 bytes follow each other.
@@ -239,10 +249,16 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
     const int rows = (M + BM - 1) / BM, columns = (N + BN * CLUSTER - 1) / (BN * CLUSTER);  // of tiles of clusters
     const int first = blockIdx.x / CLUSTER, clusters = gridDim.x / CLUSTER;
     const int tiles = rows * columns, all_steps = (K + BK - 1) / BK;
-    const int slices = SLICES > 1 && (size_t)tiles * CLUSTER * SLICES * BM * BN <= ROOM ? SLICES : 1;
-    // Slice number `item % slices` of a tile computes these steps along K.
-    auto begin = [&](int item) { return (int)((long long)all_steps * (item % slices) / slices); };
-    auto end = [&](int item) { return (int)((long long)all_steps * (item % slices + 1) / slices); };
+    // Slices that wait for each other must all be on the GPU: there are no more blocks than fit, and as many as slices.
+    const bool fits = (size_t)tiles * CLUSTER * SLICES * BM * BN <= ROOM && (!ALL_ADD || clusters >= SLICES);
+    const bool sliced = SLICES > 1 && fits;
+    const int items = sliced ? tiles * SLICES : tiles;
+    auto tile_of = [&](int item) { return sliced ? item / SLICES : item; };
+    // Slice number `item % SLICES` of a tile computes these steps along K.
+    auto begin = [&](int item) { return sliced ? (int)((long long)all_steps * (item % SLICES) / SLICES) : 0; };
+    auto end = [&](int item) {
+        return sliced ? (int)((long long)all_steps * (item % SLICES + 1) / SLICES) : all_steps;
+    };
 
     // This block's tile of a cluster's: its first row and column in C.
     auto place = [&](int tile, int& row, int& col) {
@@ -256,6 +272,17 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
         if (++stage == STAGES) stage = 0, phase ^= 1;
     };
 
+    int row = 0, col = 0;
+    if (group == CONSUMERS) {  // the producer's first tile, found while the barriers are made
+        const int tile = tile_of(first);
+        if (rows >= PANEL && tile < PANEL * columns) {  // a whole panel: shifts in place of divisions
+            row = tile % PANEL * BM;
+            col = (tile / PANEL * CLUSTER + rank) * BN;
+        } else {
+            place(tile, row, col);
+        }
+        asm volatile("" : "+r"(row), "+r"(col));  // here, says this, not where they are needed
+    }
     if (t == 0) {
         for (int s = 0; s < STAGES; s++) {
             init(&shared.full[s], 1);                     // its own producer
@@ -271,9 +298,8 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
         if (MOVE_REGISTERS) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(PRODUCERS_REGISTERS));
         if (t == CONSUMERS * 128) {
             bool backwards = false;
-            for (int item = first; item < tiles * slices; item += clusters) {
-                int row, col;
-                place(item / slices, row, col);
+            for (int item = first; item < items; item += clusters) {
+                if (item != first) place(tile_of(item), row, col);
                 const int from = begin(item), steps = end(item) - from;
                 for (int i = 0; i < steps; i++, next()) {
                     const int k = (from + (backwards ? steps - 1 - i : i)) * BK;
@@ -289,6 +315,9 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
                 }
                 if (SNAKE) backwards = !backwards;
             }
+            // A block stays until all consumers of the cluster have left its stages: others arrive at its barriers.
+            if (CLUSTER > 1)
+                for (int s = 0; s < STAGES; s++, next()) wait(&shared.empty[stage], phase ^ 1);
         }
     } else {  // the consumers
         if (MOVE_REGISTERS) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(CONSUMERS_REGISTERS));
@@ -298,9 +327,9 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
             if (t % 128 < CLUSTER) arrive(&shared.empty[stage], t % 128);
         };
         float d[BM / 2];
-        for (int item = first; item < tiles * slices; item += clusters) {
-            int row, col, before = 0;
-            place(item / slices, row, col);
+        for (int item = first; item < items; item += clusters) {
+            int before = 0;
+            place(tile_of(item), row, col);
             col += group * 64;
             const int steps = end(item) - begin(item);
             if (steps == 0)
@@ -328,15 +357,39 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
             #pragma unroll
             for (int i = 0; i < BM / 2; i++) asm volatile("" : "+f"(d[i]) :: "memory");  // read no sum before the wait
 
-            if (SLICES > 1 && slices > 1) {
-                const int tile = (item / slices * CLUSTER + rank) * CONSUMERS + group;  // of 64 columns
+            // Sum number i of this thread to C: pairs of rows, columns lane / 4 and lane / 4 + 8 of 16.
+            auto put = [&](int i, float sum) {
+                const int r = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                const int c = col + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                if (r < M && c < N) {
+                    Element* to = &C[(size_t)r * ldc + c];
+                    *to = beta == 0.0f ? alpha * sum : alpha * sum + beta * (float)*to;
+                }
+            };
+            if (sliced) {
+                const int tile = (tile_of(item) * CLUSTER + rank) * CONSUMERS + group;  // of 64 columns
                 float* part = parts + (size_t)tile * SLICES * 64 * BM + t % 128;  // of slice 0, 128 apart
                 const bool inside = col + warp * 16 < N;  // a warp has 16 columns
                 #pragma unroll
                 for (int i = 0; i < BM / 2; i++)
-                    if (inside) part[item % slices * 64 * BM + i * 128] = d[i];
+                    if (inside) part[item % SLICES * 64 * BM + i * 128] = d[i];
                 consumer_sync(group);  // all have left theirs, before this slice counts as finished
                 if (t % 128 == 0) shared.last[group] = count(&finished[tile]) == SLICES - 1;
+                if (ALL_ADD) {
+                    if (t % 128 == 0)
+                        while (counted(&finished[tile]) < SLICES);
+                    consumer_sync(group);
+                    for (int i = item % SLICES; i < BM / 2; i += SLICES) {  // this slice's share
+                        float sum = 0.0f;
+                        if (inside) {
+                            #pragma unroll
+                            for (int from = 0; from < SLICES; from++) sum += part[from * 64 * BM + i * 128];
+                        }
+                        put(i, sum);
+                    }
+                    if (t % 128 == 0 && atomicAdd(&finished[tile], 1) == 2 * SLICES - 1) finished[tile] = 0;
+                    continue;
+                }
                 consumer_sync(group);
                 if (!shared.last[group]) continue;
                 if (t % 128 == 0) finished[tile] = 0;
@@ -372,17 +425,9 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
                 }
             } else {
                 #pragma unroll
-                for (int i = 0; i < BM / 2; i++) {  // pairs of rows, columns lane / 4 and lane / 4 + 8 of 16
-                    const int r = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                    const int c = col + warp * 16 + lane / 4 + i / 2 % 2 * 8;
-                    if (r < M && c < N) {
-                        Element* to = &C[(size_t)r * ldc + c];
-                        *to = beta == 0.0f ? alpha * d[i] : alpha * d[i] + beta * (float)*to;
-                    }
-                }
+                for (int i = 0; i < BM / 2; i++) put(i, d[i]);
             }
         }
         if (t % 128 == 0) store_wait<0>();  // shared memory is the block's until it ends
     }
-    if (CLUSTER > 1) cluster_sync();  // no block leaves while another one copies to it or arrives at its barriers
 }

@@ -52,21 +52,29 @@ CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
 }  # fmt: skip
 TENSOR_CONFIGURATIONS: Mapping[str, Mapping[str, int]] = {
     "256 × 128": {},
-    "256 × 128, alone": {"CLUSTER": 1, "PANEL": 16},
     "224 × 128": {"BM": 224, "C_ROWS": 112, "C_BOXES": 1},
     "240 × 192": {"BM": 240, "BN": 192, "PANEL": 6, "C_ROWS": 16, "C_BOXES": 1},
-    "192 × 192, alone": {"BM": 192, "BN": 192, "CLUSTER": 1, "C_BOXES": 1},
-    "128 × 128": {"BM": 128, "STAGES": 6},
-    "96 × 192, alone": {"BM": 96, "BN": 192, "CLUSTER": 1, "STAGES": 5, "C_ROWS": 48},
-    "112 × 128, alone": {"BM": 112, "CLUSTER": 1, "STAGES": 6, "PANEL": 4, "C_ROWS": 112, "C_BOXES": 1},
-    "64 × 128, alone": {"BM": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1, "PANEL": 16},
-    "128 × 64": {"BM": 128, "BN": 64, "STAGES": 6, "PANEL": 1},
-    "128 × 64, alone": {"BM": 128, "BN": 64, "CLUSTER": 1, "STAGES": 8},
-    "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "STAGES": 8, "C_BOXES": 1},
-    "32 × 64, alone, 8 slices": {"BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 8},
-    "32 × 64, alone, 16 slices": {"BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 16},
-    "16 × 64, alone, 2 slices": {"BM": 16, "BN": 64, "CLUSTER": 1, "STAGES": 18, "C_ROWS": 16, "C_BOXES": 1, "SLICES": 2},
-}
+    "192 × 192": {"BM": 192, "BN": 192, "PANEL": 4, "C_BOXES": 1},
+    "128 × 192": {"BM": 128, "BN": 192, "PANEL": 4},
+    "128 × 128": {"BM": 128, "STAGES": 6, "PANEL": 1},
+    "96 × 192": {"BM": 96, "BN": 192, "STAGES": 5, "C_ROWS": 48},
+    "112 × 128, alone": {
+        "BM": 112, "CLUSTER": 1, "STAGES": 6, "PANEL": 4, "SNAKE": 0, "C_ROWS": 112, "C_BOXES": 1,
+    },
+    "64 × 128, alone": {"BM": 64, "CLUSTER": 1, "STAGES": 8, "PANEL": 16, "SNAKE": 0, "C_BOXES": 1},
+    "128 × 64": {"BM": 128, "BN": 64, "STAGES": 6, "PANEL": 1, "SNAKE": 0},
+    "128 × 64, alone": {"BM": 128, "BN": 64, "CLUSTER": 1, "STAGES": 8, "SNAKE": 0},
+    "64 × 64, alone": {"BM": 64, "BN": 64, "CLUSTER": 1, "STAGES": 8, "SNAKE": 0, "C_BOXES": 1},
+    "64 × 64, alone, 32 slices": {
+        "BM": 64, "BN": 64, "CLUSTER": 1, "STAGES": 8, "PANEL": 2, "SNAKE": 0, "C_BOXES": 1, "SLICES": 32,
+    },
+    "32 × 64, alone, 8 slices": {
+        "BM": 32, "BN": 64, "CLUSTER": 1, "STAGES": 16, "SNAKE": 0, "C_ROWS": 32, "C_BOXES": 1, "SLICES": 8,
+    },
+    "16 × 64, alone, 2 slices": {
+        "BM": 16, "BN": 64, "CLUSTER": 1, "STAGES": 18, "SNAKE": 0, "C_ROWS": 16, "C_BOXES": 1, "SLICES": 2,
+    },
+}  # fmt: skip
 
 
 _Timed = dict[Problem, dict[str, Mapping[str, Any]]]  # problem -> configuration -> recorded row
@@ -75,17 +83,19 @@ _Timed = dict[Problem, dict[str, Mapping[str, Any]]]  # problem -> configuration
 @dataclass(frozen=True)
 class Family:
     """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch.
-    piece: elements of B's rows that it wants together: 16 bytes for a thread, or a line of 128, where TMA reads boxes of them."""
+    piece: elements of B's rows that it wants together: 16 bytes for a thread, or a line of 128, where TMA reads boxes of them.
+    walks: its blocks stay, and walk over all tiles."""
 
     step: str
     configurations: Mapping[str, Mapping[str, int]]
     batches: bool
     piece: int
+    walks: bool
 
 
 FAMILIES: Mapping[str, Family] = {  # by the element type of A and B
-    "float32": Family(STEP, CONFIGURATIONS, True, 4),
-    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False, 64),
+    "float32": Family(STEP, CONFIGURATIONS, True, 4, False),
+    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False, 64, True),
 }
 ROOM = 1 << 22  # elements of C that slices may hold together, as the kernels have it
 
@@ -350,7 +360,7 @@ def _tilings(dtype: str) -> dict[str, Tiling]:
     found = {}
     for name, constants in _family(dtype).configurations.items():
         rows, columns, step, slices = ({**shipped, **constants}[key] for key in names)
-        found[name] = Tiling((rows, columns), step, slices, ROOM, _family(dtype).piece)
+        found[name] = Tiling((rows, columns), step, slices, ROOM, _family(dtype).piece, _family(dtype).walks)
     return found
 
 

@@ -12,6 +12,7 @@ more of their peak a launch reaches with numbers that are not mostly zero, the m
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from .occupancy import occupancy
 
 TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
 _MULTICAST = ".multicast::cluster"  # of TMA's copies
+_RELEASE = re.compile(r"barrier\.cluster\.arrive(?!\.relaxed)")  # release is what stands there where nothing else does
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
 
 
@@ -136,6 +138,7 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     step = compiled.constants.get("box_A", (0, 1))[1]
     depth = math.ceil(problem.k / step) * step
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0
+    releases = len(_RELEASE.findall(compiled.ptx)) if cluster > 1 else 0
     store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]
     return Tiled(
         products=rows * columns * depth / fmas(gpu, compiled.matrix_types),
@@ -143,7 +146,7 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
         sums=fp32_warps / counted * WARP / gpu.capability.fp32_lanes * chip["warpgroup.sums"],
         store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0),
         begin=chip["warpgroup.begin"] + chip["warpgroup.crowd"] * active,
-        end=(chip["warpgroup.drain"] if by_tma else 0.0) + (chip["warpgroup.leave"] if cluster > 1 else 0.0),
+        end=(chip["warpgroup.drain"] if by_tma else 0.0) + chip["warpgroup.released"] * releases,
         turns=turns,
         together=together,
         walks=bool(persistent),

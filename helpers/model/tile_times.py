@@ -21,25 +21,28 @@ SATURATION = (0.0, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # blocks t
 class Tiling:
     """What of a configuration decides its blocks: the tile of C (rows, columns), the step along K, blocks that share a tile,
     and, where they share, the most elements of C that all of them together may hold (more, and nobody shares). piece: elements in
-    which the kernel reads a row of B; rows that are no whole pieces cost more."""
+    which the kernel reads a row of B; rows that are no whole pieces cost more. walks: a multiprocessor has one block, which computes
+    one tile after another, so that all take as long as those with one tile more."""
 
     tile: tuple[int, int]
     step: int
     slices: int = 1
     room: int = 0
     piece: int = 4
+    walks: bool = False
 
     def load(self, m: int, n: int, k: int, batch: int, sms: int) -> Load:
         """What `batch` products of m × n × k ask of each of `sms` multiprocessors. All at least 1."""
         tiles = math.ceil(m / self.tile[0]) * math.ceil(n / self.tile[1]) * batch
         slices = self.slices if tiles * self.slices * math.prod(self.tile) <= self.room else 1
         depth = math.ceil(math.ceil(k / slices) / self.step) * self.step
-        return Load(tiles * slices / sms, depth, slices, bool(n % self.piece))
+        blocks = tiles * slices / sms
+        return Load(math.ceil(blocks) if self.walks else blocks, depth, slices, bool(n % self.piece))
 
 
 @dataclass(frozen=True)
 class Load:
-    """Blocks per multiprocessor on average, the k of each, slices per tile, and whether rows of B are no whole pieces."""
+    """Blocks per multiprocessor, on average or of the busiest, the k of each, slices per tile, and whether rows of B are uneven."""
 
     blocks: float
     depth: int

@@ -367,8 +367,10 @@ def run_sample(
 
 def _multiprocessors(shape: Geometry, problem: Problem, walked: int) -> int:
     """Of a GPU on which each persistent block computes about so many tiles: small products do not fill a real one, and large ones take
-    long."""
-    return max(1, math.prod(shape.tiles(problem.m, problem.n)) // (walked * (shape.persistent or 1)))
+    long. Enough for all parts of a tile at one time: they may wait for each other, as on a real one."""
+    blocks = shape.persistent or 1
+    together = math.ceil(shape.parts * shape.cluster[0] / blocks)
+    return max(1, together if shape.parts > 1 else 1, math.prod(shape.tiles(problem.m, problem.n)) // (walked * blocks))
 
 
 def _blocks(shape: Geometry, sample: SampledProblem) -> list[int]:

@@ -36,7 +36,7 @@ BROKEN = [
     ("tma_wgmma", "race", {"wgmma_wait<1>();": "wgmma_wait<2>();"}),
     ("tma_wgmma", "race", {"__syncthreads();  // and so have all": ";"}),
     ("warp_specialized", "race", {"wgmma_wait<1>();": "wgmma_wait<2>();"}),
-    ("warp_specialized", "race", {"if (CLUSTER > 1) cluster_sync();  // no block": "// no block"}),
+    ("warp_specialized", "race", {"s++, next()) wait(&shared.empty[stage], phase ^ 1);": "s++, next());"}),
     ("warp_specialized", "missing-wait", {"if (t % 128 == 0) store_wait<C_BOXES - 1>();\n                    consumer": "consumer"}),
 ]
 # The main loop of blocks inside the matrices, by the shortest K that shows it.
@@ -90,7 +90,7 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
         "C_BOXES = 2": "C_BOXES = 1",
     }
     broken = {
-        "the last by its number": {"count(&finished[tile]) == SLICES - 1": "item % slices == SLICES - 1"},
+        "the last by its number": {"count(&finished[tile]) == SLICES - 1": "item % SLICES == SLICES - 1"},
         "counted without an order": {"atom.acq_rel": "atom.relaxed"},
         "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
     }
@@ -100,6 +100,31 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
         found[name] = {finding.kind for finding in kernel.gemm(128, 64, 256, on="cpu", counters=False).findings}
     assert not found.pop("right")
     assert all("race" in kinds for kinds in found.values()), found
+
+
+def test_slices_that_all_add_up_are_held_to_it():
+    many = {
+        "SLICES = 1": "SLICES = 9",
+        "BM = 256, BN = 128": "BM = 32, BN = 64",
+        "CLUSTER = 2": "CLUSTER = 1",
+        "C_ROWS = 64": "C_ROWS = 32",
+        "C_BOXES = 2": "C_BOXES = 1",
+    }
+    broken = {
+        "counted without an order": {"atom.acq_rel": "atom.relaxed"},
+        "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
+        "a share is left out": {"i += SLICES)": "i += 2 * SLICES)"},
+        "one too few": {"from < SLICES; from++) sum": "from < SLICES - 1; from++) sum"},
+    }
+    kernels = variants(reference("warp_specialized"), {"right": many, **{name: many | edits for name, edits in broken.items()}})
+    problem = Problem(40, 70, 600, dtype="bfloat16", out_dtype="bfloat16")
+    reports = {name: gemm.check(kernel, [problem], on="cpu", seconds=20.0) for name, kernel in kernels.items()}
+    assert reports.pop("right").passed
+    assert not any(report.passed for report in reports.values()), {name: report.passed for name, report in reports.items()}
+    with_fewer_blocks = gemm.run(kernels["right"], problem, on="cpu", counters=False, multiprocessors=8)
+    assert not with_fewer_blocks.findings, "slices would wait for blocks that come after them: K is not cut"
+    with pytest.raises(CompileError, match="slices wait for each other: beyond 8, CLUSTER and BLOCKS must be 1"):
+        variants(reference("warp_specialized"), {"refused": {"SLICES = 1": "SLICES = 9"}})
 
 
 def test_boxes_in_a_ring_that_a_tile_does_not_fill_are_refused():

@@ -16,6 +16,8 @@ def test_a_load_counts_blocks_edges_and_whole_steps():
     load = Tiling((256, 128), 16).load(4097, 4097, 100, 1, SMS)
     assert load == Load(17 * 33 / SMS, 112, 1, True)
     assert Tiling((64, 64), 16).load(64, 64, 64, 1024, SMS).blocks == 1024 / SMS
+    walking = Tiling((64, 64), 16, walks=True)
+    assert [walking.load(64 * tiles, 64, 64, 1, SMS).blocks for tiles in (1, SMS, SMS + 1)] == [1, 1, 2], "rounds of tiles"
 
 
 def test_slices_share_a_tile_only_where_there_is_room():
