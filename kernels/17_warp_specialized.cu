@@ -47,7 +47,7 @@ static_assert(BM / CLUSTER % 8 == 0, "each block of a cluster copies its part of
 static_assert(STAGES >= 2, "one stage is read while another is written: STAGES must be at least 2");
 static_assert(C_ROWS % 16 == 0 && BM % C_ROWS == 0, "C_ROWS must be a multiple of 16 that divides BM");
 static_assert(C_BOXES >= 1 && BM / C_ROWS % C_BOXES == 0, "C_BOXES must divide BM / C_ROWS, the boxes of a tile");
-static_assert(SLICES <= 32, "SLICES must be at most 32: the parts of a tile need room");
+static_assert(SLICES <= 32, "SLICES must be at most 32: more were not tried");
 static_assert(!ALL_ADD || CLUSTER * BLOCKS == 1, "slices wait for each other: beyond 8, CLUSTER and BLOCKS must be 1");
 static_assert(SLICES >= 1 && BLOCKS >= 1, "somebody must compute a tile: SLICES and BLOCKS must be at least 1");
 
@@ -70,7 +70,8 @@ struct Shared {
 };
 extern "C" __device__ constexpr int dynamic_shared[] = {sizeof(Shared)};
 
-// Slices leave their sums here, and are added up when all of a tile are there.
+// Slices leave their sums here, and are added up when all of a tile are there. All launches have the same room: with
+// slices, launch one at a time.
 constexpr int ROOM = SLICES > 1 ? 1 << 22 : 1;
 __device__ float parts[ROOM];
 __device__ int finished[ROOM / (64 * 16) + 1];  // slices of a consumer's tile that are done
@@ -82,7 +83,7 @@ __device__ unsigned rank_in_cluster() {
     return rank;
 }
 // All threads of all blocks of the cluster. Relaxed: what others must see here, a fence has shown them. With `.release`
-// the compiler makes all of the GPU see our writes first (MEMBAR.ALL.GPU): half a microsecond.
+// the compiler makes all of the GPU see our writes first (MEMBAR.ALL.GPU).
 __device__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -108,7 +109,7 @@ __device__ void expect(uint64_t* barrier, int bytes) {
                  :: "r"(address(barrier)), "r"(bytes) : "memory");
 }
 // Arrive at the barrier of this name in a block of the cluster. Without `.release.cluster`: with it the compiler makes
-// all of the GPU see our writes first (MEMBAR.ALL.GPU): a third of the speed is lost, for a reader who wrote nothing.
+// all of the GPU see our writes first (MEMBAR.ALL.GPU): a quarter of the speed is lost, for a reader who wrote nothing.
 __device__ void arrive(uint64_t* barrier, int block) {
     asm volatile("{\n"
                  ".reg .b32 there;\n"
@@ -249,7 +250,8 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
     const int rows = (M + BM - 1) / BM, columns = (N + BN * CLUSTER - 1) / (BN * CLUSTER);  // of tiles of clusters
     const int first = blockIdx.x / CLUSTER, clusters = gridDim.x / CLUSTER;
     const int tiles = rows * columns, all_steps = (K + BK - 1) / BK;
-    // Slices that wait for each other must all be on the GPU: there are no more blocks than fit, and as many as slices.
+    // Slices that wait for each other must all be on the GPU, each in a block of its own: there are no more blocks than
+    // fit, and at least as many as slices.
     const bool fits = (size_t)tiles * CLUSTER * SLICES * BM * BN <= ROOM && (!ALL_ADD || clusters >= SLICES);
     const bool sliced = SLICES > 1 && fits;
     const int items = sliced ? tiles * SLICES : tiles;
@@ -273,7 +275,7 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
     };
 
     int row = 0, col = 0;
-    if (group == CONSUMERS) {  // the producer's first tile, found while the barriers are made
+    if (group == CONSUMERS && first < items) {  // the producer's first tile, found while the barriers are made
         const int tile = tile_of(first);
         if (rows >= PANEL && tile < PANEL * columns) {  // a whole panel: shifts in place of divisions
             row = tile % PANEL * BM;
@@ -387,6 +389,7 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
                         }
                         put(i, sum);
                     }
+                    // The last one to have seen it sets the counter back, for the next launch.
                     if (t % 128 == 0 && atomicAdd(&finished[tile], 1) == 2 * SLICES - 1) finished[tile] = 0;
                     continue;
                 }

@@ -30,6 +30,7 @@ from .sweep import variant
 DEVICE = "H200 SXM"
 FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
+SPLIT = 4104  # the size by which the model learned what rows cost that begin within lines (chip.toml, warpgroup.split)
 TENSOR_GROUPS = ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants")
 GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search", *TENSOR_GROUPS)  # on DEVICE
 OTHER_GPU, TENSOR_OTHER_GPU = "other_gpu", "tensor_other_gpu"
@@ -108,7 +109,7 @@ def tensor_cores() -> list[TimedRun]:
         if hardware.gpu(row["device"]).name == DEVICE and row["m"] % ALIGNED == 0:
             if hangs_over(kernel.compile(source, entry=step.entry, arch=step.target()).compiled, row["m"], row["m"]):
                 continue
-            fitted = row["m"] in FITTED
+            fitted = row["m"] in (*FITTED, SPLIT)
             name = recorded_variants.with_constants(step, constants) if constants else step.name
             group = TENSOR_GROUPS[0 if fitted else 2 if constants else 1]
             found.append(TimedRun(name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group, arch=step.target()))

@@ -27,6 +27,7 @@ from .hardware import GPU
 from .occupancy import occupancy
 
 TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32", "e4m3": "float8", "e5m2": "float8"}
+_LINE = 128  # bytes of a line of L2
 _MULTICAST = ".multicast::cluster"  # of TMA's copies
 _RELEASE = re.compile(r"barrier\.cluster\.arrive(?!\.relaxed)")  # release is what stands there where nothing else does
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
@@ -134,7 +135,9 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     shared = (rows / beside + columns / below) / (rows + columns) if _MULTICAST in compiled.ptx else 1.0  # part that L2 is asked for
     # Hopper's L2 has two halves, and what does not fit in one lies in the other.
     far = min(1.0, (problem.m + problem.n) * problem.k * problem.inputs.bytes / (gpu.l2_bytes / 2))
-    l2 = shared * active * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"])
+    # A box's row of 128 bytes lies in two lines where the matrix's rows do not begin with one.
+    split = chip["warpgroup.split"] if any(pitch * problem.inputs.bytes % _LINE for pitch in (problem.lda, problem.ldb)) else 1.0
+    l2 = shared * active * split * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"])
     step = compiled.constants.get("box_A", (0, 1))[1]
     depth = math.ceil(problem.k / step) * step
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0

@@ -584,7 +584,8 @@ def _check_one(
     kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0,
     left: _Left | None = None,
 ) -> tuple[Case, list[Finding]]:  # fmt: skip
-    """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time.
+    """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time. The first such problem
+    runs block after block then, on other data: blocks that share work must not depend on all running at the same pace.
 
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
     prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after.
@@ -604,12 +605,18 @@ def _check_one(
             return Case(problem, text + (f" {_BATCH}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
         state = None if on == "gpu" else left.variables or done.outcome.globals_after
         if on == "gpu" or state is not None:
-            again = run(kernel, problem, on=on, arrays=arrays, counters=False, globals_before=state, **options)
+            in_turn = on == "cpu" and not left.variables
+            if in_turn:  # with other data: what the first launch left must not pass for what this one does
+                problem = replace(problem, seed=problem.seed + 1)
+                arrays = problem.arrays()
+                before = problem.copies(arrays)
+            again = run(kernel, problem, on=on, arrays=arrays, counters=False, globals_before=state, in_turn=in_turn, **options)
             if text := compare(problem, before, arrays):
                 after = f"launched after {left.problem}, it" if left.variables else "the second launch"
-                return Case(problem, f"{after} is wrong: {text} {_STATE}"), again.findings if on == "cpu" else []
+                return Case(problem, f"{after} is wrong: {text} {_IN_TURN if in_turn else _STATE}"), again.findings if on == "cpu" else []
             if on == "cpu":
                 left.problem, left.variables = problem, again.outcome.globals_after or state
+                done = done if done.findings else again
     except LaunchError:
         raise
     except NotBegunError as error:
@@ -655,3 +662,7 @@ def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progre
 
 
 _STATE = "What a launch leaves in __device__ variables is still there in the next one, and they must not depend on it."
+_IN_TURN = (
+    f"{_STATE} And its blocks ran one after the other, each as far as it got: they may run in any order, so who needs what "
+    "another block leaves has to wait for it."
+)

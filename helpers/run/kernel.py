@@ -202,6 +202,7 @@ class Kernel:
         uninitialized: Sequence[str] = (),
         globals_before: bytes | None = None,
         long: bool = False,
+        in_turn: bool = False,
         before: Sequence[Before] = (),
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
@@ -219,6 +220,7 @@ class Kernel:
         the SIMT machine; by default it begins with what the source gives them. On a GPU they always persist.
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
         long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
+        in_turn: in the SIMT machine each block, or cluster, goes as far as it gets before the next one begins.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
@@ -247,7 +249,7 @@ class Kernel:
                 return simulate(
                     self.compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-                    globals_before=globals_before, long=long,
+                    globals_before=globals_before, long=long, in_turn=in_turn,
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)

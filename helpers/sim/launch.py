@@ -121,6 +121,7 @@ class Launch:
     printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
     source: str = ""  # the reader's, for names in messages
+    in_turn: bool = False  # one block, or cluster, in each chunk
     others_wait: Callable = lambda chunk: False
     tick: Callable = lambda: None  # called now and then while a chunk runs
 
@@ -138,6 +139,7 @@ def simulate(
     cluster: Sequence[int] | None = None,
     globals_before: bytes | None = None,
     long: bool = False,
+    in_turn: bool = False,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -149,7 +151,8 @@ def simulate(
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
     takes in the whole clusters of the blocks it names. globals_before: the kernel's global variables as an earlier launch left
     them (`Outcome.globals_after`), instead of as the source initialises them. long: the launch is known to take long in the NumPy
-    machine, which then does not begin it while native code is made.
+    machine, which then does not begin it while native code is made. in_turn: each block, or cluster, goes as far as it gets before the
+    next one begins, in the NumPy machine: an order like any other, in which who does not wait for the others finds nothing of theirs.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -157,7 +160,9 @@ def simulate(
     start = time.monotonic()
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
-            return _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long)
+            return _simulate(
+                start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn
+            )
     except time_limit.TimeIsUp:
         raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -170,7 +175,9 @@ def simulate(
         ) from None
 
 
-def _simulate(start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long) -> Outcome:
+def _simulate(
+    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn
+) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
@@ -197,7 +204,7 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
         recorder=Recorder(collect.trace, charged) if collect.trace is not None else None,
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
-        arch=arch, cluster=dims, source=getattr(compiled, "source", ""),
+        arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
@@ -215,7 +222,8 @@ def _simulate(start, compiled, grid, block, args, shared, collect, budget, progr
 
     engine_reason = ""
     try:
-        if engine == "numpy":
+        if engine == "numpy" or in_turn:
+            engine = "numpy"
             alone()
         else:
             indices = range(total) if chosen is None else chosen
@@ -332,7 +340,7 @@ def _pieces(launch: Launch, chosen):
     threads = math.prod(launch.block)
     registers = max(1, sum(kind != "pred" for kind in launch.program.types)) * 4
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
-    count = max(1, lanes // max(1, threads))
+    count = 1 if launch.in_turn else max(1, lanes // max(1, threads))
     cx, cy, cz = launch.cluster or (1, 1, 1)
     if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))

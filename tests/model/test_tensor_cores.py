@@ -83,6 +83,13 @@ def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
     assert narrow.predict().limiter == "L2"
 
 
+def test_rows_that_begin_within_lines_cost_l2_more():
+    name, even, odd = "64 × 64, alone", 4096, 4104  # rows of 8192 bytes, which are 64 lines, and of 8208
+    ports = [tensor_cores.tiled(counted("warp_specialized", size, name), chip(H200), 0.0)[0].port for size in (even, odd)]
+    expected = 1.4 * (65 / 64) * (4.5 / 4)  # and a step along K more; every other row of a box lies in five sectors, which are counted
+    assert ports[1] / ports[0] == pytest.approx(expected, rel=0.01)
+
+
 def test_a_prediction_says_its_clock_its_error_and_what_limits():
     got = counted("warp_specialized", 4096).predict()
     assert got.limiter == "the tensor cores" and not got.from_counters and 1500 < got.clock_mhz < 1650

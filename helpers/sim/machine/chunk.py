@@ -23,6 +23,7 @@ from .memory import SharedMemory, ThreadMemory
 from .undefined import Undefined, unwritten_value
 
 PATIENCE = 1024  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
+BRIEFLY = 16  # looks at flags of a chunk before the next one gets its chance, where the order of blocks is what is tried
 CHECK_EVERY = 64  # blocks of code between looks at the clock
 CLUSTER = -1  # the number of the cluster's barrier, among those of the block
 
@@ -178,7 +179,7 @@ class Chunk(Lanes):
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
             self._endless(f"{clock.seconds:g} seconds", block)
-        return self.polls > PATIENCE and self._others_could_run()
+        return self.polls > (BRIEFLY if self.launch.in_turn else PATIENCE) and self._others_could_run()
 
     def _others_could_run(self) -> bool:
         """Are there other chunks, or other parts of the divided chunk that this is a part of?"""
