@@ -83,19 +83,17 @@ _Timed = dict[Problem, dict[str, Mapping[str, Any]]]  # problem -> configuration
 @dataclass(frozen=True)
 class Family:
     """The configurations of one step: title -> what differs from its shipped constants. batches: the step computes a batch.
-    piece: elements of B's rows that it wants together: 16 bytes for a thread, or a line of 128, where TMA reads boxes of them.
-    walks: its blocks stay, and walk over all tiles."""
+    piece: elements of B's rows that it wants together: 16 bytes for a thread, or a line of 128, where TMA reads boxes of them."""
 
     step: str
     configurations: Mapping[str, Mapping[str, int]]
     batches: bool
     piece: int
-    walks: bool
 
 
 FAMILIES: Mapping[str, Family] = {  # by the element type of A and B
-    "float32": Family(STEP, CONFIGURATIONS, True, 4, False),
-    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False, 64, True),
+    "float32": Family(STEP, CONFIGURATIONS, True, 4),
+    "bfloat16": Family("warp_specialized", TENSOR_CONFIGURATIONS, False, 64),
 }
 ROOM = 1 << 22  # elements of C that slices may hold together, as the kernels have it
 
@@ -355,12 +353,13 @@ def _load(tiling: Tiling, problem: Problem, sms: int):
 def _tilings(dtype: str) -> dict[str, Tiling]:
     """What the constants of each configuration make of C."""
     source = _source(dtype)
+    walks = " persistent[] = " in source  # its blocks stay
     names = ("BM", "BN", "BK", "SLICES")
     shipped = {name: int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in names}
     found = {}
     for name, constants in _family(dtype).configurations.items():
         rows, columns, step, slices = ({**shipped, **constants}[key] for key in names)
-        found[name] = Tiling((rows, columns), step, slices, ROOM, _family(dtype).piece, _family(dtype).walks)
+        found[name] = Tiling((rows, columns), step, slices, ROOM, _family(dtype).piece, walks)
     return found
 
 

@@ -370,7 +370,7 @@ def _multiprocessors(shape: Geometry, problem: Problem, walked: int) -> int:
     long. Enough for all parts of a tile at one time: they may wait for each other, as on a real one."""
     blocks = shape.persistent or 1
     together = math.ceil(shape.parts * shape.cluster[0] / blocks)
-    return max(1, together if shape.parts > 1 else 1, math.prod(shape.tiles(problem.m, problem.n)) // (walked * blocks))
+    return max(together if shape.parts > 1 else 1, math.prod(shape.tiles(problem.m, problem.n)) // (walked * blocks))
 
 
 def _blocks(shape: Geometry, sample: SampledProblem) -> list[int]:

@@ -82,19 +82,19 @@ def test_blocks_that_meet_at_mbarriers_are_told_what_to_do_with_mbarriers(edits,
     assert said in " ".join(str(finding) for finding in report.findings)
 
 
+def right_and_broken(constants, broken):
+    """Step 17 with these constants as "right", and with each of the edits besides."""
+    return variants(reference("warp_specialized"), {"right": constants, **{name: constants | edits for name, edits in broken.items()}})
+
+
 def test_slices_that_do_not_wait_for_each_other_are_found():
-    small = {
-        "SLICES = 1": "SLICES = 2",
-        "BM = 256, BN = 128": "BM = 64, BN = 64",
-        "CLUSTER = 2": "CLUSTER = 1",
-        "C_BOXES = 2": "C_BOXES = 1",
-    }
+    small = {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1}
     broken = {
         "the last by its number": {"count(&finished[tile]) == SLICES - 1": "item % SLICES == SLICES - 1"},
         "counted without an order": {"atom.acq_rel": "atom.relaxed"},
         "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
     }
-    kernels = variants(reference("warp_specialized"), {"right": small, **{name: small | edits for name, edits in broken.items()}})
+    kernels = right_and_broken(small, broken)
     found = {}
     for name, kernel in kernels.items():
         found[name] = {finding.kind for finding in kernel.gemm(128, 64, 256, on="cpu", counters=False).findings}
@@ -103,13 +103,7 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
 
 
 def test_slices_that_all_add_up_are_held_to_it():
-    many = {
-        "SLICES = 1": "SLICES = 9",
-        "BM = 256, BN = 128": "BM = 32, BN = 64",
-        "CLUSTER = 2": "CLUSTER = 1",
-        "C_ROWS = 64": "C_ROWS = 32",
-        "C_BOXES = 2": "C_BOXES = 1",
-    }
+    many = {"SLICES": 9, "BM": 32, "BN": 64, "CLUSTER": 1, "C_ROWS": 32, "C_BOXES": 1}
     broken = {
         "nobody waits": {"while (counted(&finished[tile]) < SLICES);": ";"},
         "one is enough": {"counted(&finished[tile]) < SLICES": "counted(&finished[tile]) < 1"},
@@ -120,7 +114,7 @@ def test_slices_that_all_add_up_are_held_to_it():
         "a share is left out": {"i += SLICES)": "i += 2 * SLICES)"},
         "one too few": {"from < SLICES; from++) sum": "from < SLICES - 1; from++) sum"},
     }
-    kernels = variants(reference("warp_specialized"), {"right": many, **{name: many | edits for name, edits in broken.items()}})
+    kernels = right_and_broken(many, broken)
     problem = Problem(40, 70, 600, dtype="bfloat16", out_dtype="bfloat16")
     reports = {name: gemm.check(kernel, [problem], on="cpu", seconds=20.0) for name, kernel in kernels.items()}
     assert reports.pop("right").passed
@@ -128,7 +122,7 @@ def test_slices_that_all_add_up_are_held_to_it():
     with_fewer_blocks = gemm.run(kernels["right"], problem, on="cpu", counters=False, multiprocessors=8)
     assert not with_fewer_blocks.findings, "slices would wait for blocks that come after them: K is not cut"
     with pytest.raises(CompileError, match="slices wait for each other: beyond 8, CLUSTER and BLOCKS must be 1"):
-        variants(reference("warp_specialized"), {"refused": {"SLICES = 1": "SLICES = 9"}})
+        variants(reference("warp_specialized"), {"refused": {"SLICES": 9}})
 
 
 def test_boxes_in_a_ring_that_a_tile_does_not_fill_are_refused():

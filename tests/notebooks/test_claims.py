@@ -111,6 +111,11 @@ def without(what: str) -> tuple[str, ...]:
     return (*rounded(alone[0], 2), bursts[0], *rounded(alone[1], 2), bursts[1])
 
 
+def fewer(now: str, before: str) -> str:
+    """How many fewer, of figures with a space behind the thousands."""
+    return str(int(before.replace(" ", "")) - int(now.replace(" ", "")))
+
+
 def last_adds() -> tuple[str, ...]:
     """Microseconds of the deep product in 16 slices of which the last adds up all, and without the sum."""
     return logged(r"with fences by all threads [\d.]+ µs, as it is ([\d.]+), its atomic .*? without the sum of more than one part ([\d.]+),")
@@ -297,7 +302,7 @@ CLAIMS = (
     Claim(17, "| 17, as it is | {0} to {1} | {4} | {2} to {3} | {5} |", lambda: (
         *rounded(logged(r"as it is ([\d.]+) to ([\d.]+) \| ([\d.]+) to ([\d.]+) \(four runs\)"), 2), *logged(rf"both sides: as it is {SHARES}"))),
     Claim(17, "takes {1} µs now and took {0} with both", lambda: logged(r"64 × 128 in clusters at 1024 (\d\.\d+) → (\d\.\d+) µs, 128 × 64")),
-    Claim(17, "Of the 7245 cycles {} have gone since", lambda: (f"{278_000 - 274_760}",), lambda: logged(r"4096 (274 760) \((278 000)\)") == ("274 760", "278 000")),
+    Claim(17, "Of the 7245 cycles {} have gone since", lambda: (fewer(*logged(r"4096 (274 760) \((278 000)\)")),)),
     Claim(17, "At 1024 this kernel has less than half of cuBLAS's speed. It divides $C$ into {} × {} tiles there, for {} multiprocessors",
           lambda: (1024 // 256, 1024 // 128, H200.sms), lambda: 0.4 < beside_cublas("warp_specialized", 1024) < 0.5),
     Claim(17, "fifteen settings on fifteen shapes",
@@ -309,10 +314,10 @@ CLAIMS = (
           lambda: logged(r"in the producer alone .*?: 1024 ([\d.]+) → ([\d.]+) µs") == ("6.92", "6.79")),
     Claim(17, "with sixteen slices the kernel took {} µs, and in {} of them one multiprocessor in sixteen had something to do",
           lambda: (last_adds()[0], f"{float(last_adds()[0]) - float(last_adds()[1]):.1f}")),
-    Claim(17, "With sixteen slices that takes {2} µs.", lambda: all_add()),
+    Claim(17, "With sixteen slices that takes {2} µs.", all_add),
     Claim(17, "64 × 64 in 32 slices, which receives a third less, takes {1}, and would take {3} if the last one added. cuBLAS took {0} in that run.", lambda: (
         *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);"))),
-    Claim(17, "(which of course gives a wrong $C$) it would be {3}.", lambda: all_add()),
+    Claim(17, "(which of course gives a wrong $C$) it would be {3}.", all_add),
     Claim(17, "A tile's products take {} cycles, of which the tensor cores need {}, and its way to C {} more: 3 %.", lambda:
           logged(r"then (65 549) cycles for the products of each tile, of which the tensor cores need (65 536); (\d+) for each tile's way to C"),
           lambda: round(100 * 4 * 1940 / 285_549) == 3),
@@ -330,7 +335,7 @@ CLAIMS = (
           lambda: not behind_cublas() and set(furthest_behind(2)) == {"medium", "medium, 1536"} and 1536 // 96 * (1536 // 192) == 128
           and fastest("medium, 1536") == {"96 × 192"} and all(0.96 < ratio < 0.97 for ratio in furthest_behind(2).values())),
     Claim(17, "as fast as cuBLAS within two hundredths** at 4096, in single launches as in bursts, and two or three hundredths faster at 8192",
-          holds=lambda: 0.98 < beside_cublas("warp_specialized", 4096) < 1.02 and 1.015 < beside_cublas("warp_specialized", 8192) < 1.035),
+          holds=lambda: 0.98 < beside_cublas("warp_specialized", 4096) < 1.01 and 1.015 < beside_cublas("warp_specialized", 8192) < 1.025),
     Claim(19, "they come by bulk copy with the tiles | {} ({}) | {} ({}) |",
           lambda: logged(r"uniform LDG of the consumers: (\d+) \(([\d.]+)\) \| (\d+) \(([\d.]+)\)")),
     Claim(19, "and the factor of $B$ by the producer | {} ({}) | {} ({}) |", lambda: tuple(
