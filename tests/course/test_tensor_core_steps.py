@@ -92,6 +92,7 @@ def test_slices_that_do_not_wait_for_each_other_are_found():
     broken = {
         "the last by its number": {"count(&finished[tile]) == SLICES - 1": "item % SLICES == SLICES - 1"},
         "counted without an order": {"atom.acq_rel": "atom.relaxed"},
+        "the last does not acquire": {"atom.acq_rel": "atom.release"},
         "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
     }
     kernels = right_and_broken(small, broken)
@@ -110,6 +111,7 @@ def test_slices_that_all_add_up_are_held_to_it():
         "one thread waits for itself": {"< SLICES);\n                    consumer_sync(group);": "< SLICES);"},
         "not set back": {"== 2 * SLICES - 1) finished": "== 2 * SLICES) finished"},
         "counted without an order": {"atom.acq_rel": "atom.relaxed"},
+        "waited without an order": {"ld.acquire": "ld.relaxed"},
         "counted before all have left theirs": {"consumer_sync(group);  // all have left": "// all have left"},
         "a share is left out": {"i += SLICES)": "i += 2 * SLICES)"},
         "one too few": {"from < SLICES; from++) sum": "from < SLICES - 1; from++) sum"},

@@ -3,8 +3,8 @@
 For each granule of the arrays that the launch writes, the check keeps who wrote it, who read it and when. "When" is a count
 of the accesses so far. Two accesses of one block are ordered by a barrier between them; two of different blocks by an
 acquire of the later one's block between them, and a fence (or .release) of the earlier one's block behind its access. An acquire is an
-atomic operation, a volatile or acquiring read, the barrier of a grid or cluster. Which thread released what to whom is not
-tracked. That can only miss a race, never make one up: in the machine, whatever happens before an access has also been
+atomic operation, a volatile or acquiring read, either said to be relaxed with a fence behind it, the barrier of a grid or cluster. Which thread
+released what to whom is not tracked. That can only miss a race, never make one up: in the machine, whatever happens before an access has also been
 executed before it.
 """
 
@@ -25,6 +25,10 @@ from .warp_meetings import Arrivals
 
 SCOPE_ADVICE = (
     "An operation that is atomic within a block (…_block, thread_scope_block) is none to other blocks: use the one of the device."
+)
+LOOK_ADVICE = (
+    "The flag was looked at by an operation that is relaxed, or acquires within its block only, and so orders nothing that another block "
+    "wrote: use .acquire.gpu (memory_order_acquire, thread_scope_device), or execute __threadfence() after it."
 )
 ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
@@ -86,15 +90,20 @@ class DeviceRaces(DeviceCheck):
         self._set(m, rows, "barrier")
 
     def looked(self, m: Machine, site) -> None:
+        """What is relaxed acquires with the fence that follows it."""
         if self.fenced:
-            self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "barrier", "acquire")
+            self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "barrier", "look" if site.relaxed else "acquire")
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """Times of a block's last two fences: the last may have come after the look that matters."""
-        if not self.releases or len(self.sites) < 2:
+        if len(self.sites) < 2:
+            return
+        blocks = m.block_numbers if m.mask is None else m.block_numbers[m.rows_of(m.mask).any(axis=1)]
+        if acquires:
+            self._since("acquire")[blocks] = np.maximum(self._since("acquire")[blocks], self._since("look")[blocks])
+        if not self.releases:
             return
         self.sites.append(0)  # a fence is later than what has been looked at before it
-        blocks = m.block_numbers if m.mask is None else m.block_numbers[m.rows_of(m.mask).any(axis=1)]
         self._since("fence before")[blocks] = self._since("fence")[blocks]
         self._since("fence")[blocks] = self.now
 
@@ -256,6 +265,14 @@ class DeviceRaces(DeviceCheck):
             other_line=other.line,
             block=block,
             thread=thread,
-            advice=SCOPE_ADVICE if other_block != block and site.atomic and (site.within_block or other.within_block) else ADVICE,
+            advice=self._advice(site, other, int(who[i]), int(last[i]), int(stamps[i])),
             count=int(np.count_nonzero(conflict)),
         )
+
+    def _advice(self, site, other, who: int, last: int, stamp: int) -> str:
+        mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
+        if mine == theirs:
+            return ADVICE
+        if site.atomic and (site.within_block or other.within_block):
+            return SCOPE_ADVICE
+        return LOOK_ADVICE if self._since("look")[mine] >= stamp else ADVICE

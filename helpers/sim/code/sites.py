@@ -116,6 +116,7 @@ class Site:
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     within_block: bool = False  # .cta: it is atomic to threads of the same block only
     volatile: bool = False
+    relaxed: bool = False  # what it finds orders nothing of other blocks' unless a fence follows: .relaxed, .release, .cta
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     @property

@@ -113,10 +113,12 @@ def _atomic(op, has_result: bool):
     dtype = DTYPES[t]
     size = dtype.itemsize
     kind = AccessKind.ATOMIC if has_result else AccessKind.REDUCTION
-    site = op.site(space, kind, size * count, rechecks=name in ("cas", "min", "max", "and", "or"), within_block=op.has("cta"))
+    within_block, rechecks = op.has("cta"), name in ("cas", "min", "max", "and", "or")
+    relaxed = op.has("relaxed", "release") or within_block  # atomicAdd() says neither, and much is built on it as if it acquired
+    site = op.site(space, kind, size * count, rechecks=rechecks, within_block=within_block, relaxed=relaxed)
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
-    acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
+    acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel") and not within_block
 
     # meaning
     def in_space(m, where, addresses):
@@ -174,7 +176,7 @@ def _atomic(op, has_result: bool):
     def run(m):
         m.polls += 1
         if releases:
-            m.checks.fence(m)
+            m.checks.fence(m, acquires)
         addresses = address(m)
         if space != "generic":
             results = in_space(m, space, addresses)

@@ -279,7 +279,8 @@ def ld(op):
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
     strong, volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
-    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count, strong=strong, volatile=volatile)
+    relaxed = op.has("relaxed") or op.has("cta")
+    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count, strong=strong, volatile=volatile, relaxed=relaxed)
     polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
     # meaning
     if space == "generic":
@@ -358,12 +359,12 @@ def st(op):
     else:
         store = writer(space, site, t, count)
 
-    releases = op.has("release")
+    releases = op.orders
 
     # result
     def run(m):
         if releases:
-            m.checks.fence(m)
+            m.checks.fence(m, False)
         store(m, address(m), [m.regs[s].view(dtype) for s in sources])
 
     return run

@@ -101,3 +101,85 @@ def test_asynchronous_copies_read_too():
     }"""
     (finding,) = findings(source, 1, 32, np.zeros(64, np.float32))
     assert (finding.kind, finding.line, finding.other_line) == ("race", 5, 3)
+
+
+@pytest.mark.parametrize(
+    "look, behind, races",
+    [
+        ("ld.acquire.gpu", "", False),
+        ("ld.acquire.sys", "", False),
+        ("ld.relaxed.gpu", "", True),
+        ("ld.acquire.cta", "", True),  # orders what its own block wrote
+        ("ld.relaxed.gpu", "__threadfence();", False),
+        ("ld.relaxed.gpu", 'asm volatile("fence.acq_rel.gpu;" ::: "memory");', False),
+        ("ld.relaxed.gpu", "__threadfence_block();", True),
+        ("ld.volatile", "", False),  # an order is not promised, but relied on everywhere
+    ],
+)
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_a_look_that_acquires_orders_what_was_released(look, behind, races, cluster):
+    source = f"""extern "C" __global__ void __cluster_dims__({cluster}) f(float* C, int* flag) {{
+        int t = threadIdx.x;
+        if (blockIdx.x == 0) {{
+            C[t] = t + 1;
+            __syncthreads();
+            if (t == 0) asm volatile("st.release.gpu.global.s32 [%0], 1;" :: "l"(flag) : "memory");
+        }} else if (blockIdx.x == 2) {{
+            if (t == 0) {{
+                int seen;
+                do asm volatile("{look}.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory"); while (seen == 0);
+                {behind}
+            }}
+            __syncthreads();
+            C[32 + t] = C[31 - t];
+        }}
+        {'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");' if cluster > 1 else ""}
+    }}"""
+    found = findings(source, 4, 32, np.zeros(64, np.float32), np.zeros(1, np.int32))
+    assert [(finding.kind, finding.line, finding.other_line) for finding in found] == ([("race", 14, 4)] if races else [])
+    assert all("use .acquire.gpu" in finding.advice for finding in found)
+
+
+@pytest.mark.parametrize("release, races", [("st.release.gpu", False), ("st.relaxed.gpu", True), ("st.release.cta", True)])
+def test_a_store_that_releases_orders_what_came_before_it(release, races):
+    source = f"""extern "C" __global__ void f(float* C, int* flag) {{
+        if (blockIdx.x == 0) {{
+            C[0] = 7;
+            asm volatile("{release}.global.s32 [%0], 1;" :: "l"(flag) : "memory");
+        }} else {{
+            int seen;
+            do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory"); while (seen == 0);
+            C[1] = C[0];
+        }}
+    }}"""
+    found = findings(source, 2, 1, np.zeros(2, np.float32), np.zeros(1, np.int32))
+    assert [(finding.kind, finding.line, finding.other_line) for finding in found] == ([("race", 8, 3)] if races else [])
+
+
+@pytest.mark.parametrize(
+    "order, behind, races",
+    [
+        ("", "", False),  # atomicAdd(): relaxed too, but relied on everywhere
+        (".acq_rel.gpu", "", False),
+        (".relaxed.gpu", "", True),
+        (".release.gpu", "", True),
+        (".acq_rel.cta", "", True),
+        (".relaxed.gpu", "__threadfence();", False),
+    ],
+)
+def test_whoever_counts_last_has_to_acquire(order, behind, races):
+    source = f"""extern "C" __global__ void f(float* C, int* count) {{
+        __shared__ int before;
+        int t = threadIdx.x;
+        C[32 + blockIdx.x * 32 + t] = t;
+        __threadfence();
+        __syncthreads();
+        if (t == 0) {{
+            asm volatile("atom{order}.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(count) : "memory");
+            {behind}
+        }}
+        __syncthreads();
+        if (before == gridDim.x - 1) C[t] = C[32 + t] + C[64 + t];
+    }}"""
+    found = findings(source, 2, 32, np.zeros(128, np.float32), np.zeros(1, np.int32))
+    assert ("race", 12, 4) in [(finding.kind, finding.line, finding.other_line) for finding in found] if races else not found
