@@ -2,10 +2,10 @@
 
 For each granule of the arrays that the launch writes, the check keeps who wrote it, who read it and when. "When" is a count
 of the accesses so far. Two accesses of one block are ordered by a barrier between them; two of different blocks by an
-acquire of the later one's block between them, and a fence (or .release) of the earlier one's block behind its access. An acquire is an
-atomic operation, a volatile or acquiring read, either said to be relaxed with a fence behind it, the barrier of a grid or cluster. Which thread
-released what to whom is not tracked. That can only miss a race, never make one up: in the machine, whatever happens before an access has also been
-executed before it.
+acquire of the later one's block between them, and a fence (or .release) of the earlier one's block behind its access. An
+acquire is an atomic operation, a volatile or acquiring read, either of them said to be relaxed with a fence behind it, the
+barrier of a grid or cluster. Which thread released what to whom is not tracked. That can only miss a race, never make one
+up: in the machine, whatever happens before an access has also been executed before it.
 """
 
 from __future__ import annotations
