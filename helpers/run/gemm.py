@@ -528,7 +528,7 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
-    seen = TraceFilter(spaces={"global"})
+    seen = TraceFilter(spaces={"global"}, as_written=True)
     done = run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, trace=seen)
     if (found := changed(problem, before, arrays)) is None:
         value, bound = problem.expected(*before)

@@ -191,8 +191,7 @@ def _simulate(
     memory = DeviceMemory(program, arrays)
     placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
-    observed = collect.counters or collect.trace is not None
-    charged, estimate = _charged(program, compiled) if observed else ((), not getattr(compiled, "cubin", b""))
+    charged, estimate = _charged(program, compiled, collect)
     checks = Unchecked()
     if collect.findings:
         places = DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
@@ -438,12 +437,14 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
 _NO_MACHINE_CODE = "an estimate, there is no machine code"
 
 
-def _charged(program: Program, compiled) -> tuple[tuple[ChargedSite, ...], bool]:
-    """(each site as ptxas made it, whether that is unknown and the PTX's own widths have to do)."""
+def _charged(program: Program, compiled, collect: Collect) -> tuple[tuple[ChargedSite, ...], bool]:
+    """(each site as ptxas made it, whether that is unknown and the PTX's own widths have to do); no site where nothing is observed."""
     missing = _NO_MACHINE_CODE if getattr(compiled, "estimate", "") else ""
     known: dict[int, AccessWidth] = {}
     estimate = not getattr(compiled, "cubin", b"")
-    if not estimate:
+    if not collect.counters and collect.trace is None:
+        return (), estimate
+    if not estimate and (collect.counters or not collect.trace.as_written):
         try:
             known = access_sites(program, compiled.sass, compiled.symbol)
         except CourseError:

@@ -99,6 +99,13 @@ def test_wrong_kernels_are_told_what_is_wrong(old, new, expected):
         assert expected in str(report)
 
 
+def test_the_line_that_stored_is_found_without_listing_machine_code(monkeypatch):
+    """Which takes a third of a second and more for every wrong kernel."""
+    monkeypatch.setattr("helpers.toolchain.compiled._disassemble", lambda compiled: pytest.fail("the machine code was listed"))
+    report = broken("C[row * ldc + col] = beta", "C[row * N + col] = 2 * beta")
+    assert "stored it: “C[row * N" in str(report)
+
+
 def test_findings_fail_the_check_even_if_results_are_right():
     racy = helpers.compile(PLAIN.replace("float sum = 0;", "__shared__ float s[1]; s[0] = row; float sum = 0;"
                                          " if (s[0] < -5) sum = s[0];"))  # fmt: skip

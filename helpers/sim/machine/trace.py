@@ -28,7 +28,8 @@ class TraceFilter:
     lines: source lines. blocks: linear block indices. warps: warp indices within their block. iterations: how many times
     that warp had executed that instruction before. spaces: 'global', 'shared', 'local'. limit: most rows recorded.
     math: also record arithmetic (timelines). registers: also record every instruction and what it writes to registers; choose
-    a block or less, for it makes a run slow and large.
+    a block or less, for it makes a run slow and large. as_written: places and widths of accesses as the PTX has them, not as the
+    machine code does, for which it would have to be disassembled.
     """
 
     lines: Container[int] | None = None
@@ -39,6 +40,7 @@ class TraceFilter:
     limit: int = 200_000
     registers: bool = False
     math: bool = False
+    as_written: bool = False
 
     def __post_init__(self):
         for name in ("lines", "blocks", "warps", "iterations", "spaces"):
