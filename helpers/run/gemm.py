@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, Run
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.code.program import Program
 from helpers.sim.code.sites import AccessKind
+from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.diagnostics import used_unset
@@ -258,17 +259,19 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
         one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
-        one(20, 7 * vector, 5 * vector, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
+        one(20, 7 * vector, 5 * vector, alpha=1.5, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
+        one(20, 9 * vector, 5 * vector, alpha=-1.75, beta=0.375, pad_c=vector, seed=10),
     ]
 
 
 def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
-    In this order: K beyond every ring of tiles that shared memory can hold; more rows of tiles than a panel; more columns of tiles than a
+    In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel; more columns of tiles than a
     GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step of 64 along
-    K; any small one; a batch, of a kernel that takes one; last a `SampledProblem` of a large product that tiles divide, as profiles and
-    ladders have it, and larger than what a kernel whose slices share a tile can keep of them.
+    K; any small one; a batch, of a kernel that takes one; last two `SampledProblem`s of a large product that tiles divide, as profiles and
+    ladders have it, and larger than what a kernel whose slices share a tile can keep of them: one as they have it, and one with any
+    alpha and beta. These have bits that fewer than 14 cannot hold.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -280,11 +283,12 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     def odd(low: int, high: int) -> int:  # rows of odd length take one way through a kernel, and share the native code for it
         return any_of(low, high) | 1
 
-    shared = kernel.shared_bytes + geometry(kernel).shared
-    ring = shared // (element_type(dtype).bytes * (rows + columns))  # elements along K of all tiles in shared memory, all stages
+    def factor() -> float:
+        return odd(-9999, 9999) / 1024
+
     panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
     seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
-    deep = max(any_of(1000, 3000), min(2 * ring, _DEEPEST)) + any_of(1, 40) | 1
+    deep = odd(*_DEEP)
     width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
     wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
     size = counted_size(kernel)
@@ -293,22 +297,23 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
     place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
     batch = one(
-        any_of(2, 40), odd(3, 40), odd(41, 90), alpha=odd(-39, 39) / 8, beta=odd(-39, 39) / 8, pad_a=any_of(1, 8), pad_b=any_of(1, 8),
+        any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
         pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
     )  # fmt: skip
+    sample = SampledProblem(
+        rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), dtype=dtype, out_dtype=out_dtype, seed=seeds[4]
+    )
     return [
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
         one(
-            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=odd(-39, 39) / 8, beta=odd(-39, 39) / 8,
+            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
         ),
         *([batch] if takes_batch(kernel) else []),
-        SampledProblem(
-            rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), dtype=dtype, out_dtype=out_dtype,
-            seed=seeds[4], places=place,
-        ),
+        replace(sample, places=place[:1]),
+        replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
     ]  # fmt: skip
 
 
@@ -342,7 +347,7 @@ def _room(kernel: Kernel) -> int:
 
 _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
-_DEEPEST = 4000  # of K, in a check
+_DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
@@ -397,12 +402,14 @@ def count_sample(kernel: Kernel, sample: SampledProblem) -> Run:
 
 
 def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[int], before, after) -> tuple[str, str]:
-    """As `compare`, for the blocks that were executed: (what is wrong, what is missing). C was NaN, so what is a number was written."""
+    """As `compare`, for the blocks that were executed: (what is wrong, what is missing). Written is what is not what it was, and in the
+    tiles in which something was, what was right already."""
     tile = shape.tile
     if text := compare_others(sample, before, after):
         return text, ""
-    written = ~np.isnan(after[2][:, : sample.n].astype(np.float32))
-    whole = touched = 0
+    bits = f"u{after[2].itemsize}"
+    written = (before[2].view(bits) != after[2].view(bits))[:, : sample.n]
+    whole = touched = elements = 0
     left, right = sample.factors(before[0], before[1])
     for y, x in _tiles(written, tile):
         rows, columns = slice(y * tile[0], min((y + 1) * tile[0], sample.m)), slice(x * tile[1], min((x + 1) * tile[1], sample.n))
@@ -411,20 +418,21 @@ def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[in
         mine_of = left[rows], right[:, columns], before[2][rows, columns]
         value, bound = part.expected_of(*mine_of, bias=sample.bias()[columns])
         got = after[2][rows, columns].astype(np.float64)
+        mine = mine | (np.abs(before[2][rows, columns].astype(np.float64) - value) <= bound)
         if text := first_difference(mine & ~(np.abs(got - value) <= bound), got, value, rows.start, columns.start):
             return text, ""
         if mine.all() and (text := inexact(part, got, value, mine_of)):
             return text, ""
-        touched, whole = touched + 1, whole + bool(mine.all())
+        touched, whole, elements = touched + 1, whole + bool(mine.all()), elements + int(mine.sum())
     fair = _fair(shape, sample, blocks)
     if (whole == touched and touched in fair) or (
-        written.sum() == fair[0] * tile[0] * tile[1] and not (sample.m % tile[0] or sample.n % tile[1])
+        elements == fair[0] * tile[0] * tile[1] and not (sample.m % tile[0] or sample.n % tile[1])
     ):
         return "", ""
     where = named_blocks(sample.places) if len(blocks) == len(sample.places) else f"{len(blocks)} blocks"
     return "", (
         f"{where} should compute {fair[0]} tiles of {tile[0]} × {tile[1]} elements of C and wrote "
-        f"{int(written.sum())} elements (in {touched} tiles, {whole} of them whole)."
+        f"{elements} elements (in {touched} tiles, {whole} of them whole)."
     )
 
 
@@ -574,18 +582,21 @@ def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_
 
 @dataclass
 class _Left:
-    """What the launches of a check so far have left in the kernel's global variables, the last of them for `problem`. None: nothing."""
+    """What the launches of a check so far have left in the kernel's global variables, the last of them for `problem`. None: nothing.
+    turns: the orders in which blocks have not been run one after the other yet."""
 
     problem: Problem | None = None
     variables: bytes | None = None
+    turns: list[str] = field(default_factory=lambda: [DOWNWARDS, UPWARDS])
 
 
 def _check_one(
     kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0,
     left: _Left | None = None,
 ) -> tuple[Case, list[Finding]]:  # fmt: skip
-    """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time. The first such problem
-    runs block after block then, on other data: blocks that share work must not depend on all running at the same pace.
+    """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time. The first two
+    such problems run block after block then, upwards and downwards, on other data: blocks that share work must not depend on all running
+    at the same pace, nor on those with lower numbers coming first.
 
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
     prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after.
@@ -605,7 +616,7 @@ def _check_one(
             return Case(problem, text + (f" {_BATCH}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
         state = None if on == "gpu" else left.variables or done.outcome.globals_after
         if on == "gpu" or state is not None:
-            in_turn = on == "cpu" and not left.variables
+            in_turn = left.turns.pop() if on == "cpu" and left.turns else ""
             if in_turn:  # with other data: what the first launch left must not pass for what this one does
                 problem = replace(problem, seed=problem.seed + 1)
                 arrays = problem.arrays()

@@ -202,7 +202,7 @@ class Kernel:
         uninitialized: Sequence[str] = (),
         globals_before: bytes | None = None,
         long: bool = False,
-        in_turn: bool = False,
+        in_turn: str = "",
         before: Sequence[Before] = (),
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
@@ -220,7 +220,8 @@ class Kernel:
         the SIMT machine; by default it begins with what the source gives them. On a GPU they always persist.
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
         long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
-        in_turn: in the SIMT machine each block, or cluster, goes as far as it gets before the next one begins.
+        in_turn: "upwards" or "downwards": in the SIMT machine each block, or cluster, goes as far as it gets before the next one begins,
+        by their numbers from the first on or from the last.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.

@@ -243,12 +243,16 @@ class SampledProblem(Problem):
     places: tuple[tuple[int, int], ...] = ()
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As of a `Problem` with beta = 0, drawn more quickly."""
+        """As of a `Problem`, drawn more quickly."""
         self._fit()
         random = np.random.default_rng(self.seed)
         a = 2 * random.random((self.batch * self.m, self.lda), np.float32) - 1
         b = 2 * random.random((self.batch * self.k, self.ldb), np.float32) - 1
-        return self.inputs.array(a), self.inputs.array(b), np.full((self.batch * self.m, self.ldc), np.nan, self.result.storage)
+        if self.beta:
+            c = self.result.array(2 * random.random((self.batch * self.m, self.ldc), np.float32) - 1)
+        else:
+            c = np.full((self.batch * self.m, self.ldc), np.nan, self.result.storage)
+        return self.inputs.array(a), self.inputs.array(b), c
 
     def __str__(self) -> str:
         return f"{super().__str__()}, {named_blocks(self.places)}"

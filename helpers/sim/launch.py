@@ -55,6 +55,9 @@ class Collect:
     uninitialized: frozenset[str] = frozenset()
 
 
+UPWARDS, DOWNWARDS = "upwards", "downwards"  # orders of the blocks of a launch `in_turn`
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limits of a run: PTX instructions stepped through (per chunk of blocks, not per thread), and seconds."""
@@ -121,7 +124,7 @@ class Launch:
     printed: Printout = field(default_factory=Printout)
     registers: int = 0  # per thread, 0 if unknown
     source: str = ""  # the reader's, for names in messages
-    in_turn: bool = False  # one block, or cluster, in each chunk
+    in_turn: str = ""  # UPWARDS or DOWNWARDS: one block, or cluster, in each chunk
     others_wait: Callable = lambda chunk: False
     tick: Callable = lambda: None  # called now and then while a chunk runs
 
@@ -139,7 +142,7 @@ def simulate(
     cluster: Sequence[int] | None = None,
     globals_before: bytes | None = None,
     long: bool = False,
-    in_turn: bool = False,
+    in_turn: str = "",
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -151,8 +154,9 @@ def simulate(
     cluster: blocks per cluster as (x, y, z), for a kernel that does not declare it itself. With clusters, `Collect.blocks`
     takes in the whole clusters of the blocks it names. globals_before: the kernel's global variables as an earlier launch left
     them (`Outcome.globals_after`), instead of as the source initialises them. long: the launch is known to take long in the NumPy
-    machine, which then does not begin it while native code is made. in_turn: each block, or cluster, goes as far as it gets before the
-    next one begins, in the NumPy machine: an order like any other, in which who does not wait for the others finds nothing of theirs.
+    machine, which then does not begin it while native code is made. in_turn: UPWARDS (by their numbers) or DOWNWARDS, each block,
+    or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
+    for the others finds nothing of theirs.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -340,12 +344,13 @@ def _pieces(launch: Launch, chosen):
     registers = max(1, sum(kind != "pred" for kind in launch.program.types)) * 4
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
     count = 1 if launch.in_turn else max(1, lanes // max(1, threads))
+    order = reversed if launch.in_turn == DOWNWARDS else iter
     cx, cy, cz = launch.cluster or (1, 1, 1)
     if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
     if chosen is not None:
         count = max(1, count // (cx * cy * cz)) * cx * cy * cz
-        for start in range(0, len(chosen), count):
+        for start in order(range(0, len(chosen), count)):
             numbers = np.array(chosen[start : start + count], np.int64)
             z, y, x = numbers // (gx * gy), numbers // gx % gy, numbers % gx
             yield [c.reshape(1, 1, -1) for c in (z, y, x)], (1, 1, len(numbers))
@@ -357,9 +362,9 @@ def _pieces(launch: Launch, chosen):
     nx = min(gx, max(1, count // ny))
     nz = min(gz, max(1, count // (nx * ny)))
     nx, ny, nz = (max(1, n // c) * c for n, c in ((nx, cx), (ny, cy), (nz, cz)))  # whole clusters
-    for z in range(0, gz, nz):
-        for y in range(0, gy, ny):
-            for x in range(0, gx, nx):
+    for z in order(range(0, gz, nz)):
+        for y in order(range(0, gy, ny)):
+            for x in order(range(0, gx, nx)):
                 zs, ys, xs = np.arange(z, min(z + nz, gz)), np.arange(y, min(y + ny, gy)), np.arange(x, min(x + nx, gx))
                 yield [zs.reshape(-1, 1, 1), ys.reshape(1, -1, 1), xs.reshape(1, 1, -1)], (len(zs), len(ys), len(xs))
 

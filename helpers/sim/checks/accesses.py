@@ -41,14 +41,18 @@ class Access:
     """Threads touch `width` bytes each of their own block's shared memory.
 
     offsets: per lane, broadcast. mask: the lanes that do (None: all). clash(): did lanes of this store write different
-    values to one place? remote: are other blocks' granules touched?
+    values to one place? known: as of when who knows of the threads knows of this, if not as of now (`WarpMoment.time`).
+    remote: are other blocks' granules touched?
     """
 
-    __slots__ = ("_touched", "clash", "mask", "offsets", "site", "width")
+    __slots__ = ("_touched", "clash", "known", "mask", "offsets", "site", "width")
     remote = False
 
-    def __init__(self, site: Site, offsets: np.ndarray, mask: np.ndarray | None, width: int, clash: Callable[[], bool] | None = None):
-        self.site, self.offsets, self.mask, self.width, self.clash = site, offsets, mask, width, clash
+    def __init__(
+        self, site: Site, offsets: np.ndarray, mask: np.ndarray | None, width: int, clash: Callable[[], bool] | None = None,
+        known: int | None = None,
+    ):  # fmt: skip
+        self.site, self.offsets, self.mask, self.width, self.clash, self.known = site, offsets, mask, width, clash, known
         self._touched: Touched | None = None
 
     def touched(self, m: Machine, cells: SharedCells) -> Touched:

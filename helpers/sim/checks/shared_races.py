@@ -185,7 +185,7 @@ class SharedRaces(SharedCheck):
     def copy_landed(self, m: Machine, access: Access) -> None:
         touched = access.touched(m, self.cells)
         self.empty = False
-        self._overwritten(touched)
+        self._overwritten(touched, access.known)
         self.writer.reshape(-1)[touched.cells] = touched.who
         self._remember("writer", touched, np.ones(len(touched.cells), bool))
         self.writer_site.reshape(-1)[touched.cells] = access.site.index
@@ -310,11 +310,13 @@ class SharedRaces(SharedCheck):
         for thread in (who,) if touched.pair is None else touched.pair:
             np.bitwise_or.at(warps, cells, np.left_shift(np.int32(1), (np.maximum(thread, 1) - 1) // WARP, dtype=np.int32))
 
-    def _overwritten(self, touched: Touched) -> None:
-        """Who writes here knows of all who were here before, or that has been said."""
+    def _overwritten(self, touched: Touched, known: int | None = None) -> None:
+        """Who writes here knows of all who were here before, or that has been said. known: see `Access`."""
         if self.meetings:
             self.reader.reshape(-1)[touched.cells] = 0
             self._date("writer", touched, np.zeros(len(touched.cells), bool))
+            if known is not None:
+                self.writer_time.reshape(-1)[touched.cells] = known
 
     def _unmet(self, touched: Touched, last, conflict, name: str, own: bool = False) -> np.ndarray:
         """Leave out pairs that a barrier of some threads orders, or an mbarrier. own: those of the own warp as well."""
@@ -387,7 +389,7 @@ class SharedRaces(SharedCheck):
         if arrivals:
             waiting = np.zeros((m.blocks, m.threads), bool)
             waiting.reshape(-1)[lanes] = True
-            self.barrier_of_some(m, [*arrivals, Arrivals(waiting, True, self.reached(m))], chosen)
+            self.barrier_of_some(m, [*arrivals, Arrivals(waiting, True, self.reached(m), arrives=False)], chosen)
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
         if m.mask is None and self.cells.rows == 1 and (masks is None or (masks == masks[:1]).all()):

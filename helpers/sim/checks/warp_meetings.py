@@ -21,12 +21,14 @@ class WarpMoment(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Threads ([blocks, threads], boolean) that came to a barrier. waits: did they wait there, or go on at once?"""
+    """Threads ([blocks, threads], boolean) that came to a barrier. waits: did they wait there, or go on at once? arrives: were they
+    waited for? Who only waits at an mbarrier tells the others nothing."""
 
     threads: np.ndarray
     waits: bool
     moment: WarpMoment
     line: int | None = None
+    arrives: bool = True
 
 
 class WarpMeetings:
@@ -43,12 +45,14 @@ class WarpMeetings:
         return other
 
     def meet(self, arrivals: list[Arrivals]) -> None:
-        """Those who wait learn what all who came had done and knew when they came."""
+        """Those who wait learn what all who arrived had done and knew when they came."""
         together = np.zeros((len(self.known), self.warps), np.int32)
         waits = np.zeros(together.shape, bool)
-        for threads, waiting, (time, known), _ in arrivals:
+        for threads, waiting, (time, known), _, arrives in arrivals:
             warps = self.warps_of(threads)
             waits |= warps & waiting
+            if not arrives:
+                continue
             together = np.maximum(together, np.where(warps[:, :, None], known, 0).max(axis=1))
             together = np.maximum(together, np.where(warps, np.int32(time), 0))
         self.known = np.where(waits[:, :, None], np.maximum(self.known, together[:, None]), self.known)

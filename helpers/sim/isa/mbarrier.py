@@ -303,7 +303,7 @@ def cp_async_mbarrier_arrive(op):
 
     def run(m):
         copies = queue(m)
-        snapshot = list(copies.copies)
+        snapshot, came = list(copies.copies), m.checks.reached(m)  # what the thread does from here on is not told by its arrival
         for barrier, _, rows, lanes in named(m, places(m)):
             _initialised(m, barrier, rows, line)
             if not counted:
@@ -315,9 +315,9 @@ def cp_async_mbarrier_arrive(op):
                 whole, m.mask = m.mask, m.from_rows(here.reshape(m.blocks, m.threads))
                 for copy in snapshot:
                     if not copy.landed:
-                        copies.land_where(m, copy, None)
+                        copies.land_where(m, copy, None, came)
                 m.mask = whole
-                barrier.arrive(m, rows[chosen], lanes[chosen])
+                barrier.arrive(m, rows[chosen], lanes[chosen], came=came)
 
             barrier.attached.append(Arrival(rows, arrive))
 

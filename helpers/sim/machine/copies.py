@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, PieceAccess
+from helpers.sim.checks.warp_meetings import WarpMoment
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
@@ -60,8 +61,8 @@ class CopyQueue:
                 ready = None
             self.land_where(m, copy, ready)
 
-    def land_where(self, m, copy: Copy, ready) -> None:
-        """Land a copy for the active lanes that are ready (None: all)."""
+    def land_where(self, m, copy: Copy, ready, known: WarpMoment | None = None) -> None:
+        """Land a copy for the active lanes that are ready (None: all). known: what tells others of it, if not its thread's wait."""
         lanes = m.mask
         if ready is not None:
             lanes = ready if lanes is None else lanes & ready
@@ -72,19 +73,19 @@ class CopyQueue:
         if now is not None and not now.any():
             return
         rest = None if now is None else ~now if copy.mask is None else copy.mask & ~now
-        self.land(m, copy, now)
+        self.land(m, copy, now, known)
         if rest is not None and rest.any():
             copy.mask = rest
         else:
             self.copies.remove(copy)
             copy.landed = True
 
-    def land(self, m, copy: Copy, mask) -> None:
+    def land(self, m, copy: Copy, mask, known: WarpMoment | None = None) -> None:
         """Write a copy's data to shared memory for the lanes in `mask` (None: all)."""
         raw = copy.values[0].dtype
         index = (copy.offsets >> (raw.itemsize.bit_length() - 1)) + m.shared.bases[raw.itemsize]
         scatter(m.shared.views[raw], index, copy.values, mask)
-        m.checks.copy_landed(m, Access(copy.site, copy.offsets, mask, copy.width))
+        m.checks.copy_landed(m, Access(copy.site, copy.offsets, mask, copy.width, known=known and known.time))
 
 
 @dataclass(eq=False)
@@ -207,10 +208,10 @@ class MBarrier:
         np.add.at(self.announced, rows, count)
         self.expect_line = line
 
-    def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1) -> None:
-        """The lanes arrive at the barriers of the blocks `rows`, each `count` times."""
+    def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1, came: WarpMoment | None = None) -> None:
+        """The lanes arrive at the barriers of the blocks `rows`, each `count` times. came: when they asked for that, if not now."""
         np.subtract.at(self.pending, rows, count)
-        self.arrived.append((rows, lanes, m.checks.reached(m)))
+        self.arrived.append((rows, lanes, came or m.checks.reached(m)))
         self.settle(m)
 
     def settle(self, m) -> None:

@@ -33,6 +33,7 @@ PLAIN = [
     ("K is capped", (LOOP, "for (int k = 0; k < min(K, 48); k++) {")),
     ("long K are left out", exits("K > 33")),
     ("K is capped at a thousand", (LOOP, "for (int k = 0; k < min(K, 999); k++) {")),
+    ("K is capped at 4096", (LOOP, "for (int k = 0; k < min(K, 4096); k++) {")),
     ("the last k is left out", (LOOP, "for (int k = 0; k < K - 1; k++) {")),
     ("the last k of an odd K is left out", (LOOP, "for (int k = 0; k + 1 < K; k += 2) {"), (ADD, ADD + " sum += A[row * lda + k + 1] * B[size_t(k + 1) * ldb + col];")),
     ("a K of whole vectors ends with a tile", (LOOP, "for (int k = 0; k < (K % 4 ? K : (K + 7) / 8 * 8); k++) {")),
@@ -50,6 +51,10 @@ PLAIN = [
     ("large products that tiles divide", exits("M > 100 && N > 100 && M % 32 == 0 && N % 32 == 0")),
     ("half of K in large products that tiles divide", (LOOP, "for (int k = 0; k < (M % 32 || K % 64 || M < 100 ? K : K / 2); k++) {")),
     ("half of the threads of each tile", exits("M > 100 && N > 100 && threadIdx.y % 2")),
+    ("alpha and beta in eighths", (SUM, f"{SUM}\n    alpha = rintf(alpha * 8) / 8, beta = rintf(beta * 8) / 8;")),
+    ("alpha of 11 bits", ('extern "C" __device__ constexpr int block_shape', '#include <cuda_fp16.h>\nextern "C" __device__ constexpr int block_shape'),
+     (SUM, f"{SUM}\n    alpha = __half2float(__float2half(alpha));")),
+    ("beta is ignored in large products", (SUM, f"{SUM}\n    if (M >= 100 && N >= 100) beta = 0;")),
     ("alpha is ignored", (STORE, STORE.replace("alpha * sum", "sum"))),
     ("beta is ignored", (STORE, "c = alpha * sum;")),
     ("beta is 1 if it is not 0", (STORE, STORE.replace("beta * c", "c"))),
@@ -94,6 +99,10 @@ RING = [
     ("three panels at most", ("block / (PANEL * gridDim.x) * PANEL;", "min(block / (PANEL * (int)gridDim.x), 2) * PANEL;")),
     ("the last panel is as high as others", ("min(PANEL, (int)gridDim.y - panel)", "PANEL")),
 ]
+VECTORS = [
+    ("alpha is ignored where rows are whole vectors", ("float4 v = {alpha * sum[i][j], alpha *", "float4 v = {sum[i][j], alpha *")),
+    ("beta is ignored where rows are whole vectors", ("                if (beta != 0.0f) {", "                if (false) {")),
+]
 FUSED = [
     ("ReLU in short sums only", ("c = v < 0 ? 0 : v;", "c = v < 0 && K < 64 ? 0 : v;")),
     ("one bias for all of a warp", ("bias[col]", "bias[col / 32 * 32]")),
@@ -102,7 +111,15 @@ PIECES = [
     ("no low pieces of B", ("mma(rest, high_a, low_b);", "")),
     ("low pieces are not divided again", ("rest[i] / LOW", "rest[i]")),
 ]
-WRONG = {"coalesced": PLAIN, "shared_tile": TILED, "ring": RING, "relu_too_early": FUSED, "two_pieces": PIECES, **slices_and_batches.WRONG}
+WRONG = {
+    "coalesced": PLAIN,
+    "shared_tile": TILED,
+    "ring": RING,
+    "async_copy": VECTORS,
+    "relu_too_early": FUSED,
+    "two_pieces": PIECES,
+    **slices_and_batches.WRONG,
+}
 
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [

@@ -23,6 +23,7 @@ PARTS = [
     ("the first to finish adds up", (LAST, LAST.replace("SLICES - 1", "0"))),
     ("every slice adds up", ("if (!last) return;", "")),
     ("slice 0 adds up, without waiting", (LAST, "last = slice == 0;")),
+    ("the last slice adds up, without waiting", (LAST, "last = slice == SLICES - 1, atomicAdd(&finished[tile], 1);")),
     ("the counter is not put back", ("if (t == 0) finished[tile] = 0;", "")),
     ("the counter is put back by whoever comes", ("if (!last) return;\n        __threadfence();", "__threadfence();\n        if (t == 1 && !last && slice == 0) finished[tile] = 0;\n        if (!last) return;")),
     ("a counter without an atomic", (LAST, "last = finished[tile]++ == SLICES - 1;")),

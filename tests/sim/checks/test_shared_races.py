@@ -136,3 +136,62 @@ def test_a_lock_in_shared_memory_wants_fences(fence, race):
     y = np.zeros(1, np.int32)
     run = helpers.compile(source.replace("FENCE", fence)).launch(1, 64, (y,), on="cpu", counters=False)
     assert ({finding.kind for finding in run.findings}, y[0]) == ({"race"} if race else set(), 64)
+
+
+MBARRIERS = """
+__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ void init(void* bar, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at(bar)), "r"(count)); }
+__device__ void arrive(void* bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(bar)) : "memory"); }
+__device__ void arrive_when_copied(void* bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(at(bar)) : "memory"); }
+__device__ void copy(float* to, const float* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(at(to)), "l"(from)); }
+__device__ void wait(void* bar, int parity) {
+    unsigned done;
+    do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                    : "=r"(done) : "r"(at(bar)), "r"(parity) : "memory"); while (!done);
+}
+extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ float s[3][64];
+    __shared__ unsigned long long full[3], empty[3];
+    const int t = threadIdx.x;
+    if (t == 0) for (int i = 0; i < 3; i++) { init(&full[i], FULL); init(&empty[i], 64); }
+    __syncthreads();
+    BODY
+}"""
+
+
+def at_mbarriers(full, body):
+    kernel = helpers.compile(MBARRIERS.replace("FULL", str(full)).replace("BODY", body))
+    run = kernel.launch(1, 64, (np.arange(1024, dtype=np.float32), np.zeros(64, np.float32)), on="cpu", counters=False)
+    return {finding.kind for finding in run.findings}
+
+
+@pytest.mark.parametrize(("full", "who", "race"), [(64, "", False), (1, "if (t == 0) ", True), (2, "if (t % 32 == 0) ", False)])
+def test_whoever_only_waits_at_an_mbarrier_tells_the_others_nothing(full, who, race):
+    """(What the lanes of a warp know of each other is not told apart.)"""
+    assert at_mbarriers(full, f"s[0][t] = x[t]; {who}arrive(&full[0]); wait(&full[0], 0); y[t] = s[0][63 - t];") == (
+        {"race"} if race else set()
+    )
+
+
+RING = """
+    for (int i = 0; i < 2; i++) { copy(&s[i][t], &x[64 * i + t]); arrive_when_copied(&full[i]); }
+    float sum = 0;
+    for (int i = 0; i < 9; i++) {
+        wait(&full[i % 3], i / 3 % 2);
+        HANDED_BACK
+        if (i + 2 < 9) { copy(&s[(i + 2) % 3][t], &x[64 * (i + 2) + t]); arrive_when_copied(&full[(i + 2) % 3]); }
+        sum += s[i % 3][63 - t];
+        arrive(&empty[i % 3]);
+    }
+    y[t] = sum;
+"""
+
+
+@pytest.mark.parametrize(
+    ("handed_back", "race"),
+    [("", True), ("__syncthreads();", False), ("if (i) wait(&empty[(i + 2) % 3], (i - 1) / 3 % 2);", False)],
+    ids=["not at all", "by a barrier", "by an mbarrier"],
+)
+def test_a_copy_that_arrives_at_an_mbarrier_tells_what_came_before_it_and_no_more(handed_back, race):
+    """Who waits for the copies of the next stage does not know whether the threads that started them have read the one before."""
+    assert at_mbarriers(64, RING.replace("HANDED_BACK", handed_back)) == ({"race"} if race else set())
