@@ -51,14 +51,21 @@ class Cache:
         return folder / _file_name(key) if folder else None
 
     def _trim(self, folder: Path) -> None:
-        """Drop the entries that were not used for longest, and halves that nobody will finish. Others may be doing the same."""
+        """Drop the entries that were not used for longest, and halves that nobody will finish. Others may be doing the same.
+
+        A tenth more than has to go, so that the next entries find room without a look at the age of all.
+        """
+        names = os.listdir(folder)
+        if len(names) <= self.entries and not any(name.endswith(".part") for name in names):
+            return
         found = []
         for item in os.scandir(folder):
             with contextlib.suppress(OSError):  # gone meanwhile
                 found.append((item.stat().st_mtime, item.path))
         halves = {path for changed, path in found if path.endswith(".part")}
         whole = sorted(entry for entry in found if entry[1] not in halves)
-        old = [path for _, path in whole[: max(0, len(whole) - self.entries)]]
+        too_many = len(whole) - self.entries
+        old = [path for _, path in whole[: too_many + self.entries // 10]] if too_many > 0 else []
         old += [path for changed, path in found if path in halves and changed < time.time() - _ABANDONED]
         for path in old:
             with contextlib.suppress(OSError):

@@ -1,11 +1,12 @@
 """Races between threads of one launch in device memory.
 
 For each granule of the arrays that the launch writes, the check keeps who wrote it, who read it and when. "When" is a count
-of the accesses so far. Two accesses of one block are ordered by a barrier between them; two of different blocks by an
-acquire of the later one's block between them, and a fence (or .release) of the earlier one's block behind its access. An
-acquire is an atomic operation, a volatile or acquiring read, either of them said to be relaxed with a fence behind it, the
-barrier of a grid or cluster. Which thread released what to whom is not tracked. That can only miss a race, never make one
-up: in the machine, whatever happens before an access has also been executed before it.
+of the accesses so far. Two accesses of one block are ordered by a barrier between them that joins their threads; two of
+different blocks by an acquire of the later one's block between them, and a fence (or .release) behind the earlier one, which
+its thread, or one that knows of it by a barrier, executes before the flag is written (`released.py`). An acquire is an
+atomic operation, a volatile or acquiring read, either of them said to be relaxed with a fence behind it, the barrier of a
+grid or cluster. Which flag released what to whom is not tracked. That can only miss a race, never make one up: in the
+machine, whatever happens before an access has also been executed before it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from array import array
 
 import numpy as np
 
-from helpers.sim.code.hardware_units import WARP
-
 from .accesses import DeviceAccess
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
 from .protocols import Machine, PhaseBarrier
+from .released import Released
 from .shared_cells import first, line_of
 from .warp_meetings import Arrivals
 
@@ -51,9 +51,9 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
-        meets = "cluster" in program.uses and launch.cluster > 1  # a cluster's barrier releases what is before it
-        self.releases = self.fenced and not meets
-        self.warp_barriers = program.warp_barriers
+        self.releases = self.fenced  # otherwise nothing is ordered but by the barriers of a cluster
+        self.clusters = launch.cluster > 1
+        self.released = Released(self.blocks, self.threads, self.releases or program.partial_barriers or program.warp_barriers)
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         self.within_block = np.array([site.within_block for site in program.sites], bool)
@@ -77,64 +77,108 @@ class DeviceRaces(DeviceCheck):
 
     # --------------------------------------------------------------------------------------------------- ordering
 
-    def _set(self, m: Machine, rows, *names: str) -> None:
-        """What has happened until now is ordered before what the threads of these blocks (None: all) do next."""
-        if len(self.sites) > 1:
-            for name in names:
-                self._since(name)[m.block_numbers if rows is None else m.block_numbers[rows]] = self.now
+    def _blocks(self, m: Machine, rows: np.ndarray | None) -> np.ndarray:
+        return m.block_numbers if rows is None else m.block_numbers[rows]
+
+    def _acquired(self, blocks: np.ndarray, name: str = "acquire") -> None:
+        """What has happened until now, and was released, is ordered before what the threads of these blocks do next."""
+        self._since(name)[blocks] = self.now
+
+    @property
+    def _begun(self) -> bool:
+        return len(self.sites) > 1
 
     def barrier(self, m: Machine, rows=None) -> None:
-        self._set(m, rows, "barrier")
+        if self._begun:
+            self.released.everybody(self._blocks(m, rows), self.now)
 
     def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
-        self._set(m, rows, "barrier")
+        if not self._begun:
+            return
+        waiting, arrived = (np.zeros((int(rows.sum()), self.threads), bool) for _ in range(2))
+        for came in arrivals:
+            threads = np.broadcast_to(came.threads, (m.blocks, self.threads))[rows]
+            waiting |= threads & came.waits
+            arrived |= threads & came.arrives
+        self._met(m, rows, waiting, arrived)
+
+    def _met(self, m: Machine, rows: np.ndarray, waiting: np.ndarray, arrived: np.ndarray) -> None:
+        groups = self.released.groups_of
+        self.released.some(m.block_numbers[rows], groups(waiting), groups(arrived), self.now)
 
     def looked(self, m: Machine, site) -> None:
         """What is relaxed acquires with the fence that follows it."""
-        if self.fenced:
-            self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "barrier", "look" if site.relaxed else "acquire")
+        if self.fenced and self._begun:
+            rows, threads = self._active(m)
+            self.released.all_told(m.block_numbers[rows], self.released.groups_of(threads), self.now)
+            self._acquired(m.block_numbers[rows], "look" if site.relaxed else "acquire")
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """Times of a block's last two fences: the last may have come after the look that matters."""
-        if len(self.sites) < 2:
+        if not self._begun:
             return
-        blocks = m.block_numbers if m.mask is None else m.block_numbers[m.rows_of(m.mask).any(axis=1)]
+        rows, threads = self._active(m)
+        blocks = m.block_numbers[rows]
         if acquires:
             self._since("acquire")[blocks] = np.maximum(self._since("acquire")[blocks], self._since("look")[blocks])
+        self._fence(blocks, threads)
+
+    def _fence(self, blocks: np.ndarray, threads: np.ndarray) -> None:
         if not self.releases:
             return
         self.sites.append(0)  # a fence is later than what has been looked at before it
         self._since("fence before")[blocks] = self._since("fence")[blocks]
         self._since("fence")[blocks] = self.now
+        self.released.fenced(blocks, threads, self.now)
+
+    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+        """At an mbarrier, of whose block too: it is released to whoever waits there."""
+        if not self._begun or not self.releases:
+            return
+        threads = np.zeros((m.blocks, self.threads), bool)
+        threads.reshape(-1)[lanes[lanes // self.threads != rows]] = True
+        there = np.flatnonzero(threads.any(axis=1))
+        if there.size:
+            blocks = m.block_numbers[there]
+            self._fence(blocks, threads[there])
+            row, thread = np.nonzero(threads[there])
+            self.released.written(blocks[row] * self.threads + thread)
 
     def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
-        self._set(m, rows, "barrier", "acquire")
+        """The cluster's barrier releases what is before it, and acquires."""
+        if not self._begun:
+            return
+        blocks = m.block_numbers[rows]
+        self.released.everybody(blocks, self.now)
+        if not self.clusters:
+            return
+        if self.releases:
+            self._fence(blocks, np.ones((len(blocks), self.threads), bool))
+            self.released.until[blocks] = self.now
+        self._acquired(blocks)
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
-        self._set(m, np.unique(lanes // m.threads), "barrier", "acquire")
+        if not self._begun:
+            return
+        waiting = np.zeros((m.blocks, self.threads), bool)
+        waiting.reshape(-1)[lanes] = True
+        there, chosen = waiting.any(axis=1), np.zeros(m.blocks, bool)
+        chosen[rows] = True
+        self._met(m, there, waiting[there], barrier.arrivers(m, chosen)[there])
+        self._acquired(m.block_numbers[there])
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
-        """Which warp it orders is not told apart."""
-        self._set(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1), "warp")
+        if self._begun:
+            rows, threads = self._active(m)
+            self.released.within(m.block_numbers[rows], self.released.groups_of(threads), self.now)
 
-    def _publish(self, who: np.ndarray) -> None:
-        """These threads write. Another block that sees it knows what each has done before a fence, and what its block has done before a
-        barrier too."""
-        if not self.releases:
-            return
-        blocks = np.unique((who - 1) // self.threads)
-        fence, barrier = self._since("fence"), self._since("barrier")[blocks]
-        if self.warp_barriers:
-            barrier = np.maximum(barrier, self._since("warp")[blocks])
-        self._since("published")[blocks] = np.maximum(self._since("published")[blocks], np.minimum(fence[blocks], barrier))
-        self._published()[who - 1] = fence[(who - 1) // self.threads]
-
-    def _published(self) -> np.ndarray:
-        """Up to when each thread of the grid has published what it has done itself."""
-        found = self.state.get("published by")
-        if found is None:
-            found = self.state["published by"] = np.zeros(self.blocks * self.threads, np.int32)
-        return found
+    def _active(self, m: Machine) -> tuple[np.ndarray, np.ndarray]:
+        """(rows of the chunk in which threads are active, those threads: [len(rows), threads], boolean)"""
+        if m.mask is None:
+            return np.arange(m.blocks), np.ones((m.blocks, self.threads), bool)
+        threads = np.broadcast_to(m.rows_of(m.mask), (m.blocks, self.threads))
+        rows = np.flatnonzero(threads.any(axis=1))
+        return rows, threads[rows]
 
     def _since(self, name: str) -> np.ndarray:
         found = self.state.get(f"since_{name}")
@@ -153,13 +197,10 @@ class DeviceRaces(DeviceCheck):
         if self.releases:
             fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
             known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
-            known = np.minimum(known, np.maximum(self._since("published")[theirs], self._published()[last - 1]))
+            known = np.minimum(known, self.released.until.reshape(-1)[last - 1])
             known = np.where(stamp & 1, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
-        conflict &= stamp > np.where(same, self._since("barrier")[mine], known)
-        if self.warp_barriers:
-            warps = ((who - 1) % self.threads // WARP) == ((last - 1) % self.threads // WARP)
-            conflict &= ~(same & warps & (stamp <= self._since("warp")[mine]))
-        return conflict
+        here = self.released.known(mine, (who - 1) % self.threads, (last - 1) % self.threads)
+        return conflict & (stamp > np.where(same, here, known))
 
     # --------------------------------------------------------------------------------------------------- accesses
 
@@ -241,7 +282,8 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
-        self._publish(who)
+        if self.releases:
+            self.released.written(who - 1)
 
     def _other_scope(self, site, who, last, when) -> np.ndarray | bool:
         """Where two atomic accesses are of two blocks, and one of them is atomic within its block only."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from helpers.sim.checks import mbarrier_parity
 from helpers.sim.checks.accesses import Access, RemoteAccess
+from helpers.sim.checks.warp_meetings import WarpMoment
 from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Address
@@ -145,7 +146,7 @@ def _arrive(op, drop: bool):
     places = shared_places(op, first, "an mbarrier")
     amount = op.source(first + 1, "u32") if len(op.operands) > first + 1 else None
     d = op.result(0, "b64") if first else None
-    expects_bytes, stays, line = op.has("expect_tx"), op.has("noComplete"), op.line
+    expects_bytes, stays, relaxed, line = op.has("expect_tx"), op.has("noComplete"), op.has("relaxed"), op.line
     remote = _remote(op)
 
     def run(m):
@@ -160,15 +161,22 @@ def _arrive(op, drop: bool):
                 count = 1
             if drop:
                 np.subtract.at(barrier.expected, rows, count)
-            give(barrier, rows, lanes)
+            if not relaxed:
+                give(barrier, rows, lanes)
             phase = barrier.phase.copy()
-            barrier.arrive(m, rows, lanes, count)
+            barrier.arrive(m, rows, lanes, count, came=_nothing(m) if relaxed else None)
             if stays and (barrier.phase != phase).any():
                 m.fail("an arrival with .noComplete completes the phase, which it promises not to do.", line)
         if d is not None:
             m.regs[d] = m.from_rows(tokens.reshape(m.blocks, m.threads))
 
     return run
+
+
+def _nothing(m) -> WarpMoment | None:
+    """What an arrival tells that releases nothing (.relaxed). None where nobody asks."""
+    moment = m.checks.reached(m)
+    return moment and WarpMoment(0, np.zeros_like(moment.known))
 
 
 @instruction("mbarrier.arrive")
@@ -225,7 +233,7 @@ def _wait(op):
     """p = whether the phase (its state, or its parity) of [a] is over."""
     op.lands = True
     places = shared_places(op, 1, "an mbarrier")
-    parity = op.has("parity")
+    parity, acquires = op.has("parity"), not op.has("relaxed")
     phase = op.source(2, "u32" if parity else "b64")
     if len(op.operands) > 3:
         op.source(3, "u32")  # how long the hardware may suspend the thread: a hint
@@ -251,7 +259,8 @@ def _wait(op):
                 over = over | _is_over(barrier.phase[rows], wanted, parity)
             done[lanes] = over
             if over.any():
-                m.checks.waited(m, barrier, rows[over], lanes[over])
+                if acquires:
+                    m.checks.waited(m, barrier, rows[over], lanes[over])
                 if m.recorder is not None:
                     for row, warp in np.unique(np.stack([rows[over], lanes[over] % m.threads // WARP], axis=1), axis=0):
                         m.recorder.move(m, line, "wait", row, warp, offset - m.shared.start)

@@ -80,14 +80,55 @@ def test_what_is_a_race(body, races):
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("meet", ["", "barrier.cluster.arrive; barrier.cluster.wait;"], ids=["no barrier", "a cluster's barrier"])
-def test_only_blocks_of_a_cluster_that_meet_need_no_fence(cluster, meet):
+@pytest.mark.parametrize("fence", ["", "__threadfence();"], ids=["no fence", "a fence"])
+@pytest.mark.parametrize("before, behind", [("", ""), ("MEET", ""), ("", "MEET")], ids=["no barrier", "before", "behind"])
+def test_blocks_of_a_cluster_that_meet_need_no_fence(cluster, fence, before, behind):
+    """Behind what they write: a cluster's barrier releases and acquires. A fence that comes later makes no difference."""
     source = f"""extern "C" __global__ void __cluster_dims__({cluster}) f(float* C) {{
-        asm volatile("{meet}" ::: "memory");
+        {before} if (!threadIdx.x) C[blockIdx.x] = 7;
+        {behind} if (!threadIdx.x) C[8 + blockIdx.x] = C[blockIdx.x ^ 1];
+        {fence} MEET
+    }}""".replace("MEET", 'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");')
+    found = {finding.kind for finding in findings(source, 4, 32, np.zeros(256, np.float32))}
+    assert found == (set() if behind and cluster > 1 else {"race"})
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_a_cluster_s_barrier_does_not_stand_for_the_fence_of_what_comes_later(cluster):
+    source = f"""extern "C" __global__ void __cluster_dims__({cluster}) f(float* C) {{
+        asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
         if (!threadIdx.x) {{ C[blockIdx.x] = 7; float n = atomicAdd(C + 8, 1.0f); __threadfence(); if (n == 3) C[9] = C[0] + C[3]; }}
     }}"""
-    found = {finding.kind for finding in findings(source, 4, 32, np.zeros(256, np.float32))}
-    assert found == (set() if meet and cluster > 1 else {"race"})
+    assert {finding.kind for finding in findings(source, 4, 32, np.zeros(256, np.float32))} == {"race"}
+
+
+@pytest.mark.parametrize(
+    "body, race",
+    [
+        ("if (t == 64) __threadfence(); __syncthreads(); if (t == 0) n = atomicAdd(C, 1.0f);", True),  # its own words only
+        ("__syncthreads(); if (t == 64) __threadfence(); __syncthreads(); if (t == 0) n = atomicAdd(C, 1.0f);", False),
+        ("__syncthreads(); if (t == 1) __threadfence(); if (t == 0) n = atomicAdd(C, 1.0f);", True),  # another one's fence
+        ("__syncthreads(); if (t == 1) __threadfence(); __syncwarp(); if (t == 0) n = atomicAdd(C, 1.0f);", False),
+        ("__syncthreads(); if (t == 0) { __threadfence(); n = atomicAdd(C, 1.0f); }", False),
+        ("__threadfence(); __syncthreads(); if (t == 0) n = atomicAdd(C, 1.0f);", False),
+        ("if (t == 0) { __threadfence(); n = atomicAdd(C, 1.0f); }", True),  # nobody waited for the others
+        ("MEET(96) if (t == 0) { __threadfence(); n = atomicAdd(C, 1.0f); }", True),  # not for all of them
+        ("MEET(128) if (t == 0) { __threadfence(); n = atomicAdd(C, 1.0f); }", False),
+    ],
+)
+def test_whoever_releases_has_to_know_of_what_it_releases(body, race):
+    source = """
+    #define MEET(count) if (t < count) asm volatile("bar.sync 1, %0;" :: "n"(count) : "memory");
+    extern "C" __global__ void f(float* C) {
+        __shared__ float n;
+        int t = threadIdx.x;
+        C[256 + blockIdx.x * 128 + t] = t;
+        BODY
+        __syncthreads();
+        if (n == 1) { __threadfence(); C[t] = C[256 + t] + C[384 + 127 - t]; }
+    }"""
+    found = {finding.kind for finding in findings(source.replace("BODY", body), 2, 128, np.zeros(512, np.float32))}
+    assert found == ({"race"} if race else set())
 
 
 def test_asynchronous_copies_read_too():

@@ -195,3 +195,15 @@ RING = """
 def test_a_copy_that_arrives_at_an_mbarrier_tells_what_came_before_it_and_no_more(handed_back, race):
     """Who waits for the copies of the next stage does not know whether the threads that started them have read the one before."""
     assert at_mbarriers(64, RING.replace("HANDED_BACK", handed_back)) == ({"race"} if race else set())
+
+
+@pytest.mark.parametrize(
+    ("part", "order", "race"),
+    [
+        ("arrive", ".release.cta", False), ("arrive", ".release.cluster", False), ("arrive", ".relaxed.cta", True), ("arrive", ".relaxed.cluster", True),
+        ("try_wait.parity", ".acquire.cta", False), ("try_wait.parity", ".relaxed.cta", True), ("try_wait.parity", ".relaxed.cluster", True),
+    ],
+)  # fmt: skip
+def test_what_is_relaxed_at_an_mbarrier_orders_nothing(monkeypatch, part, order, race):
+    monkeypatch.setitem(globals(), "MBARRIERS", MBARRIERS.replace(f"mbarrier.{part}.shared::cta", f"mbarrier.{part}{order}.shared::cta"))
+    assert at_mbarriers(64, "s[0][t] = x[t]; arrive(&full[0]); wait(&full[0], 0); y[t] = s[0][63 - t];") == ({"race"} if race else set())

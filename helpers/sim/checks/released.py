@@ -1,0 +1,107 @@
+"""What the threads of a launch have released to other blocks, and what the threads of a block know of each other.
+
+Times are stamps of accesses, as `DeviceRaces` counts them; a time stands for all that was executed up to then. Threads know of
+each other by barriers, in groups: warps, or whole blocks where nothing else tells them apart. Whoever writes what another
+block may look at releases by that
+
+- what it did itself before its last fence,
+- what others did before a fence of their own, if it knows of both by a barrier, and
+- what was known to somebody who then executed a fence, itself or one that it knows of by a barrier since.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers.sim.code.hardware_units import WARP
+
+MOST = 1 << 24  # pairs of warps that are told apart
+
+
+class Released:
+    """The state of all blocks of a launch. Blocks are named by their numbers in the grid, threads by theirs.
+
+    met: [blocks, i, j], up to when group i knows what group j has done. covered: [blocks, i, j], up to when what j has done lies before
+    a fence that all of i know of; own: the same, of fences of i's own threads. fence, fence_before: when each thread executed its last
+    two. until: up to when its accesses are released.
+    """
+
+    def __init__(self, blocks: int, threads: int, by_warp: bool):
+        self.blocks, self.threads = blocks, threads
+        warps = -(-threads // WARP)
+        self.group = WARP if by_warp and blocks * warps**2 <= MOST else threads
+        self.groups = -(-threads // self.group)
+        self.met, self.covered, self.own = (np.zeros((blocks, self.groups, self.groups), np.int32) for _ in range(3))
+        self.fence, self.fence_before, self.until = (np.zeros((blocks, threads), np.int32) for _ in range(3))
+        self.fences = False  # has there been one?
+
+    def groups_of(self, threads: np.ndarray) -> np.ndarray:
+        """[rows, groups]: those that some of the threads ([rows, threads], boolean) belong to."""
+        if self.groups == 1:
+            return threads.any(axis=1, keepdims=True)
+        padded = np.pad(threads, ((0, 0), (0, -self.threads % self.group)))
+        return padded.reshape(len(threads), self.groups, self.group).any(axis=2)
+
+    def known(self, blocks: np.ndarray, who: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Up to when threads `who` know what threads `other` of the same blocks did, each counted within its block."""
+        return self.met[blocks, who // self.group, other // self.group]
+
+    # ------------------------------------------------------------------------------------------------- who meets whom
+
+    def everybody(self, blocks: np.ndarray, now: int) -> None:
+        """All threads of these blocks have met at a barrier."""
+        self.met[blocks] = now
+        if self.fences:
+            self.covered[blocks] = np.maximum(self.covered[blocks], self.own[blocks]).max(axis=1, keepdims=True)
+
+    def some(self, blocks: np.ndarray, waiting: np.ndarray, arrived: np.ndarray, now: int) -> None:
+        """Those who waited ([len(blocks), groups], boolean) know what those who arrived have done and knew."""
+        met = self.met[blocks]
+        told = np.maximum(np.where(arrived[:, :, None], met, 0).max(axis=1), np.where(arrived, np.int32(now), 0))
+        self.met[blocks] = np.where(waiting[:, :, None], np.maximum(met, told[:, None]), met)
+        if self.fences:
+            covered = self.covered[blocks]
+            told = np.where(arrived[:, :, None], np.maximum(covered, self.own[blocks]), 0).max(axis=1)
+            self.covered[blocks] = np.where(waiting[:, :, None], np.maximum(covered, told[:, None]), covered)
+
+    def within(self, blocks: np.ndarray, groups: np.ndarray, now: int) -> None:
+        """Lanes of warps have met at a __syncwarp(). Which of them is not told apart."""
+        own = groups[:, :, None] & np.eye(self.groups, dtype=bool)
+        self.met[blocks] = np.where(own, np.int32(now), self.met[blocks])
+        if self.fences:
+            covered = self.covered[blocks]
+            self.covered[blocks] = np.where(groups[:, :, None], np.maximum(covered, self.own[blocks]), covered)
+
+    def all_told(self, blocks: np.ndarray, groups: np.ndarray, now: int) -> None:
+        """These have looked at what another thread wrote, and may know all of their block: who told them is not tracked."""
+        self.some(blocks, groups, np.ones_like(groups), now)
+
+    # -------------------------------------------------------------------------------------------------- what is released
+
+    def fenced(self, blocks: np.ndarray, threads: np.ndarray, now: int) -> None:
+        """These threads ([len(blocks), threads], boolean) execute a fence."""
+        self.fences = True
+        self.fence_before[blocks] = np.where(threads, self.fence[blocks], self.fence_before[blocks])
+        self.fence[blocks] = np.where(threads, np.int32(now), self.fence[blocks])
+        own = self.own[blocks]
+        self.own[blocks] = np.where(self.groups_of(threads)[:, :, None], np.maximum(own, self.met[blocks]), own)
+
+    def written(self, who: np.ndarray) -> None:
+        """Threads of the grid write what another block may look at."""
+        if not self.fences:
+            return
+        numbers, row = np.unique(who // self.threads, return_inverse=True)
+        threads = np.zeros((len(numbers), self.threads), bool)
+        threads[row, who % self.threads] = True
+        fence, before, until = self.fence[numbers], self.fence_before[numbers], self.until[numbers]
+        writing, fencing = self.groups_of(threads), self.groups_of(threads & (fence > 0))
+        covered = self.covered[numbers]
+        covered = np.where(fencing[:, :, None], np.maximum(covered, self.own[numbers]), covered)
+        covered = self._each(np.where(writing[:, :, None], covered, 0).max(axis=1))
+        known = self._each(np.where(writing[:, :, None], self.met[numbers], 0).max(axis=1))
+        theirs = np.where(fence <= known, fence, np.where(before <= known, before, 0))
+        self.until[numbers] = np.maximum.reduce([until, covered, theirs, np.where(threads, fence, 0)])
+
+    def _each(self, groups: np.ndarray) -> np.ndarray:
+        """[rows, groups] -> [rows, threads]"""
+        return np.repeat(groups, self.group, axis=1)[:, : self.threads]
