@@ -154,7 +154,7 @@ class DeviceRaces(DeviceCheck):
             return
         if self.releases:
             self._fence(blocks, np.ones((len(blocks), self.threads), bool))
-            self.released.until[blocks] = self.now
+            self.released.everything(blocks, self.now)
         self._acquired(blocks)
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
@@ -197,7 +197,7 @@ class DeviceRaces(DeviceCheck):
         if self.releases:
             fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
             known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
-            known = np.minimum(known, self.released.until.reshape(-1)[last - 1])
+            known = np.minimum(known, self.released.of(last - 1))
             known = np.where(stamp & 1, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
         here = self.released.known(mine, (who - 1) % self.threads, (last - 1) % self.threads)
         return conflict & (stamp > np.where(same, here, known))

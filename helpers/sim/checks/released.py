@@ -23,7 +23,7 @@ class Released:
 
     met: [blocks, i, j], up to when group i knows what group j has done. covered: [blocks, i, j], up to when what j has done lies before
     a fence that all of i know of; own: the same, of fences of i's own threads. fence, fence_before: when each thread executed its last
-    two. until: up to when its accesses are released.
+    two. until: up to when its accesses are released. These three are made with the first fence: a grid may have a billion threads.
     """
 
     def __init__(self, blocks: int, threads: int, by_warp: bool):
@@ -32,8 +32,8 @@ class Released:
         self.group = WARP if by_warp and blocks * warps**2 <= MOST else threads
         self.groups = -(-threads // self.group)
         self.met, self.covered, self.own = (np.zeros((blocks, self.groups, self.groups), np.int32) for _ in range(3))
-        self.fence, self.fence_before, self.until = (np.zeros((blocks, threads), np.int32) for _ in range(3))
         self.fences = False  # has there been one?
+        self.fence = self.fence_before = self.until = np.zeros((0, threads), np.int32)
 
     def groups_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, groups]: those that some of the threads ([rows, threads], boolean) belong to."""
@@ -45,6 +45,10 @@ class Released:
     def known(self, blocks: np.ndarray, who: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Up to when threads `who` know what threads `other` of the same blocks did, each counted within its block."""
         return self.met[blocks, who // self.group, other // self.group]
+
+    def of(self, who: np.ndarray) -> np.ndarray | int:
+        """Up to when the accesses of threads of the grid are released."""
+        return self.until.reshape(-1)[who] if self.fences else 0
 
     # ------------------------------------------------------------------------------------------------- who meets whom
 
@@ -80,11 +84,21 @@ class Released:
 
     def fenced(self, blocks: np.ndarray, threads: np.ndarray, now: int) -> None:
         """These threads ([len(blocks), threads], boolean) execute a fence."""
-        self.fences = True
+        self._begin()
         self.fence_before[blocks] = np.where(threads, self.fence[blocks], self.fence_before[blocks])
         self.fence[blocks] = np.where(threads, np.int32(now), self.fence[blocks])
         own = self.own[blocks]
         self.own[blocks] = np.where(self.groups_of(threads)[:, :, None], np.maximum(own, self.met[blocks]), own)
+
+    def everything(self, blocks: np.ndarray, now: int) -> None:
+        """All that these blocks have done is released."""
+        self._begin()
+        self.until[blocks] = now
+
+    def _begin(self) -> None:
+        if not self.fences:
+            self.fences = True
+            self.fence, self.fence_before, self.until = (np.zeros((self.blocks, self.threads), np.int32) for _ in range(3))
 
     def written(self, who: np.ndarray) -> None:
         """Threads of the grid write what another block may look at."""
