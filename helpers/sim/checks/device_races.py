@@ -130,6 +130,12 @@ class DeviceRaces(DeviceCheck):
         self._since("fence before")[blocks] = self._since("fence")[blocks]
         self._since("fence")[blocks] = self.now
         self.released.fenced(blocks, threads, self.now)
+        if self.clusters:  # a flag may lie in another block's shared memory, which this check does not see
+            self._written(blocks, threads)
+
+    def _written(self, blocks: np.ndarray, threads: np.ndarray) -> None:
+        row, thread = np.nonzero(threads)
+        self.released.written(blocks[row] * self.threads + thread)
 
     def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         """At an mbarrier, of whose block too: it is released to whoever waits there."""
@@ -139,10 +145,7 @@ class DeviceRaces(DeviceCheck):
         threads.reshape(-1)[lanes[lanes // self.threads != rows]] = True
         there = np.flatnonzero(threads.any(axis=1))
         if there.size:
-            blocks = m.block_numbers[there]
-            self._fence(blocks, threads[there])
-            row, thread = np.nonzero(threads[there])
-            self.released.written(blocks[row] * self.threads + thread)
+            self._fence(m.block_numbers[there], threads[there])
 
     def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
         """The cluster's barrier releases what is before it, and acquires."""

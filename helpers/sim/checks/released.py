@@ -23,7 +23,8 @@ class Released:
 
     met: [blocks, i, j], up to when group i knows what group j has done. covered: [blocks, i, j], up to when what j has done lies before
     a fence that all of i know of; own: the same, of fences of i's own threads. fence, fence_before: when each thread executed its last
-    two. until: up to when its accesses are released. These three are made with the first fence: a grid may have a billion threads.
+    two, told: its last one when it last came to a barrier. until: up to when its accesses are released. These four are made with the
+    first fence: a grid may have a billion threads.
     """
 
     def __init__(self, blocks: int, threads: int, by_warp: bool):
@@ -33,7 +34,7 @@ class Released:
         self.groups = -(-threads // self.group)
         self.met, self.covered, self.own = (np.zeros((blocks, self.groups, self.groups), np.int32) for _ in range(3))
         self.fences = False  # has there been one?
-        self.fence = self.fence_before = self.until = np.zeros((0, threads), np.int32)
+        self.fence = self.fence_before = self.told = self.until = np.zeros((0, threads), np.int32)
 
     def groups_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, groups]: those that some of the threads ([rows, threads], boolean) belong to."""
@@ -57,9 +58,15 @@ class Released:
         self.met[blocks] = now
         if self.fences:
             self.covered[blocks] = np.maximum(self.covered[blocks], self.own[blocks]).max(axis=1, keepdims=True)
+            self.told[blocks] = self.fence[blocks]
 
     def some(self, blocks: np.ndarray, waiting: np.ndarray, arrived: np.ndarray, now: int) -> None:
         """Those who waited ([len(blocks), groups], boolean) know what those who arrived have done and knew."""
+        self._tell(blocks, waiting, arrived, now)
+        if self.fences:
+            self.told[blocks] = np.where(self._each(arrived), self.fence[blocks], self.told[blocks])
+
+    def _tell(self, blocks: np.ndarray, waiting: np.ndarray, arrived: np.ndarray, now: int) -> None:
         met = self.met[blocks]
         told = np.maximum(np.where(arrived[:, :, None], met, 0).max(axis=1), np.where(arrived, np.int32(now), 0))
         self.met[blocks] = np.where(waiting[:, :, None], np.maximum(met, told[:, None]), met)
@@ -75,10 +82,11 @@ class Released:
         if self.fences:
             covered = self.covered[blocks]
             self.covered[blocks] = np.where(groups[:, :, None], np.maximum(covered, self.own[blocks]), covered)
+            self.told[blocks] = np.where(self._each(groups), self.fence[blocks], self.told[blocks])
 
     def all_told(self, blocks: np.ndarray, groups: np.ndarray, now: int) -> None:
         """These have looked at what another thread wrote, and may know all of their block: who told them is not tracked."""
-        self.some(blocks, groups, np.ones_like(groups), now)
+        self._tell(blocks, groups, np.ones_like(groups), now)
 
     # -------------------------------------------------------------------------------------------------- what is released
 
@@ -98,7 +106,7 @@ class Released:
     def _begin(self) -> None:
         if not self.fences:
             self.fences = True
-            self.fence, self.fence_before, self.until = (np.zeros((self.blocks, self.threads), np.int32) for _ in range(3))
+            self.fence, self.fence_before, self.told, self.until = (np.zeros((self.blocks, self.threads), np.int32) for _ in range(4))
 
     def written(self, who: np.ndarray) -> None:
         """Threads of the grid write what another block may look at."""
@@ -113,7 +121,7 @@ class Released:
         covered = np.where(fencing[:, :, None], np.maximum(covered, self.own[numbers]), covered)
         covered = self._each(np.where(writing[:, :, None], covered, 0).max(axis=1))
         known = self._each(np.where(writing[:, :, None], self.met[numbers], 0).max(axis=1))
-        theirs = np.where(fence <= known, fence, np.where(before <= known, before, 0))
+        theirs = np.maximum.reduce([np.where(times <= known, times, 0) for times in (fence, before, self.told[numbers])])
         self.until[numbers] = np.maximum.reduce([until, covered, theirs, np.where(threads, fence, 0)])
 
     def _each(self, groups: np.ndarray) -> np.ndarray:

@@ -196,10 +196,12 @@ class Chunk(Lanes):
         """Place the running group's threads where they go, and choose the next group. None when all have ended."""
         hard = self.yielding
         if hard or self.polls > self.polled:
-            # A group that looked at a flag or a lock and goes back lets the others go first.
-            self.yielding, self.polled = False, self.polls
+            # A group that looked at a flag or a lock and goes back lets the others go first, also where its lanes met in between.
             targets = [where] if where.__class__ is int else [target for target, _ in where or ()]
-            self.sleeping.update({target: hard for target in targets if hard or target <= self.at})
+            back = {target: hard for target in targets if hard or target <= self.at}
+            if back or hard:
+                self.yielding, self.polled = False, self.polls
+                self.sleeping.update(back)
         if where.__class__ is int:
             self._join(where, self.mask)
         elif where is not None:
@@ -243,7 +245,7 @@ class Chunk(Lanes):
                 held = [pc for pc in groups if pc in self.held]
                 ready = [pc for pc in groups if pc not in self.held]
                 self.in_vain += 1
-                if held and (not ready or self.in_vain > PATIENCE):  # nobody is left who could join them
+                if held and (not ready or (self.in_vain > PATIENCE and not self._others_could_run())):  # nobody is left who could join them
                     self.in_vain = 0
                     self.forced = min(held)
                     self.held.discard(self.forced)

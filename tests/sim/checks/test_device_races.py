@@ -224,3 +224,39 @@ def test_whoever_counts_last_has_to_acquire(order, behind, races):
     }}"""
     found = findings(source, 2, 32, np.zeros(128, np.float32), np.zeros(1, np.int32))
     assert ("race", 12, 4) in [(finding.kind, finding.line, finding.other_line) for finding in found] if races else not found
+
+
+def test_fences_that_come_later_take_nothing_back():
+    """What a thread did before a barrier is known behind it, whatever it does while another one sets the flag."""
+    source = """extern "C" __global__ void f(int* d, int* y, int* flag) {
+        int t = threadIdx.x;
+        if (blockIdx.x == 1) {
+            d[t] = t + 1; __threadfence(); __syncthreads();
+            if (t >= 32) for (int i = 0; i < 2; i++) { while (*(volatile int*)(flag + 1) <= i) __threadfence(); __threadfence(); }
+            if (t == 0) atomicExch(flag, 1);
+        } else {
+            if (t == 0) { atomicAdd(flag + 1, 1); __threadfence(); atomicAdd(flag + 1, 1); while (atomicAdd(flag, 0) == 0) {} __threadfence(); }
+            __syncthreads(); y[t] = d[63 - t];
+        }
+    }"""
+    assert not findings(source, 2, 64, np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros(2, np.int32))
+
+
+@pytest.mark.parametrize("order", ["release.cluster", "release.gpu", "relaxed.gpu"])
+def test_a_flag_in_another_block_s_shared_memory_hands_over_device_memory(order):
+    source = """extern "C" __global__ void __cluster_dims__(2) f(int* d, int* y) {
+        __shared__ int flag; int t = threadIdx.x, v; unsigned here = (unsigned)__cvta_generic_to_shared(&flag), there;
+        if (t == 0) flag = 0;
+        asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+        if (blockIdx.x == 0) {
+            d[t] = t + 1; __syncthreads();
+            asm volatile("mapa.shared::cluster.u32 %0, %1, 1;" : "=r"(there) : "r"(here));
+            if (t == 0) asm volatile("st.ORDER.shared::cluster.u32 [%0], 1;" :: "r"(there) : "memory");
+        } else {
+            if (t == 0) do asm volatile("ld.acquire.gpu.shared::cta.u32 %0, [%1];" : "=r"(v) : "r"(here) : "memory"); while (!v);
+            __syncthreads(); y[t] = d[63 - t];
+        }
+        asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+    }""".replace("ORDER", order)
+    found = {finding.kind for finding in findings(source, 2, 64, np.zeros(64, np.int32), np.zeros(64, np.int32))}
+    assert found == ({"race"} if order.startswith("relaxed") else set())

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import helpers
 from helpers.errors import RunError
 from helpers.sim import Budget, Collect, TraceFilter, simulate
 from helpers.sim.isa.exact import round_fraction
@@ -479,3 +480,57 @@ def test_unknown_instruction_is_named_with_its_line():
     with pytest.raises(RunError, match="vadd") as caught:
         run(source, (1, 1, 1), (1, 1, 1), [np.zeros(1, np.uint32)])
     assert caught.value.line == 2 and "PTX line" in caught.value.message
+
+
+WAITS_BY_ONE_LANE = """extern "C" __global__ void f(int* d, int* y, int* flag) {
+    int t = threadIdx.x, v = 0;
+    if (blockIdx.x == 0) {
+        if (t == 0) while ((v = atomicAdd(flag, 0)) == 0) {}
+        __threadfence();
+        JOIN
+        y[t] = d[31 - t];
+    } else {
+        d[t] = t + 1;
+        __threadfence();
+        __syncthreads();
+        if (t == 0) atomicExch(flag, 1);
+    }
+}"""
+
+
+@pytest.mark.parametrize("join", ["__syncwarp();", "v = __shfl_sync(~0u, v, 0); if (!v) return;", "if (!__any_sync(~0u, v)) return;"])
+def test_a_warp_waits_for_its_lane_that_polls_while_other_blocks_have_not_begun(join):
+    d, y, flag = (np.zeros(n, np.int32) for n in (32, 32, 1))
+    run = helpers.compile(WAITS_BY_ONE_LANE.replace("JOIN", join)).launch(2, 32, (d, y, flag), on="cpu", counters=False)
+    assert not run.findings
+    assert (y == np.arange(32, 0, -1)).all()
+
+
+def test_warps_of_many_blocks_wait_for_each_other_by_one_lane():
+    """More blocks than the machine runs at a time."""
+    source = """extern "C" __global__ void f(int* d, int* y, int* count) {
+        int t = threadIdx.x, b = blockIdx.x, n = gridDim.x;
+        if (t >= 32) return;
+        d[b * 32 + t] = b + 1;
+        __syncwarp();
+        if (t == 0) { __threadfence(); atomicAdd(count, 1); while (atomicAdd(count, 0) < n) {} __threadfence(); }
+        __syncwarp();
+        y[b * 32 + t] = d[(n - 1 - b) * 32 + t];
+    }"""
+    d, y, count = (np.zeros(n, np.int32) for n in (150 * 32, 150 * 32, 1))
+    run = helpers.compile(source).launch(150, 1024, (d, y, count), on="cpu", counters=False)
+    assert not run.findings
+    assert (y == d[::-1]).all() and y.any()
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 64), (2, 64), (1, 96)])
+def test_a_warp_that_tries_for_a_lock_lets_the_one_that_has_it_go_on(blocks, threads):
+    source = """extern "C" __global__ void f(int* lock, int* total) {
+        int lane = threadIdx.x % 32, got = 0;
+        do { if (lane == 0) got = atomicCAS(lock, 0, 1) == 0; got = __shfl_sync(~0u, got, 0); } while (!got);
+        __threadfence(); total[lane] += 1; __threadfence(); __syncwarp();
+        if (lane == 0) atomicExch(lock, 0);
+    }"""
+    lock, total = np.zeros(1, np.int32), np.zeros(32, np.int32)
+    run = helpers.compile(source).launch(blocks, threads, (lock, total), on="cpu", counters=False, seconds=20)
+    assert not run.findings and (total == blocks * threads // 32).all()
