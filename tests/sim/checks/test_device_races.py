@@ -1,4 +1,7 @@
-"""Races in device memory: what orders accesses, and what is said. The corpus has the rest."""
+"""Races in device memory: what orders accesses, and what is said. The corpus has the rest.
+
+Tests of: helpers.sim.checks.released
+"""
 
 from __future__ import annotations
 
