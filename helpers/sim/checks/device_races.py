@@ -15,6 +15,8 @@ from array import array
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+
 from .accesses import DeviceAccess
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
@@ -243,7 +245,7 @@ class DeviceRaces(DeviceCheck):
         cells, who, pick = touched
         if not cells.size:
             return
-        strong = site.atomic or (site.volatile and not self._exchanges(m, cells, who))
+        strong = site.atomic or (site.volatile and not self._exchanges(cells, who))
         stamp = self._begin(site, strong)
         self._write(m, site, touched, stamp, strong, "writes", lambda: pick(access.changes()))
         writer = self._array("writer")
@@ -265,9 +267,15 @@ class DeviceRaces(DeviceCheck):
             if np.any(apart):
                 self._race(m, site, touched, last, stamps, apart, "updates", "updates")
 
-    def _exchanges(self, m, cells, who) -> bool:
-        """Does a volatile store move data, not a flag: to several places of one block, in a kernel without fences?"""
-        return not self.fenced and len(np.unique(cells)) > len(np.unique((who - 1) // self.threads))
+    def _exchanges(self, cells, who) -> bool:
+        """Does a volatile store move data, not flags: to several places by lanes of one warp, in a kernel without fences? (A word that
+        says itself whether it is there needs none: one for each warp, be it of 64 bits or a pair.)"""
+        if self.fenced or not len(who):
+            return False
+        threads = np.unique(who)
+        blocks, lanes = np.divmod(threads - 1, self.threads)
+        warps, width = len(np.unique(blocks * self.threads + lanes // WARP)), len(who) // len(threads)
+        return len(np.unique(cells)) > warps * width
 
     def _write(self, m: Machine, site, touched: TouchedDevice, stamp: int, strong: bool, verb: str, changes) -> None:
         cells, who, _ = touched

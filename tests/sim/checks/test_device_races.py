@@ -263,3 +263,17 @@ def test_a_flag_in_another_block_s_shared_memory_hands_over_device_memory(order)
     }""".replace("ORDER", order)
     found = {finding.kind for finding in findings(source, 2, 64, np.zeros(64, np.int32), np.zeros(64, np.int32))}
     assert found == ({"race"} if order.startswith("relaxed") else set())
+
+
+@pytest.mark.parametrize(
+    "body, race",
+    [
+        ("volatile unsigned long long* w = (volatile unsigned long long*)C; int b = blockIdx.x; if (t) return;"
+         " if (b) while (w[b - 1] == 0) {} w[b] = 1ull << 32 | b;", False),  # a word of state and value
+        ("volatile float* w = C; if (t % 32) return; w[blockIdx.x * 2 + t / 32] = 1; while (w[(blockIdx.x ^ 1) * 2 + t / 32] == 0) {}", False),
+        ("volatile float* w = C; w[blockIdx.x * 64 + t] = t + 1; if (blockIdx.x) C[128 + t] = w[t ^ 1];", True),  # data
+    ],
+)  # fmt: skip
+def test_a_volatile_word_that_carries_its_own_value_needs_no_fence(body, race):
+    source = f'extern "C" __global__ void f(float* C) {{ int t = threadIdx.x; {body} }}'
+    assert {finding.kind for finding in findings(source, 2, 64, np.zeros(256, np.float32))} == ({"race"} if race else set())
