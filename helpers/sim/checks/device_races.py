@@ -52,10 +52,9 @@ class DeviceRaces(DeviceCheck):
         super().__init__(launch)
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
-        self.fenced = any(op.orders for op in program.ops)  # does the kernel order its accesses for other blocks at all?
-        self.releases = self.fenced  # otherwise nothing is ordered but by the barriers of a cluster
+        self.fenced = any(op.orders for op in program.ops)  # otherwise no blocks are ordered but by their cluster's barrier
         self.clusters = launch.cluster > 1
-        self.released = Released(self.blocks, self.threads, self.releases or program.partial_barriers or program.warp_barriers)
+        self.released = Released(self.blocks, self.threads, self.fenced or program.partial_barriers or program.warp_barriers)
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         self.within_block = np.array([site.within_block for site in program.sites], bool)
@@ -79,9 +78,6 @@ class DeviceRaces(DeviceCheck):
 
     # --------------------------------------------------------------------------------------------------- ordering
 
-    def _blocks(self, m: Machine, rows: np.ndarray | None) -> np.ndarray:
-        return m.block_numbers if rows is None else m.block_numbers[rows]
-
     def _acquired(self, blocks: np.ndarray, name: str = "acquire") -> None:
         """What has happened until now, and was released, is ordered before what the threads of these blocks do next."""
         self._since(name)[blocks] = self.now
@@ -92,7 +88,7 @@ class DeviceRaces(DeviceCheck):
 
     def barrier(self, m: Machine, rows=None) -> None:
         if self._begun:
-            self.released.everybody(self._blocks(m, rows), self.now)
+            self.released.everybody(m.block_numbers if rows is None else m.block_numbers[rows], self.now)
 
     def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         if not self._begun:
@@ -126,22 +122,19 @@ class DeviceRaces(DeviceCheck):
         self._fence(blocks, threads)
 
     def _fence(self, blocks: np.ndarray, threads: np.ndarray) -> None:
-        if not self.releases:
+        if not self.fenced:
             return
         self.sites.append(0)  # a fence is later than what has been looked at before it
         self._since("fence before")[blocks] = self._since("fence")[blocks]
         self._since("fence")[blocks] = self.now
         self.released.fenced(blocks, threads, self.now)
         if self.clusters:  # a flag may lie in another block's shared memory, which this check does not see
-            self._written(blocks, threads)
-
-    def _written(self, blocks: np.ndarray, threads: np.ndarray) -> None:
-        row, thread = np.nonzero(threads)
-        self.released.written(blocks[row] * self.threads + thread)
+            row, thread = np.nonzero(threads)
+            self.released.written(blocks[row] * self.threads + thread)
 
     def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
-        """At an mbarrier, of whose block too: it is released to whoever waits there."""
-        if not self._begun or not self.releases:
+        """An arrival at another block's mbarrier releases to whoever waits there."""
+        if not self._begun or not self.fenced:
             return
         threads = np.zeros((m.blocks, self.threads), bool)
         threads.reshape(-1)[lanes[lanes // self.threads != rows]] = True
@@ -157,7 +150,7 @@ class DeviceRaces(DeviceCheck):
         self.released.everybody(blocks, self.now)
         if not self.clusters:
             return
-        if self.releases:
+        if self.fenced:
             self._fence(blocks, np.ones((len(blocks), self.threads), bool))
             self.released.everything(blocks, self.now)
         self._acquired(blocks)
@@ -199,7 +192,7 @@ class DeviceRaces(DeviceCheck):
         mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
         same = mine == theirs
         known = self._since("acquire")[mine]
-        if self.releases:
+        if self.fenced:
             fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
             known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
             known = np.minimum(known, self.released.of(last - 1))
@@ -270,7 +263,7 @@ class DeviceRaces(DeviceCheck):
     def _exchanges(self, cells, who) -> bool:
         """Does a volatile store move data, not flags: to several places by lanes of one warp, in a kernel without fences? (A word that
         says itself whether it is there needs none: one for each warp, be it of 64 bits or a pair.)"""
-        if self.fenced or not len(who):
+        if self.fenced:
             return False
         threads = np.unique(who)
         blocks, lanes = np.divmod(threads - 1, self.threads)
@@ -293,7 +286,7 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
-        if self.releases:
+        if self.fenced:
             self.released.written(who - 1)
 
     def _other_scope(self, site, who, last, when) -> np.ndarray | bool:

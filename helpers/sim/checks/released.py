@@ -15,6 +15,8 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 
+from .warp_meetings import grouped
+
 MOST = 1 << 24  # pairs of warps that are told apart
 
 
@@ -38,10 +40,7 @@ class Released:
 
     def groups_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, groups]: those that some of the threads ([rows, threads], boolean) belong to."""
-        if self.groups == 1:
-            return threads.any(axis=1, keepdims=True)
-        padded = np.pad(threads, ((0, 0), (0, -self.threads % self.group)))
-        return padded.reshape(len(threads), self.groups, self.group).any(axis=2)
+        return grouped(threads, self.group)
 
     def known(self, blocks: np.ndarray, who: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Up to when threads `who` know what threads `other` of the same blocks did, each counted within its block."""

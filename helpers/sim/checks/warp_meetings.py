@@ -31,6 +31,12 @@ class Arrivals(NamedTuple):
     arrives: bool = True
 
 
+def grouped(threads: np.ndarray, size: int = WARP) -> np.ndarray:
+    """[rows, groups]: those of `size` neighbours that some of the threads ([rows, threads], boolean) belong to."""
+    threads = np.pad(threads, ((0, 0), (0, -threads.shape[1] % size)))
+    return threads.reshape(len(threads), threads.shape[1] // size, size).any(axis=2)
+
+
 class WarpMeetings:
     """The state of [rows] blocks; a row is a block, or stands for all blocks while they do the same."""
 
@@ -59,8 +65,7 @@ class WarpMeetings:
 
     def warps_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, warps]: those that some of the threads belong to."""
-        threads = np.pad(threads[: len(self.known)], ((0, 0), (0, -threads.shape[1] % WARP)))
-        return threads.reshape(len(threads), self.warps, WARP).any(axis=2)
+        return grouped(threads[: len(self.known)])
 
     def unmet(
         self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray, together: np.ndarray

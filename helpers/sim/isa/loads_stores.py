@@ -279,7 +279,7 @@ def ld(op):
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
     strong, volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
-    relaxed = op.has("relaxed") or op.has("cta")
+    relaxed = op.has("relaxed", "cta")
     site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count, strong=strong, volatile=volatile, relaxed=relaxed)
     polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
     # meaning
