@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,8 @@ from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_com
 from .nvrtc import Answer, Request
 
 _UNANNOTATED = "without execution space annotations"
+_COOPERATIVE_GROUPS = re.compile(r"#\s*include\s*[<\"]cooperative_groups\b")
+_WITHOUT_LIBRARY = "-D_CG_LIMIT_INCLUDED_DEPENDENCIES"  # the header's own switch: it brings libcu++, which takes a second to read, for less
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,15 @@ class Attempt:
 
 def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), forgiving: bool = True) -> Attempt:
     """Compile `source` without its host code: what looks like it and, if `forgiving`, what the compiler refuses and no
-    kernel misses."""
+    kernel misses. Of cooperative groups first without what only its atomic reductions and scans need."""
+    if _COOPERATIVE_GROUPS.search(source):
+        quick = _attempt(source, (*flags, _WITHOUT_LIBRARY), expressions, forgiving)
+        if not quick.answer.refused:
+            return quick
+    return _attempt(source, flags, expressions, forgiving)
+
+
+def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forgiving: bool) -> Attempt:
     found = parts(source)
     out = first_guess(source, found)
     needed: frozenset = frozenset()
@@ -84,7 +95,7 @@ def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), 
     constexpr = [part for part in found if part.constexpr and part not in out]
     real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in constexpr))]
     if errors and not real:
-        return attempt(source, (*flags, "-default-device"), expressions, forgiving)
+        return _attempt(source, (*flags, "-default-device"), expressions, forgiving)
     return replace(last, errors=real)
 
 

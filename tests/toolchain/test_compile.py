@@ -14,6 +14,7 @@ import pytest
 
 import helpers
 from helpers.errors import CompileError, CourseError
+from helpers.sim.load import load
 from helpers.toolchain import compile as compiler
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.compiled import Parameter
@@ -126,6 +127,33 @@ def test_standard_headers_that_public_kernels_include():
 #include <cassert>
 __global__ void k(uint32_t* p) { assert(p); printf("%u", *p); *p = std::min(1u, 2u); }"""
     assert compile_source(source).entry == compile_source(source.replace("std::min", "min")).entry == "k"
+
+
+COOPERATIVE = """
+#include <cooperative_groups.h>
+#include <cooperative_groups/scan.h>
+namespace cg = cooperative_groups;
+__global__ void k(int* p) {
+    auto block = cg::this_thread_block();
+    auto warp = cg::tiled_partition<32>(block);
+    p[block.thread_rank()] = cg::exclusive_scan(warp, p[block.thread_rank()], cg::plus<int>());
+    MORE
+    block.sync();
+}"""
+
+
+def test_cooperative_groups_are_read_without_a_library_that_changes_no_code():
+    made = compile_source(COOPERATIVE.replace("MORE", ""))
+    whole = compile_source("#include <cuda/std/type_traits>\n#include <cuda/atomic>" + COOPERATIVE.replace("MORE", ""))
+    assert "cuda3std" not in made.ptx and "cuda3std" in whole.ptx
+    assert [op.opcode for op in load(made.ptx, made.symbol).ops] == [op.opcode for op in load(whole.ptx, whole.symbol).ops]
+
+
+def test_what_cooperative_groups_take_from_that_library_is_there_where_it_is_used():
+    source = COOPERATIVE.replace("MORE", "__shared__ cuda::atomic<int> a; cg::inclusive_scan_update(warp, a, p[0], cg::plus<int>());")
+    assert "atom" in compile_source(source).ptx
+    with pytest.raises(CompileError, match='line 9: .*"nothing"'):
+        compile_source(COOPERATIVE.replace("MORE", "nothing();"))
 
 
 def test_warnings_are_kept():
