@@ -29,6 +29,8 @@ from .host_code import strip_comments
 
 _WITH_MORE = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")  # that have an architecture-specific target besides
 _LEFT_OUT = re.compile(r"not supported on \.target|_is_not_supported_before_SM_\d+a")  # by ptxas, and by the names in <cuda/ptx>
+_ONLY_SPECIFIC = re.compile(r'"[^"\n]*\b(wgmma|setmaxnreg)\.')  # assembly that sm_90 leaves out, and sm_90a has
+_ASKS_ITSELF = re.compile(r"__CUDA_ARCH_(FEAT_SM|SPECIFIC__|FAMILY_SPECIFIC__)")  # code that has something else for sm_90
 _BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
 _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
 _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
@@ -143,7 +145,17 @@ def _checked_arch(compiler: installation.Compiler, arch: str) -> str:
     return str(arch)
 
 
+def _with_more(source, entry, specific, options, key) -> Compiled:
+    """Compiled for an architecture-specific target, and a note that says so."""
+    compiled = _compile(source, entry, specific, options, _flags(specific, options), key)
+    note = f"Compiled for {specific}: there are instructions that {specific[:-1]} leaves out (in the magic: --arch {specific})."
+    return replace(compiled, warnings=(note, *compiled.warnings))
+
+
 def _compile(source, entry, arch, options, flags, key) -> Compiled:
+    specific = f"{arch}a"
+    if arch == "sm_90" and _ONLY_SPECIFIC.search(source) and not _ASKS_ITSELF.search(source):
+        return _with_more(source, entry, specific, options, key)
     wanted = kernels.instance(source, entry)
     expressions = (wanted,) if wanted else ()
     made = attempt(source, flags, expressions)
@@ -151,10 +163,7 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         wanted, made = None, attempt(source, flags)
     answer = made.answer
     if answer.refused and arch in _WITH_MORE and _LEFT_OUT.search(answer.log):
-        specific = f"{arch}a"
-        compiled = _compile(source, entry, specific, options, _flags(specific, options), key)
-        note = f"Compiled for {specific}: there are instructions that {arch} leaves out (in the magic: --arch {specific})."
-        return replace(compiled, warnings=(note, *compiled.warnings))
+        return _with_more(source, entry, specific, options, key)
     if answer.refused:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin

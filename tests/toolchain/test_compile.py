@@ -6,7 +6,9 @@ Tests of: helpers.toolchain.compiled, helpers.toolchain.signatures
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import helpers
 from helpers.errors import CompileError, CourseError
 from helpers.sim.load import load
 from helpers.toolchain import compile as compiler
+from helpers.toolchain import installation
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.compiled import Parameter
 
@@ -242,6 +245,19 @@ def test_instructions_of_one_architecture_only_choose_its_target():
     assert compiled.arch == "sm_90a" and any("sm_90a" in text for text in compiled.warnings)
     with pytest.raises(CompileError, match="not supported on .target 'sm_80'"):
         compile_source(compiled.source, arch="sm_80")
+
+
+def test_the_target_that_has_them_is_tried_first_but_by_code_that_asks_for_it(monkeypatch):
+    asked, compiler = [], installation.compiler()
+    noted = replace(compiler, compile_program=lambda request: asked.append(request.flags[0]) or compiler.compile_program(request))
+    monkeypatch.setattr(installation, "compiler", lambda: noted)
+    text = '__global__ void k(int* a) {{ {before} asm volatile("wgmma.fence.sync.aligned;"); {after} a[0] = {number}; }}'
+    number = int.from_bytes(os.urandom(3))  # nothing that was compiled before
+    assert compile_source(text.format(before="", after="", number=number)).arch == "sm_90a"
+    assert asked == ["-arch=sm_90a"]
+    guarded = text.format(before="\n#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n", after="\n#endif\n", number=number)
+    assert compile_source(guarded).arch == "sm_90"
+    assert compile_source(f"// no wgmma.fence here\n__global__ void k(int* a) {{ a[0] = {number}; }}").arch == "sm_90"
 
 
 def test_sixteen_bit_floats_are_told_apart():
