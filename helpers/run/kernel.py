@@ -23,6 +23,7 @@ from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from helpers.sim.code.ptx import directives
+from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -243,6 +244,10 @@ class Kernel:
             raise LaunchError(f"progress={progress!r} cannot be called: it is a function of (blocks done, blocks in all).")
         if not isinstance(globals_before, (bytes, type(None))):
             raise LaunchError(f"globals_before is what an earlier run's outcome.globals_after says, not {type(globals_before).__name__}.")
+        if not isinstance(in_turn, str) or in_turn not in ("", UPWARDS, DOWNWARDS):
+            raise LaunchError(
+                f"in_turn={in_turn!r} is no order of the blocks: write in_turn={UPWARDS!r} or in_turn={DOWNWARDS!r}, or leave it out."
+            )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
 
         def simulated(values: Sequence[Any]) -> Outcome:

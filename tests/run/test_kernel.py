@@ -205,12 +205,18 @@ def test_numbers_that_are_no_integers_are_refused(scale, value):
     [
         {"trace": 1}, {"trace": "yes"}, {"seconds": float("nan")}, {"seconds": 0}, {"seconds": "1"}, {"blocks": 3}, {"blocks": [0.5]},
         {"progress": 3}, {"uninitialized": None}, {"uninitialized": [["a"]]}, {"globals_before": "x"}, {"globals_before": b"x"},
+        {"in_turn": "up"}, {"in_turn": None}, {"in_turn": ["upwards"]},
     ],
 )  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options):
     kernel = helpers.compile("__global__ void k(float* a) { a[0] = 1; }")
     with pytest.raises(LaunchError, match=next(iter(options))):
         kernel.launch(1, 1, (np.zeros(1, np.float32),), on="cpu", **options)
+
+
+def test_an_unknown_order_of_the_blocks_names_those_there_are(scale):
+    with pytest.raises(LaunchError, match="in_turn='up' is no order of the blocks: write in_turn='upwards' or in_turn='downwards'"):
+        scale.launch(1, 32, [np.zeros(32, np.float32), np.zeros(32, np.float32), 32, 2.0], on="cpu", in_turn="up")
 
 
 @pytest.mark.parametrize("wishes", [{"blocks": "a"}, {"warps": 3}, {"spaces": "shared"}, {"limit": "x"}], ids=str)
