@@ -21,6 +21,7 @@ from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
 from .code import time_limit
+from .code.addresses import DEVICE_BASE, PARAM_WINDOW
 from .code.merged_accesses import AccessWidth, access_sites
 from .code.ptx import immediate_bits, literal
 from .code.sites import ChargedSite, CostRule
@@ -30,7 +31,7 @@ from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
 from .machine import cluster as clusters
 from .machine.chunk import Chunk, Clock
-from .machine.memory import DEVICE_BASE, DeviceMemory
+from .machine.memory import DeviceMemory
 from .machine.printout import Printout
 from .machine.trace import Allocation, Recorder, Trace, TraceFilter
 
@@ -198,7 +199,8 @@ def _simulate(
     charged, estimate = _charged(program, compiled, collect)
     checks = Unchecked()
     if collect.findings:
-        places = DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized))
+        maps = _tensor_maps(program, words, memory)
+        places = DevicePlaces(program, memory, param_words, grid, block, frozenset(collect.uninitialized), maps)
         checks = LaunchChecks(program, places, math.prod(dims or (1,)))
     launch = Launch(
         program=program, grid=grid, block=block, dynamic_shared=shared,
@@ -437,6 +439,12 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     used = -(-sum(v.nbytes for v, _ in program.parameters) // 4) if program.parameters else 0
     end = max([at + v.nbytes for v, at in program.parameters], default=used)
     return {i: int(words[i]) for i in range(-(-end // 4))}
+
+
+def _tensor_maps(program: Program, values, memory: DeviceMemory) -> dict[int, int]:
+    """{generic address of a tensor map: address of its tensor}"""
+    given = [(at, *value) for (_, at), value in zip(program.parameters, values, strict=True) if isinstance(value, tuple)]
+    return {PARAM_WINDOW + at if copy is None else memory.base_of(copy): memory.base_of(tensor.memory) for at, tensor, copy in given}
 
 
 _NO_MACHINE_CODE = "an estimate, there is no machine code"

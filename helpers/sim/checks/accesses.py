@@ -184,3 +184,27 @@ class DeviceAccess:
         self.changes: Callable[[], np.ndarray] | None = None
         self.differ: Callable[[], np.ndarray] | None = None
         self.found: TouchedDevice | None = None  # see `DevicePlaces.touched`
+
+    def laid_out(self, m: Machine) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """(offsets, mask or None, numbers of the threads in the grid + 1), of one shape."""
+        mask = None if self.mask is None else np.broadcast_to(self.mask, m.shape)
+        return np.broadcast_to(self.offsets, m.shape), mask, np.broadcast_to(m.thread_numbers, m.shape)
+
+
+class BulkDeviceAccess(DeviceAccess):
+    """Bulk copies from or to device memory, one per lane (flat positions in [blocks, threads]).
+
+    offsets: [n, units] of `width` bytes each. mask: which of them matter (None: all). adds: is the copy combined with what is there?
+    number: [n], what a check calls the copies.
+    """
+
+    __slots__ = ("adds", "lanes", "number")
+
+    def __init__(self, site: Site, lanes: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, width: int, adds: bool = False):
+        super().__init__(site, offsets, mask, width)
+        self.lanes, self.adds = lanes, adds
+        self.number = np.zeros(len(lanes), np.int64)
+
+    def laid_out(self, m: Machine) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        who = m.block_numbers[self.lanes // m.threads] * m.threads + self.lanes % m.threads + 1
+        return self.offsets, self.mask, np.broadcast_to(who.astype(np.int32)[:, None], self.offsets.shape)

@@ -1,7 +1,8 @@
 """Which arrays an access to device memory may touch.
 
 Only arrays that the launch writes can race, and as a rule that is C alone. `arrays_of` finds them before the launch
-by following addresses back to the kernel's parameters, so that reads of A and B cost nothing.
+by following addresses back to the kernel's parameters, so that reads of A and B cost nothing. A copy of a tensor goes where
+its map says: that is followed to the map.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW
 from helpers.sim.code.program import Effect, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Vector
 from helpers.sim.code.sites import Site
@@ -33,10 +34,11 @@ def _addresses(operand) -> Iterable[int]:
 def arrays_of(program: Program) -> dict[int, frozenset[int]]:
     """{number of a site in device memory: what its address is made of}.
 
-    That is a set of offsets of parameters, fixed device addresses, and ANY. 32-bit values that come from memory are
-    taken for indices, not for parts of pointers.
+    That is a set of offsets of parameters, fixed device addresses, and ANY; of an address of a tensor map also places from PARAM_WINDOW
+    on, of parameters that may hold it. 32-bit values that come from memory are taken for indices, not for parts of pointers.
     """
     entry = {at for _, at in program.parameters}
+    maps = [range(at, at + variable.nbytes) for variable, at in program.parameters if variable.nbytes > TYPE_BYTES["b64"]]
     origin: dict[int, frozenset[int]] = {}  # of a register's value
     nothing = frozenset()
     steps = []
@@ -52,6 +54,9 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
             sources = op.reads
             for operand in op.instruction.operands[1:]:
                 fixed.update(_addresses(operand))
+            if maps and not op.reads:  # a constant may be the address of a parameter
+                values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
+                fixed.update(PARAM_WINDOW + place.start for place in maps if any(value in place for value in values))
         steps.append((targets, frozenset(fixed), sources))
     changed = True
     while changed:
@@ -62,11 +67,17 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
                 old = origin.get(register, nothing)
                 if not new <= old:
                     origin[register], changed = old | new, True
-    return {
-        site.index: frozenset({ANY} if site.address is None else _addresses(site.address)) | origin.get(site.base, nothing)
-        for site in program.sites
-        if site.generic or site.space == "global"
-    }
+    found = {}
+    for site in program.sites:
+        if site.device is not None:
+            found[site.index] = frozenset(_addresses(site.device)) | origin.get(site.device_base, nothing)
+        elif site.generic or site.space == "global":
+            found[site.index] = frozenset({ANY} if site.address is None else _addresses(site.address)) | origin.get(site.base, nothing)
+    return {index: of if program.sites[index].mapped else frozenset(filter(_no_map, of)) for index, of in found.items()}
+
+
+def _no_map(origin: int) -> bool:
+    return origin < PARAM_WINDOW or origin >= DEVICE_BASE
 
 
 def _parameter(site: Site, entry: set[int]) -> int:

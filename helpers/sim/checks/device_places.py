@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW, WINDOW_BYTES
+from helpers.sim.code.sites import AccessKind
 
 from .accesses import DeviceAccess
 from .device_arrays import ANY, arrays_of
@@ -29,11 +30,15 @@ class TouchedDevice(NamedTuple):
 class DevicePlaces:
     """Which accesses are watched, and the granules of what they touch.
 
+    maps: {generic address of a tensor map: address of what it describes}.
     memory: has the allocated ranges [starts, ends), the allocations and the arguments. unwritten: names of arguments whose
     contents count as never written; here their ranges.
     """
 
-    def __init__(self, program, memory, param_words: dict[int, int], grid, block, unwritten=frozenset()):
+    def __init__(
+        self, program, memory, param_words: dict[int, int], grid, block, unwritten=frozenset(), maps: Mapping[int, int] | None = None
+    ):
+        self.maps = {} if maps is None else maps
         self.program, self.memory, self.param_words = program, memory, param_words
         self.threads = block[0] * block[1] * block[2]
         self.blocks = grid[0] * grid[1] * grid[2]
@@ -44,10 +49,12 @@ class DevicePlaces:
         ]
         self.empty = {argument.base for argument in memory.arguments if not argument.array.nbytes}
         self.origins = arrays_of(program)
+        self._known: dict[tuple[frozenset[int], bool], set[int]] = {}  # what `_places` has found
         spans = self._spans()
         self.starts = np.array([start for start, _ in spans], np.int64)
         self.ends = np.array([end for _, end in spans], np.int64)
-        self.watches = [bool(spans) and self._may_touch(site) for site in program.sites]
+        watched = {self._span_of(start) for start, _ in spans}
+        self.watches = [site.index in self.origins and not watched.isdisjoint(self._places(site)) for site in program.sites]
         widths = [site.width for site, watched in zip(program.sites, self.watches, strict=True) if watched]
         self.granule = min([4, *(width & -width for width in widths)])
         first, self.first = 0, []
@@ -62,7 +69,7 @@ class DevicePlaces:
         memory = self.memory
         chosen: set[int] = set()
         for site in self.program.sites:
-            if site.op.changes and site.index in self.origins:
+            if (site.op.changes or site.op is AccessKind.BULK_STORE) and site.index in self.origins:
                 chosen |= self._places(site)
         chosen |= {self._span_of(start) for start, _ in self.unwritten}
         return [(int(memory.starts[i]), int(memory.ends[i])) for i in sorted(chosen)]
@@ -73,23 +80,42 @@ class DevicePlaces:
 
     def _places(self, site) -> set[int]:
         """Indices of the allocated ranges that an access may touch: all, if it is not known of which array it is; none of an empty one."""
+        origins = self.origins[site.index]
+        found = self._known.get((origins, site.mapped))
+        if found is None:
+            found = self._known[origins, site.mapped] = self._mapped(origins) if site.mapped else self._pointed(origins)
+        return found
+
+    def _pointed(self, origins: frozenset[int]) -> set[int]:
         found, of_empty = set(), False
-        for origin in self.origins[site.index]:
-            address = origin
-            if 0 <= origin < DEVICE_BASE:
-                words = [self.param_words.get(origin // 4 + i, 0) for i in (0, 1)]
-                address = words[0] | words[1] << 32
+        for origin in origins:
+            address = self._address(origin)
             if origin != ANY:
                 found.add(self._span_of(address - DEVICE_BASE))
                 of_empty |= address - DEVICE_BASE in self.empty
         found.discard(None)
         return found if found or of_empty else set(range(len(self.memory.starts)))
 
-    def _may_touch(self, site) -> bool:
-        if site.index not in self.origins:
-            return False
-        watched = set(self.starts.tolist())
-        return any(int(self.memory.starts[i]) in watched for i in self._places(site))
+    def _mapped(self, origins: frozenset[int]) -> set[int]:
+        """The same of what tensor maps describe that lie in a parameter, or in the array that a parameter points into."""
+        found: set[int | None] = set()
+        for origin in origins:
+            if in_parameters := PARAM_WINDOW <= origin < PARAM_WINDOW + WINDOW_BYTES:
+                start, end = next((origin, origin + v.nbytes) for v, at in self.program.parameters if at == origin - PARAM_WINDOW)
+            else:
+                span = None if origin == ANY else self._span_of(self._address(origin) - DEVICE_BASE)
+                start, end = (0, 0) if span is None else (DEVICE_BASE + int(side[span]) for side in (self.memory.starts, self.memory.ends))
+            described = [tensor for place, tensor in self.maps.items() if start <= place < end]
+            if not described and not in_parameters:  # made by the kernel, or nobody knows where
+                return set(range(len(self.memory.starts)))
+            found.update(self._span_of(tensor - DEVICE_BASE) for tensor in described)
+        return {span for span in found if span is not None} if origins else set(range(len(self.memory.starts)))
+
+    def _address(self, origin: int) -> int:
+        """What a parameter holds, or the fixed address that an origin is."""
+        if not 0 <= origin < DEVICE_BASE:
+            return origin
+        return self.param_words.get(origin // 4, 0) | self.param_words.get(origin // 4 + 1, 0) << 32
 
     @property
     def needed(self) -> bool:
@@ -123,17 +149,17 @@ class DevicePlaces:
         return access.found
 
     def _find(self, m: Machine, access: DeviceAccess) -> TouchedDevice:
-        def whole(array):
-            return array if array.shape == m.shape else np.broadcast_to(array, m.shape)
+        offsets, chosen, who = access.laid_out(m)
 
-        offsets = whole(access.offsets)
-        chosen = None if access.mask is None else whole(access.mask)
+        def whole(array):
+            return array if array.shape == offsets.shape else np.broadcast_to(array, offsets.shape)
+
         where = np.searchsorted(self.starts, offsets, side="right") - 1
         inside = (where >= 0) & (offsets < self.ends[where])
         chosen = inside if chosen is None else inside & chosen
         span = max(1, access.width // self.granule)
         cells = (offsets // self.granule + self.first[where])[chosen]
-        who = whole(m.thread_numbers)[chosen]
+        who = who[chosen]
 
         def pick(values):
             values = whole(values)[chosen]

@@ -7,17 +7,23 @@ its thread, or one that knows of it by a barrier, executes before the flag is wr
 atomic operation, a volatile or acquiring read, either of them said to be relaxed with a fence behind it, the barrier of a
 grid or cluster. Which flag released what to whom is not tracked. That can only miss a race, never make one up: in the
 machine, whatever happens before an access has also been executed before it.
+
+What a bulk copy writes, it writes when its thread has waited for it (wait_group, without .read), and at no time before: until then
+not even its own thread may look. What a bulk copy reads it does not see if ordinary stores have written it and no fence.proxy.async
+stands between, of a thread of either block. When it has read, whoever waits at its mbarrier knows.
 """
 
 from __future__ import annotations
 
 from array import array
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sites import AccessKind
 
-from .accesses import DeviceAccess
+from .accesses import BulkDeviceAccess, DeviceAccess, PieceAccess
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
 from .protocols import Machine, PhaseBarrier
@@ -36,6 +42,15 @@ ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
     "or put a barrier of all threads concerned between the two accesses."
 )
+COPY_ADVICE = (
+    "A bulk copy's data is in device memory when its thread has waited for it by cp.async.bulk.wait_group; with .read, it has waited "
+    "until the source may be written again, no longer. Wait without .read, then release (__threadfence()) and tell the others."
+)
+PROXY_ADVICE = (
+    'Put asm volatile("fence.proxy.async;" ::: "memory") between what makes sure that the stores have been made and the copy. '
+    "(fence.proxy.async.shared::cta is about shared memory only.)"
+)
+UNDER_WAY = np.iinfo(np.int32).max  # when a bulk copy has written that has not been waited for
 
 
 class DeviceRaces(DeviceCheck):
@@ -59,6 +74,9 @@ class DeviceRaces(DeviceCheck):
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         self.within_block = np.array([site.within_block for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}
+        self.copies, self.copied_at = array("i"), array("i")  # accesses that are bulk copies' writes, and when these have been waited for
+        # By mbarrier: threads whose copies have come there, [blocks, threads].
+        self.copiers: WeakKeyDictionary[PhaseBarrier, np.ndarray] = WeakKeyDictionary()
 
     def _array(self, name: str) -> np.ndarray:
         found = self.state.get(name)
@@ -162,7 +180,10 @@ class DeviceRaces(DeviceCheck):
         waiting.reshape(-1)[lanes] = True
         there, chosen = waiting.any(axis=1), np.zeros(m.blocks, bool)
         chosen[rows] = True
-        self._met(m, there, waiting[there], barrier.arrivers(m, chosen)[there])
+        arrived = barrier.arrivers(m, chosen)
+        if barrier in self.copiers:
+            arrived = arrived | self.copiers[barrier]
+        self._met(m, there, waiting[there], arrived[there])
         self._acquired(m.block_numbers[there])
 
     def warp_barrier(self, m: Machine, masks=None) -> None:
@@ -187,6 +208,10 @@ class DeviceRaces(DeviceCheck):
     def _unordered(self, who, last, stamp) -> np.ndarray:
         """Where the earlier access by `last` at `stamp` is not ordered before what `who` does now."""
         conflict = (last != 0) & (last != who)
+        atomic = stamp & 1
+        if self.copies:
+            stamp = self._when(stamp)
+            conflict |= (last == who) & (stamp == UNDER_WAY)
         if not conflict.any():
             return conflict
         mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
@@ -196,7 +221,7 @@ class DeviceRaces(DeviceCheck):
             fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
             known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
             known = np.minimum(known, self.released.of(last - 1))
-            known = np.where(stamp & 1, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
+            known = np.where(atomic, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
         here = self.released.known(mine, (who - 1) % self.threads, (last - 1) % self.threads)
         return conflict & (stamp > np.where(same, here, known))
 
@@ -222,6 +247,9 @@ class DeviceRaces(DeviceCheck):
             conflict[conflict] = ~self.rechecks[np.frombuffer(self.sites, np.int32)[written_at[conflict] >> 1]]
         if conflict.any():
             self._race(m, site, touched, writer, written_at, conflict, "reads", "writes")
+        self._has_read(cells, who, stamp)
+
+    def _has_read(self, cells, who, stamp: int) -> None:
         reader, read_at = self._array("reader"), self._array("read_at")
         before = reader.take(cells)
         other = (before != 0) & (before != who)
@@ -260,6 +288,83 @@ class DeviceRaces(DeviceCheck):
             if np.any(apart):
                 self._race(m, site, touched, last, stamps, apart, "updates", "updates")
 
+    # ------------------------------------------------------------------------------------------------- bulk copies
+
+    def device_copy_reads(self, m: Machine, access: BulkDeviceAccess) -> None:
+        touched, site = self.places.touched(m, access), access.site
+        cells, who, _ = touched
+        if not cells.size:
+            return
+        stamp = self._begin(site, False)
+        writer, written_at = self._array("writer").take(cells), self._array("written_at").take(cells)
+        late = self._unordered(who, writer, written_at)
+        if late.any():
+            self._race(m, site, touched, writer, written_at, late, "reads", "writes")
+        unseen = (writer != 0) & ~late
+        if unseen.any():
+            fence = self._since("proxy fence")
+            unseen &= written_at > np.maximum(fence[(who - 1) // self.threads], fence[(np.maximum(writer, 1) - 1) // self.threads])
+            unseen &= ~self._of_copies(written_at)
+        if unseen.any():
+            self._unseen(m, site, touched, written_at, unseen)
+        self._has_read(cells, who, stamp)
+
+    def device_copy_writes(self, m: Machine, access: BulkDeviceAccess) -> bool:
+        touched, site = self.places.touched(m, access), access.site
+        cells, who, pick = touched
+        if not cells.size:
+            return False
+        access.number[:] = np.arange(len(access.number)) + len(self.sites)
+        stamps = pick((2 * access.number + access.adds)[:, None]).astype(np.int32)
+        self._write(
+            m, site, touched, stamps, access.adds, "adds to" if access.adds else "writes", lambda: pick(access.changes()), own=False
+        )
+        self.sites.extend([site.index] * len(access.number))
+        self.copies.extend(access.number.tolist())
+        self.copied_at.extend([UNDER_WAY] * len(access.number))
+        writer = self._array("writer").take(cells)
+        lost = (writer != who) & (not access.adds)
+        if lost.any():
+            lost &= pick(access.differ())
+            if lost.any():
+                self._race(m, site, touched, writer, self._array("written_at").take(cells), lost, "writes", "writes")
+        return True
+
+    def copies_ended(self, m: Machine, access: BulkDeviceAccess, chosen: np.ndarray) -> None:
+        self.sites.append(0)  # later than any barrier before
+        at = np.frombuffer(self.copied_at, np.int32)
+        at[np.searchsorted(np.frombuffer(self.copies, np.int32), access.number[chosen])] = self.now - 1
+
+    def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
+        if self._begun:
+            copiers = self.copiers.setdefault(barrier, np.zeros((m.blocks, self.threads), bool))
+            copiers.reshape(-1)[access.lanes] = True
+
+    def proxy_fence(self, m: Machine, shared: bool, device: bool) -> None:
+        if device and self._begun:
+            self._since("proxy fence")[m.block_numbers[self._active(m)[0]]] = self.now
+
+    def _when(self, stamps: np.ndarray) -> np.ndarray:
+        """When accesses were made: bulk copies' writes when they were waited for."""
+        copies = np.frombuffer(self.copies, np.int32)
+        at = np.minimum(np.searchsorted(copies, stamps >> 1), len(copies) - 1)
+        return np.where(copies[at] == stamps >> 1, np.frombuffer(self.copied_at, np.int32)[at], stamps)
+
+    def _of_copies(self, stamps: np.ndarray) -> np.ndarray:
+        """Which accesses are writes of bulk copies."""
+        return self._when(stamps) != stamps if self.copies else np.zeros(stamps.shape, bool)
+
+    def _unseen(self, m: Machine, site, touched: TouchedDevice, stamps, unseen) -> None:
+        i = first(unseen)
+        block, thread = self.places.thread(m, touched.who[i])
+        other = self.launch.program.sites[self.sites[int(stamps[i]) >> 1]]
+        m.findings.add(
+            "missing-fence", site.line,
+            f"The bulk copy reads {self.places.element(touched.cells[i])}, written at line {other.line} by an ordinary store, "
+            "with no fence.proxy.async for device memory between.",
+            other_line=other.line, block=block, thread=thread, advice=PROXY_ADVICE, count=int(np.count_nonzero(unseen)),
+        )  # fmt: skip
+
     def _exchanges(self, cells, who) -> bool:
         """Does a volatile store move data, not flags: to several places by lanes of one warp, in a kernel without fences? (A word that
         says itself whether it is there needs none: one for each warp, be it of 64 bits or a pair.)"""
@@ -270,14 +375,15 @@ class DeviceRaces(DeviceCheck):
         warps, width = len(np.unique(blocks * self.threads + lanes // WARP)), len(who) // len(threads)
         return len(np.unique(cells)) > warps * width
 
-    def _write(self, m: Machine, site, touched: TouchedDevice, stamp: int, strong: bool, verb: str, changes) -> None:
+    def _write(self, m: Machine, site, touched: TouchedDevice, stamp, strong: bool, verb: str, changes, own: bool = True) -> None:
+        """own: may threads meet bulk copies of their own?"""
         cells, who, _ = touched
         writer, written_at = self._array("writer"), self._array("written_at")
         for name, at, other_verb in (("writer", "written_at", "writes"), ("reader", "read_at", "reads"), ("reader2", "read2_at", "reads")):
             if name not in self.state or (site.rechecks and name != "writer"):
                 continue
             last, when = self.state[name].take(cells), self.state[at].take(cells)
-            conflict = self._unordered(who, last, when)
+            conflict = self._unordered(who, last, when) & (own | (last != who))
             if strong:
                 conflict &= (when & 1 == 0) | self._other_scope(site, who, last, when)
             if changes is not None and conflict.any():
@@ -286,7 +392,7 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
-        if self.fenced:
+        if self.fenced and own:
             self.released.written(who - 1)
 
     def _other_scope(self, site, who, last, when) -> np.ndarray | bool:
@@ -299,6 +405,7 @@ class DeviceRaces(DeviceCheck):
     def _race(self, m: Machine, site, touched: TouchedDevice, last, stamps, conflict, verb: str, other_verb: str) -> None:
         cells, who, _ = touched
         i = first(conflict)
+        under_way = bool(self.copies) and bool(self._when(stamps[i : i + 1])[0] == UNDER_WAY)
         block, thread = self.places.thread(m, who[i])
         other_block, other_thread = self.places.thread(m, last[i])
         other = self.launch.program.sites[self.sites[int(stamps[i]) >> 1]]
@@ -307,7 +414,8 @@ class DeviceRaces(DeviceCheck):
             "race",
             site.line,
             f"Thread {thread} of block {block} {verb} {self.places.element(cells[i])}, "
-            f"which {other_name} {other_verb} at {line_of(site, other)}, and nothing says who comes first.",
+            f"which {other_name} {other_verb} at {line_of(site, other)}, "
+            + ("by a bulk copy that it has not waited for." if under_way else "and nothing says who comes first."),
             other_line=other.line,
             block=block,
             thread=thread,
@@ -317,6 +425,8 @@ class DeviceRaces(DeviceCheck):
 
     def _advice(self, site, other, who: int, last: int, stamp: int) -> str:
         mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
+        if other.op is AccessKind.BULK_STORE and (mine != theirs or self._when(np.array([stamp]))[0] == UNDER_WAY):
+            return COPY_ADVICE
         if mine == theirs:
             return ADVICE
         if site.atomic and (site.within_block or other.within_block):

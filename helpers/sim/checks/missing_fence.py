@@ -53,8 +53,10 @@ class MissingFence(SharedCheck):
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier) -> None:
         self.copy_landed(m, access)
 
-    def proxy_fence(self, m: Machine) -> None:
+    def proxy_fence(self, m: Machine, shared: bool, device: bool) -> None:
         """It orders the threads' own stores, and those that a barrier has ordered before."""
+        if not shared:
+            return
         if m.mask is None:
             self.unfenced[:] = 0
             return

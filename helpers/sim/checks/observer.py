@@ -24,7 +24,7 @@ from helpers.sim.code.sites import Site
 from .findings import said
 
 if TYPE_CHECKING:
-    from .accesses import Access, DeviceAccess, MatrixAccess, PieceAccess
+    from .accesses import Access, BulkDeviceAccess, DeviceAccess, MatrixAccess, PieceAccess
     from .protocols import Machine, PhaseBarrier
     from .shared_cells import SharedCells
     from .warp_meetings import Arrivals, WarpMoment
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 class Observer:
     """Everything that happens in a chunk of blocks. Rows and lanes are those of the chunk; the active threads are `m.mask`."""
+
+    def watches_device(self, site: Site) -> bool:
+        """Does somebody look at this access of device memory?"""
+        return False
 
     divisible = True  # may the chunk be divided now? False while something is remembered that cannot be
 
@@ -124,6 +128,15 @@ class Observer:
     def device_update(self, m: Machine, access: DeviceAccess) -> None:
         """Threads perform an atomic operation."""
 
+    def device_copy_reads(self, m: Machine, access: BulkDeviceAccess) -> None:
+        """Bulk copies from these places begin."""
+
+    def device_copy_writes(self, m: Machine, access: BulkDeviceAccess) -> bool | None:
+        """Bulk copies to these places begin, whose data memory holds already. True if somebody wants to hear of `copies_ended`."""
+
+    def copies_ended(self, m: Machine, access: BulkDeviceAccess, chosen: np.ndarray) -> None:
+        """The threads of the copies `chosen` (boolean) have waited for them, not only for their being read."""
+
     # --- what orders accesses
 
     def barrier(self, m: Machine, rows: np.ndarray | None = None) -> None:
@@ -141,8 +154,8 @@ class Observer:
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """The active threads execute a fence or a release: it may order what other blocks see."""
 
-    def proxy_fence(self, m: Machine) -> None:
-        """The active threads order ordinary accesses of shared memory with those of wgmma and bulk copies."""
+    def proxy_fence(self, m: Machine, shared: bool, device: bool) -> None:
+        """The active threads order ordinary accesses with those of wgmma and bulk copies: of shared memory, of device memory."""
 
     def acquire(self, m: Machine) -> None:
         """The active threads see what others have released. Which threads released is not known."""
@@ -222,7 +235,7 @@ class SharedCheck(Observer):
         return other
 
 
-EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member))
+EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member) and name != "watches_device")
 
 
 @functools.cache
@@ -254,6 +267,9 @@ class Checks(Observer):
             if listeners:
                 tell = listeners[0] if len(listeners) == 1 else _in_turn(listeners)
                 setattr(self, event, _where(watched, tell) if "device" in event else tell)
+
+    def watches_device(self, site: Site) -> bool:
+        return bool(self.watched) and self.watched[site.index]
 
     @property
     def divisible(self) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers.sim.code.sites import AccessKind
 
-from .accesses import Access, DeviceAccess
+from .accesses import Access, BulkDeviceAccess, DeviceAccess
 from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
 from .shared_cells import SharedCells, first
@@ -98,4 +98,9 @@ class UninitialisedDevice(DeviceCheck):
 
     def device_update(self, m: Machine, access: DeviceAccess) -> None:
         self.device_read(m, access)
+        self.device_write(m, access)
+
+    def device_copy_writes(self, m: Machine, access: BulkDeviceAccess) -> None:
+        if access.adds:
+            self.device_read(m, access)
         self.device_write(m, access)

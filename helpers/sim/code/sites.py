@@ -97,7 +97,8 @@ class Site:
 
     pc: position of the instruction in the program. space: 'generic' where only an address tells. width: bytes per lane.
     address: the operand that says where, None if it has none; base: its register, None for a fixed address. matrices: how
-    many 8 x 8 matrices one instruction moves by the rule MATRIX.
+    many 8 x 8 matrices one instruction moves by the rule MATRIX. device, device_base: the same as address and base of the other
+    side of a bulk copy, in device memory: its address there, or that of its tensor map (mapped).
     """
 
     index: int
@@ -117,6 +118,9 @@ class Site:
     within_block: bool = False  # .cta: it is atomic to threads of the same block only
     volatile: bool = False
     relaxed: bool = False  # what it finds orders nothing of other blocks' unless a fence follows: .relaxed, .release, .cta
+    device: Address | None = None
+    device_base: int | None = None
+    mapped: bool = False
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     @property

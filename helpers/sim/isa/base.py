@@ -278,18 +278,34 @@ class Binding:
         i = self.instruction
         raise RunError(f"{i.place}: the machine does not know the instruction `{i.text}`.", i.line)
 
-    def site(self, space: str, kind: AccessKind, width: int, rule: CostRule | None = None, at: int | None = None, **more) -> Site:
+    def site(
+        self,
+        space: str,
+        kind: AccessKind,
+        width: int,
+        rule: CostRule | None = None,
+        at: int | None = None,
+        device: int | None = None,
+        **more,
+    ) -> Site:
         """Note a memory access of `width` bytes per lane. rule: how it is charged, where kind and space do not say it.
-        at: the operand that is its address, by default the first in brackets. more: further fields of the `Site`."""
+        at: the operand that is its address, by default the first in brackets. device: the one that is a bulk copy's in device memory.
+        more: further fields of the `Site`."""
         i, sites = self.instruction, self.loader.sites
         where = self.operands if at is None else self.operands[at : at + 1]
         address = next((operand for operand in where if isinstance(operand, Address)), None)
-        base = self._register(address.base.name) if address is not None and isinstance(address.base, Register) else None
-        rule = rule or rule_of(kind, space)
+        rule, base = rule or rule_of(kind, space), self._base(address)
+        if device is not None:
+            more["device"] = self.operands[device]
+            more["device_base"] = self._base(more["device"])
         site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, **more)
         sites.append(site)
         self.sites.append(site)
         return site
+
+    def _base(self, address) -> int | None:
+        """The register of an address, if it has one."""
+        return self._register(address.base.name) if isinstance(address, Address) and isinstance(address.base, Register) else None
 
     def count(self, op: str) -> None:
         """Count the threads that execute this instruction as arithmetic of kind `op`: 'ffma', 'fadd', 'fmul'."""

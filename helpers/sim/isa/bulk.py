@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.checks import misaligned, out_of_bounds
-from helpers.sim.checks.accesses import PieceAccess
+from helpers.sim.checks.accesses import BulkDeviceAccess, PieceAccess
 from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, PARAM_WINDOW, WINDOW_BYTES
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Address, Vector
@@ -384,7 +384,7 @@ def bulk_tensor(op):
     targets = _targets(op, 0, 2, 3 if op.has("multicast::cluster") else None)
     if count != 3 + op.has("multicast::cluster"):
         op.fail("has operands the machine does not know")
-    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK)
+    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK, device=1, mapped=True)
     line = op.line
 
     def run(m):
@@ -392,6 +392,7 @@ def bulk_tensor(op):
         for tensor, lanes, corners in tensors(m, active_lanes(m)):
             _check_corners(m, site, tensor, lanes, corners)
             copies = [copy for copy in targets(m, lanes) if len(copy[0])]
+            _look_at(m, site, tensor, lanes, corners)
             _count(m, line, "ld", len(lanes), sum(_box_sectors(tensor, corners[chosen], False) for chosen, *_ in copies))
             for chosen, rows, offsets, barriers in copies:
                 piece = Piece(rows, offsets, tensor.nbytes, tensor).checked(m, site, lanes[chosen], 128)
@@ -419,6 +420,15 @@ def _only_tiles(op) -> None:
             op.fail(f"copies in the mode .{part}; the machine copies tensors in tile mode only")
         if part.startswith("cta_group"):
             op.unknown()
+
+
+def _look_at(m, site, tensor: Tensor, lanes, corners) -> None:
+    """Tell the checks what copies of boxes read."""
+    if not m.checks.watches_device(site):
+        return
+    size = _unit(tensor, False)
+    for part in _in_passes(len(lanes), tensor.nbytes):
+        m.checks.device_copy_reads(m, BulkDeviceAccess(site, lanes[part], *_box(tensor, corners[part], size), size))
 
 
 def _load_box(m, tensor: Tensor, corners: np.ndarray, size: int) -> np.ndarray:
@@ -450,7 +460,7 @@ def _load(op, change):
     source = shared_places(op, 1, "the source of this bulk copy") if from_shared else address_of(op, 1)
     count = op.source(2, "u32")
     size = change[1] if change else 8
-    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK)
+    site = op.site("shared", AccessKind.BULK_LOAD, CHUNK, device=None if from_shared else 1)
     line = op.line
 
     def run(m):
@@ -479,6 +489,7 @@ def _load(op, change):
                     values = m.shared.views[RAW[size]].take(here.index(m, size))
                 else:
                     start = _global(m, site, lanes[which], places[which], np.full(len(which), n))
+                    m.checks.device_copy_reads(m, BulkDeviceAccess(site, lanes[which], start[:, None] + np.arange(0, n, 8), None, 8))
                     values = m.memory.views[RAW[size]].take((start[:, None] + np.arange(0, n, size)) >> (size.bit_length() - 1))
                 # result
                 _land_later(m, site, lanes[which], piece, barriers[same], size, values, change and change[0])
@@ -511,7 +522,7 @@ def _from_shared(m, site, piece: Piece, lanes: np.ndarray, size: int) -> np.ndar
 def _tensor_store(op, name: str | None):
     """[map, {coordinates}], [shared]. name: of the operation that a reduction makes of it, None to copy."""
     tensors, source = _tensor_at(op, 0), shared_places(op, 1, "the source of a bulk store")
-    site = op.site("shared", AccessKind.BULK_STORE, CHUNK)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, device=0, mapped=True)
     line = op.line
 
     def run(m):
@@ -536,25 +547,31 @@ def _tensor_store(op, name: str | None):
                 places, inside = _box(tensor, corners[part], size, stored=True)
                 if name is None:
                     _note_overhang(m, site, tensor, lanes[part], corners[part])
-                _to_global(m, places, values[part], inside, size, change)
+                _to_global(m, site, lanes[part], places, values[part], inside, size, change)
 
     return run
 
 
-def _to_global(m, offsets, values, inside, size: int, change) -> None:
+def _to_global(m, site, lanes, offsets, values, inside, size: int, change) -> None:
     """Write [n, units] to device memory, or with `change` put the results of (old, new) there, one copy after the other."""
     flat, index = m.memory.views[RAW[size]], offsets >> (size.bit_length() - 1)
+    access = BulkDeviceAccess(site, lanes, offsets, inside, size, adds=change is not None)
+    held = flat.take(index, mode="wrap") if m.checks.watches_device(site) else None
+    access.changes = lambda: held != values
+    access.differ = lambda: flat.take(index, mode="wrap") != values
     if change is None:
         if inside is None:
             flat[index] = values
         else:
             flat[index[inside]] = values[inside]
+        groups(m).write(m, access)
         return
     for k in range(len(index)):
         where = index[k] if inside is None else index[k][inside[k]]
         new = values[k] if inside is None else values[k][inside[k]]
         if len(where):
             flat[where] = change(flat[where], new)
+    groups(m).write(m, access)
 
 
 def _store(op, change):
@@ -562,7 +579,7 @@ def _store(op, change):
     target, source = address_of(op, 0), shared_places(op, 1, "the source of a bulk store")
     count = op.source(2, "u32")
     size = change[1] if change else 8
-    site = op.site("shared", AccessKind.BULK_STORE, CHUNK)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, device=0)
     line = op.line
 
     def run(m):
@@ -577,7 +594,7 @@ def _store(op, change):
             piece = Piece(rows[same], offsets[same], n).checked(m, site, lanes[same], CHUNK)
             start = _global(m, site, lanes[same], addresses[same], nbytes[same])
             values = _from_shared(m, site, piece, lanes[same], size)
-            _to_global(m, start[:, None] + np.arange(0, n, size), values, None, size, change and change[0])
+            _to_global(m, site, lanes[same], start[:, None] + np.arange(0, n, size), values, None, size, change and change[0])
 
     return run
 
@@ -599,10 +616,10 @@ def bulk_commit_group(op):
 @instruction("cp.async.bulk.wait_group")
 def bulk_wait_group(op):
     """Wait until at most n of this thread's latest groups are under way (.read: still read their source)."""
-    pending, line = op.immediate(0), op.line
+    pending, reading, line = op.immediate(0), op.has("read"), op.line
 
     def run(m):
-        groups(m).wait(m, active_lanes(m), pending)
+        groups(m).wait(m, active_lanes(m), pending, reading)
         _note(m, line, f"wait {pending}")
 
     return run

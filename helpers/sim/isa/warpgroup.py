@@ -373,14 +373,14 @@ def _registers(op, i: int, shape: Shape, operand: str, kind: str, result: bool =
 
 @instruction("fence.proxy.async")
 def fence_proxy_async(op):
-    """Order ordinary accesses of shared memory with those of wgmma and bulk copies."""
+    """Order ordinary accesses with those of wgmma and bulk copies, in shared memory or device memory, if it does not say in which."""
     op.effect, op.orders = Effect.FENCE, True
-    if op.has("global"):
-        return None  # says nothing about shared memory
-    op.loader.uses.add("async proxy")
+    shared, device = not op.has("global"), not any("shared" in part for part in op.parts)
+    if shared:
+        op.loader.uses.add("async proxy")
 
     def run(m):
-        m.checks.proxy_fence(m)
+        m.checks.proxy_fence(m, shared, device)
 
     return run
 

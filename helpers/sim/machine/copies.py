@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.sim.checks.accesses import Access, PieceAccess
+from helpers.sim.checks.accesses import Access, BulkDeviceAccess, PieceAccess
 from helpers.sim.checks.warp_meetings import WarpMoment
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
@@ -107,11 +107,24 @@ class BulkStore:
         return PieceAccess(self.site, self.source, self.lanes)
 
 
+@dataclass(eq=False)
+class BulkWrite:
+    """What an executed bulk store writes. group: as in `BulkStore`. left: [n], has its thread not waited for it yet?"""
+
+    access: BulkDeviceAccess
+    group: np.ndarray
+    left: np.ndarray
+
+
 class BulkGroups:
-    """The bulk stores of a chunk that have not been waited for. Their data is where it belongs; what is left is to say so."""
+    """The bulk stores of a chunk that have not been waited for. Their data is where it belongs; what is left is to say so.
+
+    stores: those whose source may still be read. writes: those that may still be writing, of which some check wants to know it.
+    """
 
     def __init__(self, m):
         self.stores: list[BulkStore] = []
+        self.writes: list[BulkWrite] = []
         self.commits = np.zeros(m.lanes, np.int64)
 
     def issue(self, m, lanes, site, source) -> None:
@@ -119,14 +132,26 @@ class BulkGroups:
         self.stores.append(store)
         m.checks.reading_begun(m, store.access())
 
+    def write(self, m, access: BulkDeviceAccess) -> None:
+        """Threads have begun to copy to device memory."""
+        if m.checks.device_copy_writes(m, access):
+            self.writes.append(BulkWrite(access, self.commits[access.lanes], np.ones(len(access.lanes), bool)))
+
     def commit(self, lanes) -> None:
         """Close the current group of these threads."""
         self.commits[lanes] += 1
 
-    def wait(self, m, lanes, pending: int) -> None:
-        """These threads have waited for all but their last `pending` groups."""
+    def wait(self, m, lanes, pending: int, reading: bool) -> None:
+        """These threads have waited for all but their last `pending` groups; reading: only until their sources have been read."""
         waits = np.zeros(m.lanes, bool)
         waits[lanes] = True
+        for write in [] if reading else list(self.writes):
+            done = write.left & waits[write.access.lanes] & (write.group < self.commits[write.access.lanes] - pending)
+            if done.any():
+                m.checks.copies_ended(m, write.access, done)
+                write.left &= ~done
+                if not write.left.any():
+                    self.writes.remove(write)
         for store in list(self.stores):
             done = waits[store.lanes] & (store.group < self.commits[store.lanes] - pending)
             if not done.any():
