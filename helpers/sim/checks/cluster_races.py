@@ -1,66 +1,111 @@
 """Races between the blocks of a cluster: which accesses to shared memory are ordered across blocks.
 
-Every block has a clock, and knows of every other block of its cluster up to which time what that one did is ordered
-before what it does next itself (a vector clock per block). A release (arriving at a cluster barrier or at an mbarrier of
-another block, a fence) publishes what a block knows; waiting there takes it over. Each granule of shared memory remembers
-who touched it last and when. An access that meets another block's, one of them a write, is a race if the block does not
-know of it. The beginning of a block is time 0, its end is like a write to all its shared memory: so an access before the
-other block has begun, or after it may have ended, is seen as well.
+Every warp knows of every warp of its cluster up to which time what that one did is ordered before what it does next itself (a
+vector clock per warp; the clock is common). A release (arriving at a cluster barrier or at an mbarrier of another block, a fence)
+publishes what a warp knows; waiting there takes it over, and barriers within a block let its warps know of each other. Each granule
+of shared memory remembers which warp touched it last and when. An access that meets another block's, one of them a write, is a race
+if its warp does not know of it. The beginning of a block is time 0, its end is like a write to all its shared memory: so an access
+before the other block has begun, or after it may have ended, is seen as well.
 
-Threads of one block count as one here (`shared_races` tells them apart), so an order that only some of
-them have is taken for an order of all. That can miss a race, never invent one.
+Lanes of one warp count as one here, and so do all threads of a block in a very large launch: an order that only some of them have is
+taken for an order of all. Of several warps that have read, the last is kept. That can miss a race, never invent one. What threads of
+one block do to each other `shared_races` tells.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sites import Site
+
 from .accesses import CHUNK, Access, MatrixAccess, PieceAccess, RemoteAccess
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
+from .warp_meetings import Arrivals, grouped
 
 READ, WRITE, UPDATE = "reads", "writes", "updates"
+GROUP = 128  # threads of a warpgroup
 NEVER = -1  # known of a block that one has not synchronised with yet
+MOST = 1 << 22  # pairs of warps that are told apart
 ADVICE = "Put cluster.sync(), or a wait for an mbarrier that the other block arrives at, between the two accesses."
 ADVICE_FIRST = "Call cluster.sync() before the first access to another block's shared memory."
 ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends while others use its shared memory."
 
 
 class Order:
-    """What the blocks of a chunk know of each other. known: [blocks, ranks], time up to which the rank's past is ordered."""
+    """What the warps of a chunk know of each other, in groups: warps, or whole blocks where that would be too much to keep.
+
+    known: [blocks, groups, columns], time up to which the past of a group of the cluster is ordered; its column is rank * groups +
+    its number in the block. published: the same, by the latest fence: what a relaxed arrival gives away. released: [blocks,
+    columns], all that a block has ever published. now: accesses that have happened have at most this time.
+    """
 
     def __init__(self, m: Machine):
-        self.rank, self.rows = m.clusters.rank, m.clusters.rows
-        self.clock = np.ones(m.blocks, np.int64)
-        self.known = np.full((m.blocks, m.clusters.size), NEVER, np.int64)
-        self.published = self.known.copy()  # by the latest fence: what a relaxed arrival gives away
-        self.published[np.arange(m.blocks), self.rank] = 0
+        self.rank, self.rows, self.members = m.clusters.rank, m.clusters.rows, m.clusters.members
+        warps = -(-m.threads // WARP)
+        self.size = WARP if m.blocks * m.clusters.size * warps**2 <= MOST else m.threads
+        self.groups = -(-m.threads // self.size)
+        self.own = self.rank[:, None] * self.groups + np.arange(self.groups)
+        self.known = np.full((m.blocks, self.groups, m.clusters.size * self.groups), NEVER, np.int32)
+        self.known[np.arange(m.blocks)[:, None], :, self.own] = 0
+        self.published = self.known.copy()
+        self.released = np.full((m.blocks, self.known.shape[2]), NEVER, np.int32)
+        self.now = 1
+        self.begun = False  # does everybody know that all others have begun?
 
-    def release(self, rows: np.ndarray) -> np.ndarray:
-        """What the blocks `rows` publish, [len(rows), ranks]; what they do from now on comes later."""
-        given = self.known[rows].copy()
-        given[np.arange(len(rows)), self.rank[rows]] = self.clock[rows]
-        self.clock[rows] += 1
+    def column(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        return self.rank[rows] * self.groups + groups
+
+    def active(self, m: Machine) -> tuple[np.ndarray, np.ndarray]:
+        """(blocks, groups) with active threads, one element per group."""
+        if m.mask is None:
+            return np.repeat(np.arange(m.blocks), self.groups), np.tile(np.arange(self.groups), m.blocks)
+        return np.nonzero(grouped(np.broadcast_to(m.rows_of(m.mask), (m.blocks, m.threads)), self.size))
+
+    def release(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """What groups publish, [n, columns]; what they do from now on comes later."""
+        given = self.known[rows, groups]
+        given[np.arange(len(rows)), self.column(rows, groups)] = self.now
+        self.now += 1
+        np.maximum.at(self.released, rows, given)
         return given
 
-    def acquire(self, rows: np.ndarray, given: np.ndarray) -> None:
-        """The blocks `rows` learn what was given, [len(rows), ranks]."""
-        self.known[rows] = np.maximum(self.known[rows], given)
+    def acquire(self, rows: np.ndarray, groups: np.ndarray, given: np.ndarray) -> None:
+        """Groups learn what was given, [n, columns]."""
+        self.known[rows, groups] = np.maximum(self.known[rows, groups], given)
 
-    def fence(self, rows: np.ndarray, acquires: bool = True) -> None:
-        """A fence of some thread of each block. What it has seen before is not tracked: it may be all that was released."""
+    def fence(self, rows: np.ndarray, groups: np.ndarray, acquires: bool = True) -> None:
+        """A fence of some thread of each group. What it has seen before is not tracked: it may be all that was released."""
         if acquires:
-            clock = self.clock[self.rows[rows]]
-            self.acquire(rows, np.where(clock > 1, clock - 1, NEVER))
-        self.published[rows] = np.maximum(self.published[rows], self.release(rows))
+            self.acquire(rows, groups, self.released[self.rows[rows]].max(axis=1))
+        self.published[rows, groups] = np.maximum(self.published[rows, groups], self.release(rows, groups))
+
+    def meet(self, rows: np.ndarray, waiting: np.ndarray, arrived: np.ndarray) -> None:
+        """Within blocks: those who wait ([len(rows), groups], boolean) learn what those who have arrived did and knew."""
+        known = self.known[rows]
+        told = np.where(arrived[:, :, None], known, NEVER).max(axis=1)
+        here, own = np.arange(len(rows))[:, None], self.own[rows]
+        told[here, own] = np.maximum(told[here, own], np.where(arrived, np.int32(self.now), NEVER))
+        self.known[rows] = np.where(waiting[:, :, None], np.maximum(known, told[:, None]), known)
+        self.now += 1
+
+    def unbegun(self, actors: np.ndarray, groups: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Where a group does not know that another block has begun."""
+        if not self.begun:
+            self.begun = bool((self.known != NEVER).all())
+        if self.begun:
+            return np.zeros(len(actors), bool)
+        heard = (self.known != NEVER).reshape(*self.known.shape[:2], -1, self.groups).any(axis=3)
+        return ~heard[actors, groups, self.rank[targets]]
 
 
 class ClusterRaces(SharedCheck):
     """Who of a cluster touched each granule last: its last writer, its block's own last read, and the last read by another.
 
-    Flat arrays over [blocks, granules]; a rank is kept plus one, 0 for nobody; a time of 0 means never. A chunk with clusters
-    is not divided.
+    Flat arrays over [blocks, granules]; a column of `Order` is kept plus one, 0 for nobody; a time of 0 means never. A chunk with
+    clusters is not divided.
     """
 
     order = 5
@@ -73,11 +118,12 @@ class ClusterRaces(SharedCheck):
         self.sites = launch.program.sites
         self.atomic = np.array([site.atomic for site in self.sites], bool)
         places = m.blocks * self.count
-        self.writer, self.reader = np.zeros(places, np.int8), np.zeros(places, np.int8)
+        self.fenced = "fence" in launch.program.uses
+        self.writer, self.reader, self.own = (np.zeros(places, np.int16) for _ in range(3))
         self.writer_time, self.writer_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.reader_time, self.reader_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.own_time, self.own_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
-        self.barrier_gives = np.full((m.blocks, m.clusters.size), NEVER, np.int64)  # given to the cluster barrier, by block
+        self.barrier_gives = np.full_like(self.order_of_blocks.released, NEVER)  # given to the cluster barrier, by block
         self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
 
     @classmethod
@@ -87,37 +133,83 @@ class ClusterRaces(SharedCheck):
     # ---------------------------------------------------------------------------------------------- what orders blocks
 
     def cluster_arrived(self, m: Machine, releases: bool) -> None:
-        rows, order = _active_rows(m), self.order_of_blocks
-        self._give_all(m, rows, order.release(rows) if releases else order.published[rows])
+        order = self.order_of_blocks
+        rows, groups = order.active(m)
+        self._give_all(rows, order.release(rows, groups) if releases else order.published[rows, groups])
 
     def cluster_left(self, m: Machine, rows: np.ndarray) -> None:
         """The cluster's barrier has waited for their end, so it orders what they did."""
-        self._give_all(m, rows, self.order_of_blocks.release(rows))
+        order = self.order_of_blocks
+        rows, groups = np.repeat(rows, order.groups), np.tile(np.arange(order.groups), len(rows))
+        self._give_all(rows, order.release(rows, groups))
 
-    def _give_all(self, m: Machine, rows, given) -> None:
-        others = m.clusters.rows[rows]
-        np.maximum.at(self.barrier_gives, others.reshape(-1), np.repeat(given, others.shape[1], axis=0))
+    def _give_all(self, rows, given) -> None:
+        every = np.full_like(self.barrier_gives, NEVER)
+        np.maximum.at(every, rows, given)
+        members = self.order_of_blocks.members
+        self.barrier_gives[members] = np.maximum(self.barrier_gives[members], every[members].max(axis=1, keepdims=True))
 
     def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
-        chosen = np.flatnonzero(rows)
-        self.order_of_blocks.acquire(chosen, self.barrier_gives[chosen])
+        known = self.order_of_blocks.known
+        known[rows] = np.maximum(known[rows], self.barrier_gives[rows][:, None])
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
-        self.order_of_blocks.fence(_active_rows(m), acquires)
+        self.order_of_blocks.fence(*self.order_of_blocks.active(m), acquires)
 
     def acquire(self, m: Machine) -> None:
         self.fence(m)
+        self._look_around(m)
 
-    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
-        given = self.given.setdefault(id(barrier), np.full((m.blocks, m.clusters.size), NEVER, np.int64))
-        blocks, who = np.unique(lanes // m.threads, return_inverse=True)
-        np.maximum.at(given, rows, self.order_of_blocks.release(blocks)[who])
+    def looked(self, m: Machine, site: Site) -> None:
+        """A lock or a flag, with fences: which warp of the own block released it is not tracked."""
+        if self.fenced:
+            self._look_around(m)
+
+    def _look_around(self, m: Machine) -> None:
+        order = self.order_of_blocks
+        looking = np.zeros((m.blocks, order.groups), bool)
+        looking[order.active(m)] = True
+        there = np.flatnonzero(looking.any(axis=1))
+        order.meet(there, looking[there], np.ones((len(there), order.groups), bool))
+
+    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray, releases: bool = True) -> None:
+        order = self.order_of_blocks
+        given = self.given.setdefault(id(barrier), np.full_like(order.released, NEVER))
+        per = order.groups
+        pairs = np.unique(rows * (m.blocks * per) + lanes // m.threads * per + lanes % m.threads // order.size)
+        targets, blocks, groups = pairs // (m.blocks * per), pairs // per % m.blocks, pairs % per
+        np.maximum.at(given, targets, order.release(blocks, groups) if releases else order.published[blocks, groups])
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+        order, chosen = self.order_of_blocks, np.zeros(m.blocks, bool)
+        chosen[rows] = True
+        waiting = self._groups(m, lanes)
+        there = np.flatnonzero(waiting.any(axis=1))
+        order.meet(there, waiting[there], grouped(barrier.arrivers(m, chosen)[there], order.size))
         given = self.given.get(id(barrier))
         if given is not None:
-            blocks = np.unique(rows)
-            self.order_of_blocks.acquire(blocks, given[blocks])
+            blocks, groups = np.nonzero(waiting)
+            order.acquire(blocks, groups, given[blocks])
+
+    def _groups(self, m: Machine, lanes: np.ndarray) -> np.ndarray:
+        """[blocks, groups]: those of these lanes."""
+        found = np.zeros((m.blocks, self.order_of_blocks.groups), bool)
+        found[lanes // m.threads, lanes % m.threads // self.order_of_blocks.size] = True
+        return found
+
+    def barrier(self, m: Machine, rows: np.ndarray | None = None) -> None:
+        there = np.arange(m.blocks) if rows is None else np.flatnonzero(rows)
+        everybody = np.ones((len(there), self.order_of_blocks.groups), bool)
+        self.order_of_blocks.meet(there, everybody, everybody)
+
+    def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
+        there, order = np.flatnonzero(rows), self.order_of_blocks
+        waiting, arrived = (np.zeros((len(there), order.groups), bool) for _ in range(2))
+        for came in arrivals:
+            groups = grouped(np.broadcast_to(came.threads, (m.blocks, m.threads))[there], order.size)
+            waiting |= groups & came.waits
+            arrived |= groups & came.arrives
+        order.meet(there, waiting, arrived)
 
     # ----------------------------------------------------------------------------------------------------- accesses
 
@@ -137,13 +229,20 @@ class ClusterRaces(SharedCheck):
         blocks = np.flatnonzero(access.blocks)
         cells = blocks[:, None] * self.count + granules
         last = self.writer[cells]
-        if ((last != 0) & (last != order.rank[blocks, None] + 1)).any():
+        if ((last != 0) & ((last - 1) // order.groups != order.rank[blocks, None])).any():
             rows, offsets = np.repeat(blocks, len(granules)), np.tile(granules, len(blocks)) * self.granule
             self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
             return
-        self.own_time[cells], self.own_site[cells] = order.clock[blocks, None], access.site.index
+        self.own[cells] = order.column(blocks, access.thread // order.size)[:, None] + 1
+        self.own_time[cells], self.own_site[cells] = order.now, access.site.index
 
-    matrix_done = matrix_read  # other blocks may have written there until now
+    def matrix_done(self, m: Machine, access: MatrixAccess) -> None:
+        """Other blocks may have written there until now. Each warp of the warpgroup knows that all of them have come so far."""
+        self.matrix_read(m, access)
+        order, blocks = self.order_of_blocks, np.flatnonzero(access.blocks)
+        groups = np.zeros((len(blocks), order.groups), bool)
+        groups[:, access.thread // order.size : (access.thread + GROUP - 1) // order.size + 1] = True
+        order.meet(blocks, groups, groups)
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
         offsets = access.piece.units(CHUNK)
@@ -178,48 +277,50 @@ class ClusterRaces(SharedCheck):
         """Note and check accesses, one per element of flat arrays: threads of the blocks `actors` (rows) touch `width` bytes
         at offsets in shared memory of the blocks `targets`."""
         order = self.order_of_blocks
-        foreign = actors != targets
-        unmet = foreign & (order.known[actors, order.rank[targets]] == NEVER)
+        foreign, groups = actors != targets, threads // order.size
+        unmet = foreign & order.unbegun(actors, groups, targets) if foreign.any() else foreign
         span = max(1, width // self.granule)
         cells = targets * self.count + offsets // self.granule
         if span > 1:
             cells = (cells[:, None] + np.arange(span)).reshape(-1)
-            actors, targets, threads, foreign, unmet = (np.repeat(a, span) for a in (actors, targets, threads, foreign, unmet))
-        mine = order.rank[actors] + 1
-        now = order.clock[actors]
-        who = cells, actors, targets, threads, mine, verb
+            actors, targets, threads, groups, foreign, unmet = (
+                np.repeat(a, span) for a in (actors, targets, threads, groups, foreign, unmet)
+            )
+        mine = order.column(actors, groups) + 1
+        who = cells, actors, targets, threads, groups, verb
         met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, *who, WRITE)
         if verb != READ:
             met |= self._meet(m, site, self.reader[cells], self.reader_time, self.reader_site, *who, READ)
-            owner = np.where(self.own_time[cells] > 0, order.rank[targets] + 1, 0)
-            met |= self._meet(m, site, owner, self.own_time, self.own_site, *who, READ)
+            met |= self._meet(m, site, self.own[cells], self.own_time, self.own_site, *who, READ)
         if unmet.any():
             if not met:
                 i = first(unmet)
                 offset = int(cells[i]) % self.count * self.granule
                 message = f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which may not have begun to run."
                 self._add(m, site, message, None, actors[i], threads[i], unmet, ADVICE_FIRST)
-            order.acquire(actors[unmet], np.zeros((1, order.known.shape[1]), np.int64))  # say it once
+            order.known[actors[unmet]] = np.maximum(order.known[actors[unmet]], 0)  # say it once
         if verb == READ:
-            self.own_time[cells[~foreign]], self.own_site[cells[~foreign]] = now[~foreign], site.index
+            own = cells[~foreign]
+            self.own[own], self.own_time[own], self.own_site[own] = mine[~foreign], order.now, site.index
             there = cells[foreign]
-            self.reader[there], self.reader_time[there], self.reader_site[there] = mine[foreign], now[foreign], site.index
+            self.reader[there], self.reader_time[there], self.reader_site[there] = mine[foreign], order.now, site.index
             return
-        self.writer[cells], self.writer_time[cells], self.writer_site[cells] = mine, now, site.index
+        self.writer[cells], self.writer_time[cells], self.writer_site[cells] = mine, order.now, site.index
 
-    def _meet(self, m, site, last, times, sites, cells, actors, targets, threads, mine, verb, other_verb) -> bool:
-        """Report accesses that meet one of another block that theirs does not know of. last: its rank plus one."""
-        conflict = (last != 0) & (last != mine)
+    def _meet(self, m, site, last, times, sites, cells, actors, targets, threads, groups, verb, other_verb) -> bool:
+        """Report accesses that meet one of another block that theirs does not know of. last: its column plus one."""
+        order = self.order_of_blocks
+        conflict = (last != 0) & ((last - 1) // order.groups != order.rank[actors])
         if not conflict.any():
             return False
-        conflict &= times[cells] > self.order_of_blocks.known[actors, np.maximum(last - 1, 0)]
+        conflict &= times[cells] > order.known[actors, groups, np.maximum(last - 1, 0)]
         if verb == UPDATE or site.atomic:
             conflict &= ~self.atomic[sites[cells]]
         if not conflict.any():
             return False
         i = first(conflict)
         other = self.sites[int(sites[cells[i]])]
-        other_block = int(self.order_of_blocks.rows[actors[i], last[i] - 1])
+        other_block = int(order.rows[actors[i], (last[i] - 1) // order.groups])
         other_name = "that block" if other_block == targets[i] else f"block {m.block_position(other_block)}"
         offset = int(cells[i]) % self.count * self.granule
         verb_there = UPDATE if self.atomic[other.index] else other_verb
@@ -233,17 +334,17 @@ class ClusterRaces(SharedCheck):
     def ended(self, m: Machine) -> None:
         """All blocks have ended: was every access to another block's shared memory ordered before that block's end?"""
         order = self.order_of_blocks
-        own = np.repeat(order.rank + 1, self.count)
-        block = np.repeat(np.arange(m.blocks), self.count)
+        own = np.repeat(order.rank, self.count)
+        block, known = np.repeat(np.arange(m.blocks), self.count), order.known.max(axis=1)
         for last, times, sites, verb in (
             (self.reader, self.reader_time, self.reader_site, READ), (self.writer, self.writer_time, self.writer_site, WRITE),
         ):  # fmt: skip
-            cells = np.flatnonzero((last != 0) & (last != own))
-            cells = cells[times[cells] > order.known[block[cells], last[cells] - 1]]
+            cells = np.flatnonzero((last != 0) & ((last - 1) // order.groups != own))
+            cells = cells[times[cells] > known[block[cells], last[cells] - 1]]
             for index in np.unique(sites[cells]).tolist():
                 here = cells[sites[cells] == index]
                 site, cell = self.sites[index], int(here[0])
-                actor, target = int(order.rows[block[cell], last[cell] - 1]), int(block[cell])
+                actor, target = int(order.rows[block[cell], (last[cell] - 1) // order.groups]), int(block[cell])
                 what = UPDATE if self.atomic[index] else verb
                 place = self.cells.at(cell % self.count * self.granule, f" of block {m.block_position(target)}")
                 message = f"Block {m.block_position(actor)} {what} {place}, and nothing keeps that block from ending before."
@@ -260,8 +361,3 @@ class ClusterRaces(SharedCheck):
             "race", site.line, message, other_line=other_line, block=m.block_position(int(actor)),
             thread=m.thread_position(int(thread)), advice=advice, count=int(np.count_nonzero(bad)),
         )  # fmt: skip
-
-
-def _active_rows(m) -> np.ndarray:
-    """The chunk's rows of the blocks with active threads."""
-    return np.arange(m.blocks) if m.mask is None else np.flatnonzero(m.rows_of(m.mask).any(axis=1))

@@ -150,9 +150,9 @@ class DeviceRaces(DeviceCheck):
             row, thread = np.nonzero(threads)
             self.released.written(blocks[row] * self.threads + thread)
 
-    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray, releases: bool = True) -> None:
         """An arrival at another block's mbarrier releases to whoever waits there."""
-        if not self._begun or not self.fenced:
+        if not self._begun or not self.fenced or not releases:
             return
         threads = np.zeros((m.blocks, self.threads), bool)
         threads.reshape(-1)[lanes[lanes // self.threads != rows]] = True

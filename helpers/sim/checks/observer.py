@@ -163,8 +163,8 @@ class Observer:
     def looked(self, m: Machine, site: Site) -> None:
         """The active threads have looked at what others may write: a volatile or relaxed read, an atomic with a result."""
 
-    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
-        """Lanes arrive at an mbarrier in the blocks `rows`, of which some may not be their own."""
+    def arrived(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray, releases: bool = True) -> None:
+        """Lanes arrive at an mbarrier in the blocks `rows`, of which some may not be their own. releases: what they did before."""
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         """Lanes have waited for the mbarrier of the blocks `rows`."""

@@ -78,6 +78,7 @@ def _remote(op):
     """A function (m, places) that notes an operation on mbarriers of other blocks, and says in which order it puts blocks.
 
     It returns a function (barrier, rows, lanes) to call for each mbarrier, which does nothing where the operation names no other block.
+    What says .cta releases to no other block; what names no scope is taken to mean the cluster, as much code does.
     """
     if not op.has("shared::cluster"):
         own = op.site("cluster", AccessKind.BARRIER, 8)  # of interest to those who may not know yet that it has been made
@@ -90,12 +91,13 @@ def _remote(op):
     op.loader.uses.add("cluster")
     op.lands = True
     site = op.site("cluster", AccessKind.BARRIER, 8)
+    releases = not op.has("relaxed", "cta")
 
     def note(m, places):
         rows, offsets = places
         offsets, mask = m.shared.locate(m, site, offsets, 8)
         m.checks.update(m, RemoteAccess(site, rows, offsets, mask, 8))
-        return lambda barrier, rows, lanes: m.checks.arrived(m, barrier, rows, lanes)
+        return lambda barrier, rows, lanes: m.checks.arrived(m, barrier, rows, lanes, releases)
 
     return note
 
@@ -161,8 +163,7 @@ def _arrive(op, drop: bool):
                 count = 1
             if drop:
                 np.subtract.at(barrier.expected, rows, count)
-            if not relaxed:
-                give(barrier, rows, lanes)
+            give(barrier, rows, lanes)
             phase = barrier.phase.copy()
             barrier.arrive(m, rows, lanes, count, came=_nothing(m) if relaxed else None)
             if stays and (barrier.phase != phase).any():

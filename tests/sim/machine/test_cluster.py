@@ -1,6 +1,6 @@
 """Blocks that work together: clusters and their shared memory, grids that synchronise, libcu++'s barriers and pipelines.
 
-Tests of: helpers.sim.checks.cluster_races, helpers.sim.isa.clusters
+Tests of: helpers.sim.isa.clusters
 """
 
 from __future__ import annotations

@@ -1,0 +1,125 @@
+"""Races between the blocks of a cluster: which warp has told which, and which has been told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+from tests import ROOT
+
+HAND_OVER = """
+#include <stdint.h>
+__device__ unsigned at(const void* s) { return (unsigned)__cvta_generic_to_shared(s); }
+__device__ unsigned there(const void* s, int rank) {
+    unsigned r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(at(s)), "r"(rank)); return r; }
+#define ARRIVE(how, place) asm volatile("mbarrier.arrive" how ".b64 _, [%0];" :: "r"(place) : "memory")
+#define OVER(barrier, how) \\
+    asm volatile("{.reg .pred e; again: mbarrier.try_wait.parity" how ".b64 e, [%0], 0; @!e bra again;}" :: "r"(at(barrier)) : "memory")
+#define MEET(number, count) asm volatile("bar.sync %0, %1;" :: "n"(number), "n"(count) : "memory")
+#define REMOTE ".release.cluster.shared::cluster"
+#define CTA ".release.cta.shared::cluster"
+#define OWN ".shared::cta"
+#define NO_SCOPE ".shared::cluster"
+#define RELAXED ".relaxed.cluster.shared::cluster"
+#define ACQUIRE ".acquire.cluster.shared::cta"
+#define SYNC asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory")
+extern "C" __global__ void __cluster_dims__(2) f(float* y) {
+    __shared__ float s[128];
+    __shared__ uint64_t full, mine;
+    __shared__ int flag;
+    const int t = threadIdx.x, other = blockIdx.x ^ 1;
+    if (t == 0) {
+        flag = 0;
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], COUNT;" :: "r"(at(&full)));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" :: "r"(at(&mine)));
+    }
+    SYNC;
+    s[t] = t;
+    TELL
+    HEAR
+    float v; asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there(&s[t ^ 127], other)) : "memory"); // here
+    y[blockIdx.x * 128 + t] = v;
+    SYNC;
+}"""
+
+
+def findings(tell, hear="OVER(&full, ACQUIRE);", count=1):
+    source = HAND_OVER.replace("TELL", tell).replace("HEAR", hear).replace("COUNT", str(count))
+    found = helpers.compile(source, arch="sm_90a").launch(2, 128, [np.zeros(256, np.float32)], on="cpu", counters=False).findings
+    lines = source.splitlines()
+    assert all(finding.kind == "race" and "// here" in lines[finding.line - 1] for finding in found)
+    assert all("mbarrier that the other block arrives at" in finding.advice for finding in found)
+    return bool(found)
+
+
+ONE = "if (t == 0) ARRIVE(REMOTE, there(&full, other));"
+
+
+@pytest.mark.parametrize(
+    "tell, count, race",
+    [
+        (f"__syncthreads(); {ONE}", 1, False),
+        (ONE, 1, True),  # the others may not have stored yet
+        ("if (t % 32 == 0) ARRIVE(REMOTE, there(&full, other));", 4, False),  # each warp for itself
+        ("ARRIVE(REMOTE, there(&full, other));", 128, False),
+        ("if (t % 32 == 0 && t < 96) ARRIVE(REMOTE, there(&full, other));", 3, True),
+        (f"MEET(1, 128); {ONE}", 1, False),
+        (f"if (t < 64) {{ MEET(1, 64); }} {ONE}", 1, True),  # of half of them
+        (f'if (t % 32 == 0) ARRIVE(".shared::cta", at(&mine)); if (t == 0) OVER(&mine, ".shared::cta"); {ONE}', 1, False),
+        (f'if (t % 32 == 0) ARRIVE(".shared::cta", at(&mine)); {ONE}', 1, True),  # nobody waits there
+        ("__syncthreads(); if (t == 0) ARRIVE(NO_SCOPE, there(&full, other));", 1, False),  # as much code has it
+        ("__syncthreads(); if (t == 0) ARRIVE(CTA, there(&full, other));", 1, True),  # to its own block only
+        ("__syncthreads(); if (t == 0) ARRIVE(RELAXED, there(&full, other));", 1, True),
+        (
+            '__syncthreads(); if (t == 0) { asm volatile("fence.acq_rel.cluster;" ::: "memory"); ARRIVE(RELAXED, there(&full, other)); }',
+            1,
+            False,
+        ),
+        (
+            'if (t == 0) { asm volatile("fence.acq_rel.cluster;" ::: "memory"); ARRIVE(RELAXED, there(&full, other)); }',
+            1,
+            True,  # it orders what its thread knows, no more
+        ),
+    ],
+)
+def test_whoever_arrives_tells_what_its_warp_knows(tell, count, race):
+    assert findings(tell, count=count) == race
+
+
+@pytest.mark.parametrize(
+    "hear, race",
+    [
+        ("OVER(&full, ACQUIRE);", False),
+        ("if (t == 0) OVER(&full, ACQUIRE);", True),  # and the others go on
+        ("if (t == 0) OVER(&full, ACQUIRE); __syncthreads();", False),
+        ("if (t % 32 == 0) OVER(&full, ACQUIRE); __syncwarp();", False),
+        ("if (t == 0) { OVER(&full, ACQUIRE); } if (t < 64) { MEET(2, 64); }", True),
+        ("if (t == 0) { OVER(&full, ACQUIRE); } MEET(2, 128);", False),
+        ("if (t == 0) { OVER(&full, ACQUIRE); for (int i = 0; i < 4; i++) ARRIVE(OWN, at(&mine)); } OVER(&mine, OWN);", False),
+        # Not followed, and so nothing is made up.
+        ("if (t == 0) { OVER(&full, ACQUIRE); __threadfence(); atomicExch(&flag, 1); } while (!atomicAdd(&flag, 0)) {}", False),
+    ],
+)  # fmt: skip
+def test_whoever_has_waited_tells_the_others_of_its_block(hear, race):
+    assert findings(f"__syncthreads(); {ONE}", hear) == race
+
+
+def test_a_very_large_launch_takes_blocks_for_one(monkeypatch):
+    monkeypatch.setattr("helpers.sim.checks.cluster_races.MOST", 1)
+    assert not findings(ONE) and findings("__syncthreads(); if (t == 0) ARRIVE(RELAXED, there(&full, other));")
+
+
+def test_a_stage_that_a_consumer_releases_to_its_own_producer_only():
+    """Step 17 with one consumer that does not tell the other block's producer, whose count expects no more."""
+    source = next((ROOT / "kernels").glob("17_*.cu")).read_text(encoding="utf-8")
+    for old, new in (
+        ("CONSUMERS * CLUSTER);  // every", "CONSUMERS + CLUSTER - 1);  // every"),
+        ("if (t % 128 < CLUSTER) arrive", "if (t % 128 < CLUSTER && (group == 0 || t % 128 == rank)) arrive"),
+    ):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    found = helpers.gemm.check(
+        helpers.compile(source), [helpers.gemm.Problem(512, 256, 512, dtype="bfloat16", out_dtype="bfloat16")], on="cpu"
+    ).findings
+    assert {finding.kind for finding in found} == {"race"} and "that block reads" in found[0].message
