@@ -23,7 +23,8 @@ from .accesses import CHUNK, Access, MatrixAccess, PieceAccess, RemoteAccess
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
-from .warp_meetings import Arrivals, grouped
+from .shared_races import flags_and_atomics
+from .warp_meetings import Arrivals, grouped, moves_data
 
 READ, WRITE, UPDATE = "reads", "writes", "updates"
 GROUP = 128  # threads of a warpgroup
@@ -116,7 +117,7 @@ class ClusterRaces(SharedCheck):
         self.order_of_blocks = Order(m)
         self.granule, self.count = cells.granule, cells.count
         self.sites = launch.program.sites
-        self.atomic = np.array([site.atomic for site in self.sites], bool)
+        self.atomic = flags_and_atomics(launch.program)
         places = m.blocks * self.count
         self.fenced = "fence" in launch.program.uses
         self.writer, self.reader, self.own = (np.zeros(places, np.int16) for _ in range(3))
@@ -162,7 +163,11 @@ class ClusterRaces(SharedCheck):
 
     def looked(self, m: Machine, site: Site) -> None:
         """A lock or a flag, with fences: which warp of the own block released it is not tracked."""
-        if self.fenced:
+        if self.fenced and (site.generic or site.space in ("shared", "cluster")):
+            if not site.relaxed:
+                order = self.order_of_blocks
+                rows, groups = order.active(m)
+                order.acquire(rows, groups, order.released[order.rows[rows]].max(axis=1))
             self._look_around(m)
 
     def _look_around(self, m: Machine) -> None:
@@ -287,6 +292,8 @@ class ClusterRaces(SharedCheck):
                 np.repeat(a, span) for a in (actors, targets, threads, groups, foreign, unmet)
             )
         mine = order.column(actors, groups) + 1
+        if site.volatile and verb == WRITE and self.fenced and cells.size:
+            self.atomic[site.index] = not moves_data(cells, actors * m.threads + threads, actors * m.threads + threads // WARP)
         who = cells, actors, targets, threads, groups, verb
         met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, *who, WRITE)
         if verb != READ:
@@ -314,7 +321,7 @@ class ClusterRaces(SharedCheck):
         if not conflict.any():
             return False
         conflict &= times[cells] > order.known[actors, groups, np.maximum(last - 1, 0)]
-        if verb == UPDATE or site.atomic:
+        if verb == UPDATE or self.atomic[site.index]:
             conflict &= ~self.atomic[sites[cells]]
         if not conflict.any():
             return False

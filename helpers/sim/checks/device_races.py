@@ -29,14 +29,19 @@ from .observer import DeviceCheck
 from .protocols import Machine, PhaseBarrier
 from .released import Released
 from .shared_cells import first, line_of
-from .warp_meetings import Arrivals
+from .warp_meetings import Arrivals, moves_data
 
 SCOPE_ADVICE = (
-    "An operation that is atomic within a block (…_block, thread_scope_block) is none to other blocks: use the one of the device."
+    "An operation that is atomic within a block (…_block, thread_scope_block, .cta) or a cluster (.cluster) is none to other blocks: use "
+    "the one of the device."
 )
 LOOK_ADVICE = (
     "The flag was looked at by an operation that is relaxed, or acquires within its block only, and so orders nothing that another block "
     "wrote: use .acquire.gpu (memory_order_acquire, thread_scope_device), or execute __threadfence() after it."
+)
+RELEASE_ADVICE = (
+    "The flag or counter was looked at, but the earlier access is not released: its thread, or one that knows of it by a barrier, must "
+    "execute __threadfence() between the access and the flag's write, or write the flag with .release.gpu."
 )
 ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
@@ -68,11 +73,16 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # otherwise no blocks are ordered but by their cluster's barrier
+        # Are there volatile reads that move data? Otherwise each word says itself whether it is there.
+        self.moving = any(site.volatile and site.op is AccessKind.LOAD and site.index not in program.decisive for site in program.sites)
         self.clusters = launch.cluster > 1
         self.released = Released(self.blocks, self.threads, self.fenced or program.partial_barriers or program.warp_barriers)
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
-        self.within_block = np.array([site.within_block for site in program.sites], bool)
+        alone = launch.cluster == 1
+        self.decides = np.isin(np.arange(len(program.sites)), list(program.decisive))
+        # Atomic to threads of the block only, as is what says .cluster where each block is a cluster of its own.
+        self.within_block = np.array([site.within_block or (site.within_cluster and alone) for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}
         self.copies, self.copied_at = array("i"), array("i")  # accesses that are bulk copies' writes, and when these have been waited for
         # By mbarrier: threads whose copies have come there, [blocks, threads].
@@ -127,7 +137,7 @@ class DeviceRaces(DeviceCheck):
         if self.fenced and self._begun:
             rows, threads = self._active(m)
             self.released.all_told(m.block_numbers[rows], self.released.groups_of(threads), self.now)
-            self._acquired(m.block_numbers[rows], "look" if site.relaxed else "acquire")
+            self._acquired(m.block_numbers[rows], "look" if site.relaxed or self.within_block[site.index] else "acquire")
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """Times of a block's last two fences: the last may have come after the look that matters."""
@@ -205,10 +215,10 @@ class DeviceRaces(DeviceCheck):
             found = self.state[f"since_{name}"] = np.zeros(self.blocks, np.int32)
         return found
 
-    def _unordered(self, who, last, stamp) -> np.ndarray:
+    def _unordered(self, who, last, stamp, cells=None) -> np.ndarray:
         """Where the earlier access by `last` at `stamp` is not ordered before what `who` does now."""
         conflict = (last != 0) & (last != who)
-        atomic = stamp & 1
+        atomic, when = stamp & 1, stamp
         if self.copies:
             stamp = self._when(stamp)
             conflict |= (last == who) & (stamp == UNDER_WAY)
@@ -221,9 +231,21 @@ class DeviceRaces(DeviceCheck):
             fenced, before = self._since("fence")[theirs], self._since("fence before")[theirs]
             known = np.where(before > known, known, np.minimum(known, np.where(fenced > known, before, fenced)))
             known = np.minimum(known, self.released.of(last - 1))
-            known = np.where(atomic, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
+            seen = atomic.astype(bool)
+            if cells is not None and seen.any():
+                seen &= self._looked_at(cells, mine, when)
+            known = np.where(seen, self._since("acquire")[mine], known)  # an atomic is itself what the others look at
         here = self.released.known(mine, (who - 1) % self.threads, (last - 1) % self.threads)
         return conflict & (stamp > np.where(same, here, known))
+
+    def _looked_at(self, cells, blocks, stamps) -> np.ndarray:
+        """Where threads of these blocks have looked at the granules themselves since, by volatile or atomic reads."""
+        found = np.zeros(len(cells), bool)
+        for name, at in (("reader", "read_at"), ("reader2", "read2_at")):
+            if name in self.state:
+                reader, when = self.state[name].take(cells), self.state[at].take(cells)
+                found |= ((reader - 1) // self.threads == blocks) & (when & 1 == 1) & (when > stamps)
+        return found
 
     # --------------------------------------------------------------------------------------------------- accesses
 
@@ -235,13 +257,16 @@ class DeviceRaces(DeviceCheck):
         cells, who, _ = touched
         if not cells.size:
             return
-        strong = site.atomic or site.volatile
+        decides = bool(self.decides[site.index])
+        strong = site.atomic or site.volatile or (site.past_l1 and decides)
         stamp = self._begin(site, strong)
         writer, written_at = self._array("writer").take(cells), self._array("written_at").take(cells)
-        conflict = self._unordered(who, writer, written_at)
+        conflict = self._unordered(who, writer, written_at, cells)
         if strong:
-            # A flag may be written plainly, with a fence, and read again and again: that is left to its author.
-            conflict &= (written_at & 1 == 0) & (not self.fenced)
+            # A flag may be written plainly, with a fence, and read again and again: that is left to its author. Not so what another block
+            # has left that does not say itself whether it is there.
+            data = (who - 1) // self.threads != (writer - 1) // self.threads if not decides else False
+            conflict &= (written_at & 1 == 0) & (not self.fenced) | data
         elif conflict.any():
             # A plain look before an atomic operation that looks again, as in a compare-and-swap loop.
             conflict[conflict] = ~self.rechecks[np.frombuffer(self.sites, np.int32)[written_at[conflict] >> 1]]
@@ -282,7 +307,7 @@ class DeviceRaces(DeviceCheck):
             return
         stamp = self._begin(site, True)
         self._write(m, site, touched, stamp, True, "updates", None)
-        if site.within_block:  # threads of several blocks may do it at once
+        if self.within_block[site.index]:  # threads of several blocks may do it at once
             last, stamps = self._array("writer").take(touched.cells), np.full(len(touched.cells), stamp)
             apart = self._other_scope(site, touched.who, last, stamps)
             if np.any(apart):
@@ -368,12 +393,10 @@ class DeviceRaces(DeviceCheck):
     def _exchanges(self, cells, who) -> bool:
         """Does a volatile store move data, not flags: to several places by lanes of one warp, in a kernel without fences? (A word that
         says itself whether it is there needs none: one for each warp, be it of 64 bits or a pair.)"""
-        if self.fenced:
+        if self.fenced or not self.moving:
             return False
-        threads = np.unique(who)
-        blocks, lanes = np.divmod(threads - 1, self.threads)
-        warps, width = len(np.unique(blocks * self.threads + lanes // WARP)), len(who) // len(threads)
-        return len(np.unique(cells)) > warps * width
+        blocks, lanes = np.divmod(who - 1, self.threads)
+        return moves_data(cells, who, blocks * self.threads + lanes // WARP)
 
     def _write(self, m: Machine, site, touched: TouchedDevice, stamp, strong: bool, verb: str, changes, own: bool = True) -> None:
         """own: may threads meet bulk copies of their own?"""
@@ -384,6 +407,8 @@ class DeviceRaces(DeviceCheck):
                 continue
             last, when = self.state[name].take(cells), self.state[at].take(cells)
             conflict = self._unordered(who, last, when) & (own | (last != who))
+            if self.fenced and not strong and name != "writer" and conflict.any():  # a flag that is written plainly, see `device_read`
+                conflict[conflict] &= ~((when[conflict] & 1 == 1) & self.decides[np.frombuffer(self.sites, np.int32)[when[conflict] >> 1]])
             if strong:
                 conflict &= (when & 1 == 0) | self._other_scope(site, who, last, when)
             if changes is not None and conflict.any():
@@ -400,7 +425,7 @@ class DeviceRaces(DeviceCheck):
         if not self.within_block.any():
             return False
         earlier = self.within_block[np.frombuffer(self.sites, np.int32)[when >> 1]]
-        return (site.within_block | earlier) & ((who - 1) // self.threads != (last - 1) // self.threads)
+        return (self.within_block[site.index] | earlier) & ((who - 1) // self.threads != (last - 1) // self.threads)
 
     def _race(self, m: Machine, site, touched: TouchedDevice, last, stamps, conflict, verb: str, other_verb: str) -> None:
         cells, who, _ = touched
@@ -429,6 +454,8 @@ class DeviceRaces(DeviceCheck):
             return COPY_ADVICE
         if mine == theirs:
             return ADVICE
-        if site.atomic and (site.within_block or other.within_block):
+        if site.atomic and (self.within_block[site.index] or self.within_block[other.index]):
             return SCOPE_ADVICE
+        if self.fenced and self._since("acquire")[mine] >= stamp:
+            return RELEASE_ADVICE
         return LOOK_ADVICE if self._since("look")[mine] >= stamp else ADVICE

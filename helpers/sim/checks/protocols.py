@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 class LoadedKernel(Protocol):
     """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
-    of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has."""
+    of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites
+    whose values decide where threads go."""
 
     name: str
     sites: tuple[Site, ...]
@@ -25,6 +26,7 @@ class LoadedKernel(Protocol):
     ungiven: list[tuple[str, int]]
     shared_granule: int
     uses: frozenset[str]
+    decisive: frozenset[int]
 
 
 class ClusterRows(Protocol):

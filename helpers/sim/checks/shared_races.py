@@ -9,10 +9,10 @@ from helpers.sim.code.sites import Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .observer import SharedCheck
-from .protocols import Machine, PhaseBarrier
+from .protocols import LoadedKernel, Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
-from .warp_meetings import Arrivals, WarpMeetings, WarpMoment
+from .warp_meetings import Arrivals, WarpMeetings, WarpMoment, moves_data
 
 MEANING = {"race": "two threads touch the same memory, one writes, and nothing orders them"}
 ADVISED = {"race": "Put __syncthreads() between the two accesses."}
@@ -30,6 +30,13 @@ MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits. (Where all threads come by, __syncthreads() does it, too.)"
 )
+
+
+def flags_and_atomics(program: LoadedKernel) -> np.ndarray:
+    """By site: does it not race with others of its kind? That are atomic operations and, in a kernel with fences, volatile looks at
+    flags; volatile stores of flags are told where they are executed."""
+    fenced = "fence" in program.uses
+    return np.array([site.atomic or (fenced and site.volatile and site.index in program.decisive) for site in program.sites], bool)
 
 
 class SharedRaces(SharedCheck):
@@ -71,7 +78,7 @@ class SharedRaces(SharedCheck):
         self.fenced = "fence" in program.uses
         super().__init__(m, launch, cells)
         self.clocks = WarpClocks(1, m.threads)
-        self.atomic = np.array([site.atomic for site in self.sites], bool)
+        self.atomic = flags_and_atomics(program)
         self.rechecks = np.array([site.rechecks for site in self.sites], bool)
         self.empty = True  # has nobody touched anything since the last barrier?
 
@@ -95,6 +102,8 @@ class SharedRaces(SharedCheck):
         if conflict.any():
             conflict = self._unordered(m, touched, last, conflict, "writer")
             conflict &= ~self.rechecks[self.writer_site.reshape(-1).take(cells)]
+            if self.atomic[site.index]:
+                conflict &= ~self.atomic[self.writer_site.reshape(-1).take(cells)]
             if conflict.any():
                 self._race(m, access, "writer", touched, last, conflict, "reads", "writes")
         self._has_read(m, touched, site)
@@ -130,6 +139,12 @@ class SharedRaces(SharedCheck):
         cells, who, several = touched[:3]
         if not cells.size:
             return
+        if site.volatile and self.fenced:
+            row = self.cells.row_of(cells) * m.threads
+            self.atomic[site.index] = not several and not moves_data(cells, row + who, row + who // WARP)
+            if self.atomic[site.index]:
+                self.update(m, access, "writes")
+                return
         self.empty = False
         self._meet(m, access, touched, "writes")
         self._overwritten(touched)
@@ -147,7 +162,7 @@ class SharedRaces(SharedCheck):
         self.writer_site.reshape(-1)[cells] = site.index
         self._stamp("writer_turn", touched)
 
-    def update(self, m: Machine, access: Access) -> None:
+    def update(self, m: Machine, access: Access, doing: str = "updates") -> None:
         """It races with plain accesses of other threads, not with other atomics."""
         if access.remote:
             return
@@ -162,7 +177,7 @@ class SharedRaces(SharedCheck):
             if conflict.any():
                 conflict = self._unordered(m, touched, last, conflict, name)
                 if conflict.any() and not (site.rechecks and name == "reader"):
-                    self._race(m, access, name, touched, last, conflict, "updates", verb)
+                    self._race(m, access, name, touched, last, conflict, doing, verb)
         writer = self.writer.reshape(-1)
         before = writer.take(cells)
         self._date("writer", touched, before != 0)

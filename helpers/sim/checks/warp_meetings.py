@@ -37,6 +37,13 @@ def grouped(threads: np.ndarray, size: int = WARP) -> np.ndarray:
     return threads.reshape(len(threads), threads.shape[1] // size, size).any(axis=2)
 
 
+def moves_data(cells: np.ndarray, threads: np.ndarray, warps: np.ndarray) -> bool:
+    """Do lanes of one warp touch places of their own? A flag, or a word that says itself whether it is there, is one for a warp.
+    threads, warps: who touches each granule, as numbers that tell them apart."""
+    width = len(threads) // len(np.unique(threads))
+    return len(np.unique(cells)) > len(np.unique(warps)) * width
+
+
 class WarpMeetings:
     """The state of [rows] blocks; a row is a block, or stands for all blocks while they do the same."""
 

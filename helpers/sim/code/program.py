@@ -187,6 +187,13 @@ class Program:
     calls: Callable[[], Mapping[int, int]] = dict  # PTX line -> line of the cell that called the function it comes from
 
     @functools.cached_property
+    def decisive(self) -> frozenset[int]:
+        """Sites whose values decide where threads go: see `decisions`."""
+        from .decisions import decisive  # which is about ops
+
+        return decisive(self.ops)
+
+    @functools.cached_property
     def warp_barriers(self) -> bool:
         """Are there barriers of warps, which order accesses of shared memory?"""
         return any(op.effect is Effect.BARRIER and op.rendezvous for op in self.ops)

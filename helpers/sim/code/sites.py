@@ -116,7 +116,9 @@ class Site:
     part: bool = False  # of a fragment that is accessed in several ways: each counts at its own width, or all as matrices
     strong: bool = False  # .relaxed, .acquire, .release: an access that other threads may meet
     within_block: bool = False  # .cta: it is atomic to threads of the same block only
+    within_cluster: bool = False  # .cluster: to threads of the same cluster only
     volatile: bool = False
+    past_l1: bool = False  # .cg: it sees what other multiprocessors have written, and loops look at flags so
     relaxed: bool = False  # what it finds orders nothing of other blocks' unless a fence follows: .relaxed, .release, .cta
     device: Address | None = None
     device_base: int | None = None

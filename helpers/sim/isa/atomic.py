@@ -115,7 +115,8 @@ def _atomic(op, has_result: bool):
     kind = AccessKind.ATOMIC if has_result else AccessKind.REDUCTION
     within_block, rechecks = op.has("cta"), name in ("cas", "min", "max", "and", "or")
     relaxed = op.has("relaxed", "release") or within_block  # atomicAdd() says neither, and much is built on it as if it acquired
-    site = op.site(space, kind, size * count, rechecks=rechecks, within_block=within_block, relaxed=relaxed)
+    scoped = op.has("cluster")
+    site = op.site(space, kind, size * count, rechecks=rechecks, within_block=within_block, within_cluster=scoped, relaxed=relaxed)
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
     acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel") and not within_block
@@ -175,7 +176,8 @@ def _atomic(op, has_result: bool):
     # result
     def run(m):
         m.polls += 1
-        if releases:
+        alone = scoped and m.alone
+        if releases and not alone:
             m.checks.fence(m, acquires)
         addresses = address(m)
         if space != "generic":
@@ -192,7 +194,7 @@ def _atomic(op, has_result: bool):
                 results = part if results is None or mask is None else [np.where(mask, n, o) for n, o in zip(part, results, strict=True)]
         for target, value in zip(targets, results or (), strict=bool(targets) and results is not None):
             m.regs[target] = value
-        if acquires:
+        if acquires and not alone:
             m.checks.acquire(m)
         if has_result:
             m.checks.looked(m, site)

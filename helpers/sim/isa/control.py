@@ -246,7 +246,7 @@ def fence(op):
     """Order memory accesses. The machine's memory is always in order; what a fence orders across blocks matters to findings."""
     if op.has("mbarrier_init"):
         op.effect, op.orders = Effect.FENCE, True
-        return _publish
+        return _within_cluster(_publish)
     return _thread_fence(op)
 
 
@@ -261,7 +261,17 @@ def _thread_fence(op):
     if op.has("proxy"):
         return None
     op.loader.uses.add("fence")
-    return None if op.has("cta") else _across_blocks
+    return None if op.has("cta") else _within_cluster(_across_blocks) if op.has("cluster") else _across_blocks
+
+
+def _within_cluster(order):
+    """What a fence of the cluster's threads does, where there are others in it than the block's own."""
+
+    def run(m):
+        if not m.alone:
+            order(m)
+
+    return run
 
 
 def _across_blocks(m):

@@ -278,10 +278,11 @@ def ld(op):
     targets = [op.target(item, t) for item in op.vector(0)]
     if len(targets) != count:
         op.fail(f"loads {count} values into {len(targets)} registers")
-    strong, volatile = op.has("acquire", "relaxed"), op.has("volatile", "mmio")
-    relaxed = op.has("relaxed", "cta")
-    site = op.site(space, AccessKind.LOAD, DTYPES[t].itemsize * count, strong=strong, volatile=volatile, relaxed=relaxed)
-    polls, acquires = op.has("volatile", "acquire", "relaxed", "mmio"), op.has("acquire")
+    strong, volatile, past_l1 = op.has("acquire", "relaxed"), op.has("volatile", "mmio", "cv"), op.has("cg")
+    relaxed, scoped = op.has("relaxed", "cta"), op.has("cluster")
+    width = DTYPES[t].itemsize * count
+    site = op.site(space, AccessKind.LOAD, width, strong=strong, volatile=volatile, relaxed=relaxed, within_cluster=scoped, past_l1=past_l1)
+    polls, acquires = strong or volatile or past_l1, op.has("acquire")
     # meaning
     if space == "generic":
         load = _generic_reader(site, t, count)
@@ -298,13 +299,14 @@ def ld(op):
         return run1
 
     def run(m):
-        if polls:
+        looks = polls and (not past_l1 or site.index in m.program.decisive)
+        if looks:
             m.polls += 1
         for d, value in zip(targets, load(m, address(m)), strict=True):
             m.regs[d] = value
-        if acquires:
+        if acquires and not (scoped and m.alone):
             m.checks.acquire(m)
-        if polls:
+        if looks:
             m.checks.looked(m, site)
 
     return run
@@ -351,7 +353,8 @@ def st(op):
     if len(sources) != count:
         op.fail(f"stores {count} values from {len(sources)} registers")
     strong, volatile = op.has("release", "relaxed"), op.has("volatile", "mmio")
-    site = op.site(space, AccessKind.STORE, DTYPES[t].itemsize * count, strong=strong, volatile=volatile)
+    scoped = op.has("cluster")
+    site = op.site(space, AccessKind.STORE, DTYPES[t].itemsize * count, strong=strong, volatile=volatile, within_cluster=scoped)
     dtype = DTYPES[t]
     # meaning
     if space == "generic":
@@ -363,7 +366,7 @@ def st(op):
 
     # result
     def run(m):
-        if releases:
+        if releases and not (scoped and m.alone):
             m.checks.fence(m, False)
         store(m, address(m), [m.regs[s].view(dtype) for s in sources])
 

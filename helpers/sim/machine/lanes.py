@@ -142,6 +142,11 @@ class Lanes:
 
     # -------------------------------------------------------------------------------------- values out of the layout
 
+    @property
+    def alone(self) -> bool:
+        """Is each block a cluster of its own?"""
+        return self.cluster is None or set(self.cluster) == {1}
+
     @cached_property
     def clusters(self) -> Clusters:
         """Which blocks of the chunk form a cluster; without clusters each block is one of its own."""

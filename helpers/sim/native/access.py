@@ -61,7 +61,9 @@ def _address(low) -> Address:
 
 @operation("ld", "ldu", "st")
 def _memory(low, instruction):
-    if "volatile" in instruction.modifiers and low.block.index in low.tight:
+    (site,) = low.op.sites
+    looks = site.volatile or (site.past_l1 and site.index in low.decisive)
+    if looks and low.block.index in low.tight:
         raise Unsupported(f"`{instruction.opcode}` in a loop")  # it may wait for others
     space, kind, count, nbytes = _shape(low, instruction)
     address = _address(low)

@@ -166,7 +166,7 @@ class _Lowering(Writer):
         self.fails: list[tuple[str, int]] = []
         self.crossing = set().union(*(self.a.live_in[i] for i in self.a.reachable)) & set(self.types)
         self.dirty, self.eager = nan_states(program)
-        self.doubts = program.doubts
+        self.doubts, self.decisive = program.doubts, program.decisive
         self.unwritten = {program.names[register] for register in self.doubts.registers}
         names = (program.names[register] for register in cfg.members(self.doubts.doubtful) if options.unwritten)
         self.doubtful = sorted(set(names) & set(self.types))

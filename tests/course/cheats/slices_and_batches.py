@@ -29,6 +29,11 @@ PARTS = [
     ("a counter without an atomic", (LAST, "last = finished[tile]++ == SLICES - 1;")),
     ("one counter for all tiles", ("atomicAdd(&finished[tile], 1)", "atomicAdd(&finished[0], 1)"), ("finished[tile] = 0", "finished[0] = 0")),
     ("no fence before the counter", ("__threadfence();\n        __syncthreads();\n        if", "__syncthreads();\n        if")),
+    ("no fence before the counter, parts volatile", ("__threadfence();\n        __syncthreads();\n        if", "__syncthreads();\n        if"), ("float* mine", "volatile float* mine")),
+    ("no fence before the counter, parts exchanged", ("__threadfence();\n        __syncthreads();\n        if", "__syncthreads();\n        if"),
+     ("mine[slice * BM * BN] = sum;", "atomicExch(&mine[slice * BM * BN], sum);")),
+    ("a release and an acquire of a cluster", ("__threadfence();\n        __syncthreads();\n        if (t == 0) " + LAST,
+     '__syncthreads();\n        if (t == 0) { int was; asm volatile("atom.acq_rel.cluster.global.add.s32 %0, [%1], 1;" : "=r"(was) : "l"(&finished[tile]) : "memory"); last = was == SLICES - 1; }')),
     ("no barrier before the counter", ("__threadfence();\n        __syncthreads();\n        if", "__threadfence();\n        if")),
     ("no barrier behind the counter", (LAST + "\n        __syncthreads();", LAST)),
     ("tiles of one row share their parts", ("(size_t)tile * SLICES", "(size_t)blockIdx.y * SLICES")),
@@ -116,6 +121,9 @@ RIGHT_PARTS = [
     ("the own sum stays in its register", ("sum = 0;\n        for", "for"), ("sum += mine[from * BM * BN];", "if (from != slice) sum += mine[from * BM * BN];")),
     ("sums of the parts in double", ("sum = 0;\n        for", "double all = 0;\n        for"), ("sum += mine[from * BM * BN];", "all += mine[from * BM * BN];\n        sum = (float)all;")),
     ("volatile parts", ("float* mine", "volatile float* mine")),
+    ("exchanged parts", ("mine[slice * BM * BN] = sum;", "atomicExch(&mine[slice * BM * BN], sum);")),
+    ("the first slice waits for the others, past the L1 cache", (LAST, "last = slice == 0, atomicAdd(&finished[tile], 1);"),
+     ("if (!last) return;\n", "if (!last) return;\n        if (t == 0) while (__ldcv(&finished[tile]) != SLICES) {}\n        __syncthreads();\n")),
     ("the counter wraps by itself", (LAST, "last = atomicInc((unsigned*)&finished[tile], SLICES - 1) == SLICES - 1;"), ("if (t == 0) finished[tile] = 0;", "")),
     ("a counter taken down", (LAST, "last = atomicSub(&finished[tile], 1) == 1 - SLICES;")),
     ("the counter by comparison", ("if (t == 0) " + LAST, "if (t == 0) { int seen = 0, was; while ((was = atomicCAS(&finished[tile], seen, seen + 1)) != seen) seen = was; last = seen == SLICES - 1; }")),
@@ -165,5 +173,16 @@ RIGHT_PARTS += [
     ("a slice for each z, and no batch", ("product = blockIdx.z / SLICES", "product = 0"), ("slice = blockIdx.z % SLICES", "slice = blockIdx.z"),
      ("if (slice >= slices) return;", "if (slice >= SLICES || slice >= slices) return;")),
 ]  # fmt: skip
-WRONG = {"parts": PARTS + PARTS_OF_A_BATCH, "atomics": ATOMICS, "batch": BATCH, "last_word": LAST_WORD}
-ODD = {"parts": RIGHT_PARTS, "atomics": RIGHT_ATOMICS, "batch": RIGHT_BATCH, "last_word": RIGHT_LAST_WORD}
+BULK = [
+    ("published when it has been read, and may not be written yet", ("wait_group 0", "wait_group.read 0")),
+    ("published without having been waited for", ('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");\n            __threadfence();', "__threadfence();"),
+     ("if (!last) return;", 'if (t == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");\n        if (!last) return;')),
+    ("no fence before the counter", ('wait_group 0;" ::: "memory");\n            __threadfence();', 'wait_group 0;" ::: "memory");')),
+]  # fmt: skip
+RIGHT_BULK = [
+    ("two slices", ("SLICES = 3;", "SLICES = 2;")),
+    ("parts in two halves", ('asm volatile("cp.async.bulk.commit_group;" ::: "memory");', 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");\n            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 512;" :: "l"(mine + slice * BM * BN + 128), "r"(address(out + 128)) : "memory");\n            asm volatile("cp.async.bulk.commit_group;" ::: "memory");'),
+     ("[%0], [%1], 1024;", "[%0], [%1], 512;")),
+]  # fmt: skip
+WRONG = {"parts": PARTS + PARTS_OF_A_BATCH, "atomics": ATOMICS, "batch": BATCH, "last_word": LAST_WORD, "bulk": BULK}
+ODD = {"parts": RIGHT_PARTS, "atomics": RIGHT_ATOMICS, "batch": RIGHT_BATCH, "last_word": RIGHT_LAST_WORD, "bulk": RIGHT_BULK}

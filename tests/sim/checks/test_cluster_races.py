@@ -123,3 +123,28 @@ def test_a_stage_that_a_consumer_releases_to_its_own_producer_only():
         helpers.compile(source), [helpers.gemm.Problem(512, 256, 512, dtype="bfloat16", out_dtype="bfloat16")], on="cpu"
     ).findings
     assert {finding.kind for finding in found} == {"race"} and "that block reads" in found[0].message
+
+
+@pytest.mark.parametrize("store", ["atomicAdd(c.map_shared_rank(&flag, 1), 1);", "*(volatile int*)c.map_shared_rank(&flag, 1) = 1;"])
+@pytest.mark.parametrize("fence", ["__threadfence(); __syncthreads();", "__syncthreads(); if (t == 0) __threadfence();"])
+def test_a_flag_in_another_block_s_shared_memory_is_no_race(store, fence):
+    source = """#include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(2) f(int* y) {
+        __shared__ int s[64], flag;
+        const int t = threadIdx.x;
+        auto c = cooperative_groups::this_cluster();
+        if (t == 0) flag = 0;
+        c.sync();
+        if (c.block_rank() == 0) {
+            c.map_shared_rank(s, 1)[t] = t + 1;
+            FENCE if (t == 0) STORE
+        } else {
+            if (t == 0) { while (*(volatile int*)&flag == 0) {} __threadfence(); }
+            __syncthreads();
+            y[t] = s[63 - t];
+        }
+        c.sync();
+    }""".replace("STORE", store).replace("FENCE", fence)
+    y = np.zeros(64, np.int32)
+    assert not helpers.compile(source, arch="sm_90").launch(2, 64, [y], on="cpu", counters=False).findings
+    assert y.tolist() == list(range(64, 0, -1))

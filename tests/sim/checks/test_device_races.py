@@ -1,6 +1,6 @@
 """Races in device memory: what orders accesses, and what is said. The corpus has the rest.
 
-Tests of: helpers.sim.checks.released
+Tests of: helpers.sim.checks.released, helpers.sim.code.decisions
 """
 
 from __future__ import annotations
@@ -277,3 +277,136 @@ def test_a_flag_in_another_block_s_shared_memory_hands_over_device_memory(order)
 def test_a_volatile_word_that_carries_its_own_value_needs_no_fence(body, race):
     source = f'extern "C" __global__ void f(float* C) {{ int t = threadIdx.x; {body} }}'
     assert {finding.kind for finding in findings(source, 2, 64, np.zeros(256, np.float32))} == ({"race"} if race else set())
+
+
+PARTS = """
+    #define TELL if (t == 0) n = atomicAdd(count, 1);
+    extern "C" __global__ void f(float* C, int* count) {
+        __shared__ int n;
+        const int t = threadIdx.x;
+        LEAVE
+        __syncthreads();
+        COUNT
+        __syncthreads();
+        if (n != gridDim.x - 1) return;
+        __threadfence();
+        float sum = 0;
+        for (int i = 0; i < 3; i++) sum += READ; // here
+        C[t] = sum;
+    }"""
+LEAVES = {
+    "volatile": "((volatile float*)C)[64 + blockIdx.x * 32 + t] = t;",
+    "atomic": "atomicExch(C + 64 + blockIdx.x * 32 + t, (float)t);",
+    "added": "atomicAdd(C + 64 + blockIdx.x * 32 + t, (float)t);",
+    "relaxed": 'asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" :: "l"(C + 64 + blockIdx.x * 32 + t), "f"((float)t) : "memory");',
+    "plain": "C[64 + blockIdx.x * 32 + t] = t;",
+}
+READS = {"plain": "C[64 + i * 32 + t]", "volatile": "((volatile float*)C)[64 + i * 32 + t]", "past L1": "__ldcg(&C[64 + i * 32 + t])"}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("leave", LEAVES)
+@pytest.mark.parametrize("count, race", [("TELL", True), ("__threadfence(); TELL", False), ("if (t == 0) __threadfence(); TELL", False)])
+def test_numbers_that_are_left_have_to_be_released_however_they_are_written(leave, read, count, race):
+    """No branch asks what they are, so they do not say themselves whether they are there."""
+    source = PARTS.replace("LEAVE", LEAVES[leave]).replace("COUNT", count).replace("READ", READS[read])
+    found = findings(source, 3, 32, np.zeros(256, np.float32), np.zeros(1, np.int32))
+    assert {finding.kind for finding in found} == ({"race"} if race else set())
+    assert all("// here" in source.splitlines()[finding.line - 1] and "is not released" in finding.advice for finding in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Each word says whether it is there.
+        "w[b * 64 + t] = t + 1; float v; while ((v = w[(b ^ 1) * 64 + t]) == 0) {} C[128 + b * 64 + t] = v;",
+        "atomicExch(C + b * 64 + t, t + 1.0f); float v; while ((v = atomicAdd(C + (b ^ 1) * 64 + t, 0.0f)) == 0) {} C[128 + b * 64 + t] = v;",
+        # One thread asks and gives the others what it has found by shared memory.
+        "__shared__ float v; if (t == 0) { w[b] = 5; v = b ? w[0] : 0; } __syncthreads(); if (b && v == 5) C[64 + t] = v;",
+        # Who has looked at a counter may read it again.
+        "if (t == 0) { atomicAdd(C, 1.0f); while (*w != 2) {} C[64 + b] = C[0]; }",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("fence", ["", "__threadfence();"])
+def test_words_that_say_whether_they_are_there_need_no_release(body, fence):
+    names = "const int t = threadIdx.x, b = blockIdx.x; volatile float* w = C;"
+    source = f'extern "C" __global__ void f(float* C) {{ {names} {fence} {body} }}'
+    assert not findings(source, 2, 64, np.zeros(256, np.float32))
+
+
+@pytest.mark.parametrize(
+    "tell, hear, cluster, race",
+    [
+        ("red.release.gpu", "ld.acquire.gpu", 1, False),
+        ("red.release.cluster", "ld.acquire.gpu", 1, True),
+        ("red.release.gpu", "ld.acquire.cluster", 1, True),
+        ("red.release.cluster", "ld.acquire.cluster", 2, False),  # the blocks are of one
+    ],
+)
+def test_the_scope_of_a_cluster_is_that_of_a_block_where_there_are_no_clusters(tell, hear, cluster, race):
+    source = f"""extern "C" __global__ void __cluster_dims__({cluster}) f(float* C, int* flag) {{
+        if (blockIdx.x == 0) {{
+            C[0] = 7;
+            asm volatile("{tell}.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");
+        }} else {{
+            int seen;
+            do asm volatile("{hear}.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory"); while (seen == 0);
+            C[1] = C[0];
+        }}
+    }}"""
+    found = findings(source, 2, 1, np.zeros(2, np.float32), np.zeros(1, np.int32))
+    assert {finding.kind for finding in found} == ({"race"} if race else set())
+    assert not race or (8, 3) in [(finding.line, finding.other_line) for finding in found]
+
+
+@pytest.mark.parametrize("scope, race", [("gpu", False), ("cluster", True)])
+def test_the_same_of_fences(scope, race):
+    source = f"""extern "C" __global__ void f(float* C, int* flag) {{
+        if (blockIdx.x == 0) {{
+            C[0] = 7;
+            asm volatile("fence.acq_rel.{scope};" ::: "memory");
+            atomicExch(flag, 1);
+        }} else {{
+            while (atomicAdd(flag, 0) == 0) {{}}
+            C[1] = C[0];
+        }}
+    }}"""
+    found = findings(source, 2, 1, np.zeros(2, np.float32), np.zeros(1, np.int32))
+    assert [(finding.line, finding.other_line) for finding in found] == ([(8, 3)] if race else [])
+
+
+READERS = {
+    "volatile": "while (*(volatile int*)flag == 0) {}",
+    "acquire": 'int v; do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(flag) : "memory"); while (!v);',
+    "relaxed": 'int v; do asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(flag) : "memory"); while (!v);',
+    "cv": "while (__ldcv(flag) == 0) {}",
+    "cg": 'int v; do asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(v) : "l"(flag) : "memory"); while (!v);',
+    "atomic": "while (atomicAdd(flag, 0) == 0) {}",
+}
+WRITERS = {"plain": "*flag = 1;", "volatile": "*(volatile int*)flag = 1;", "atomic": "atomicExch(flag, 1);", "cg": "__stcg(flag, 1);"}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("in_turn", ["upwards", "downwards"])
+def test_whether_a_flag_races_is_no_matter_of_the_order_of_blocks(writer, reader, in_turn):
+    """A flag that is written plainly behind a fence is left to its author, but not where it meets atomic operations."""
+    source = f"""extern "C" __global__ void f(int* C, int* flag) {{
+        if (blockIdx.x == 1) {{ C[0] = 7; __threadfence(); {WRITERS[writer]} }}
+        else {{
+            {READERS[reader]}
+            __threadfence(); C[1] = C[0]; }}
+    }}"""
+    args = [np.zeros(2, np.int32), np.zeros(1, np.int32)]
+    found = helpers.compile(source).launch(2, 1, args, on="cpu", counters=False, in_turn=in_turn, seconds=20).findings
+    assert bool(found) == (reader == "atomic" and writer in ("plain", "cg")) and args[0][1] == 7
+
+
+@pytest.mark.parametrize("reader", ["cv", "cg", "volatile"])
+def test_a_flag_without_a_fence_before_it_is_found_by_any_look(reader):
+    source = f"""extern "C" __global__ void f(int* C, int* flag) {{
+        if (blockIdx.x == 1) {{ C[0] = 7; atomicExch(flag, 1); }}
+        else {{ {READERS[reader]} __threadfence(); C[1] = C[0]; }}
+    }}"""
+    (finding,) = findings(source, 2, 1, np.zeros(2, np.int32), np.zeros(1, np.int32))
+    assert (finding.kind, finding.line, finding.other_line) == ("race", 3, 2) and "is not released" in finding.advice

@@ -207,3 +207,44 @@ def test_a_copy_that_arrives_at_an_mbarrier_tells_what_came_before_it_and_no_mor
 def test_what_is_relaxed_at_an_mbarrier_orders_nothing(monkeypatch, part, order, race):
     monkeypatch.setitem(globals(), "MBARRIERS", MBARRIERS.replace(f"mbarrier.{part}.shared::cta", f"mbarrier.{part}{order}.shared::cta"))
     assert at_mbarriers(64, "s[0][t] = x[t]; arrive(&full[0]); wait(&full[0], 0); y[t] = s[0][63 - t];") == ({"race"} if race else set())
+
+
+FLAG = """extern "C" __global__ void f(int* y) {
+    __shared__ int s[32];
+    __shared__ volatile int flag;
+    int t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t >= 32) { s[t - 32] = t; FENCE __syncwarp(); TELL }
+    else { HEAR FENCE y[t] = s[31 - t]; }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("tell", "hear", "fence", "race"),
+    [
+        ("if (t == 32) flag = 1;", "while (flag == 0) {}", "__threadfence_block();", False),
+        ("if (t == 32) flag = 1;", "while (flag == 0) {}", "__threadfence();", False),
+        ("if (t == 32) flag = 1;", "while (flag == 0) {}", "", True),  # nothing orders the data
+        ("if (t == 32) atomicExch((int*)&flag, 1);", "while (flag == 0) {}", "__threadfence_block();", False),
+        ("if (t == 32) flag = 1;", "while (atomicAdd((int*)&flag, 0) == 0) {}", "__threadfence_block();", False),
+        ("if (t == 32) *(int*)&flag = 1;", "while (flag == 0) {}", "__threadfence_block();", True),  # a plain store
+    ],
+)
+def test_a_volatile_flag_in_shared_memory_is_a_flag_where_there_are_fences(tell, hear, fence, race):
+    source = FLAG.replace("TELL", tell).replace("HEAR", hear).replace("FENCE", fence)
+    run = helpers.compile(source).launch(1, 64, [np.zeros(32, np.int32)], on="cpu", counters=False)
+    assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
+
+
+@pytest.mark.parametrize("fence", ["", "__threadfence_block();"])
+@pytest.mark.parametrize("barrier, race", [("", True), ("__syncthreads();", False)])
+def test_numbers_in_volatile_shared_memory_race_with_fences_as_well(fence, barrier, race):
+    source = f"""extern "C" __global__ void f(int* y) {{
+        __shared__ volatile int s[64];
+        int t = threadIdx.x;
+        s[t] = t; {fence} {barrier}
+        y[t] = s[63 - t];
+    }}"""
+    run = helpers.compile(source).launch(1, 64, [np.zeros(64, np.int32)], on="cpu", counters=False)
+    assert {finding.kind for finding in run.findings} == ({"race"} if race else set())

@@ -1,0 +1,25 @@
+"""Which values decide where threads go: a flag or a counter that is looked at does, a number that is added up does not."""
+
+from __future__ import annotations
+
+from .program import Effect, Op
+
+_PASSED_ON = (Effect.PURE, Effect.EXCHANGE, Effect.BARRIER)
+
+
+def decisive(ops: tuple[Op, ...]) -> frozenset[int]:
+    """Numbers of the sites of loads and atomic operations whose results come, by whatever computation, to a branch or to the condition of
+    an instruction. What is stored to shared or local memory, where others may find it, counts as deciding something."""
+    known = {op.guard.register for op in ops if op.guard is not None}
+    for op in ops:
+        if op.effect is Effect.STORE and any(site.space in ("shared", "local", "generic", "cluster") for site in op.sites):
+            known.update(op.reads)
+    passing = [op for op in ops if op.effect in _PASSED_ON and op.writes and op.reads]
+    size = -1
+    while len(known) != size:
+        size = len(known)
+        for op in reversed(passing):
+            if not known.isdisjoint(op.writes):
+                known.update(op.reads)
+    found = (op for op in ops if op.effect in (Effect.LOAD, Effect.ATOMIC) and not known.isdisjoint(op.writes))
+    return frozenset(site.index for op in found for site in op.sites)
