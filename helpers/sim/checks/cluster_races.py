@@ -30,6 +30,7 @@ READ, WRITE, UPDATE = "reads", "writes", "updates"
 GROUP = 128  # threads of a warpgroup
 NEVER = -1  # known of a block that one has not synchronised with yet
 MOST = 1 << 22  # pairs of warps that are told apart
+BITS = 10  # of a column plus one: at most 16 blocks of 32 warps
 ADVICE = "Put cluster.sync(), or a wait for an mbarrier that the other block arrives at, between the two accesses."
 ADVICE_FIRST = "Call cluster.sync() before the first access to another block's shared memory."
 ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends while others use its shared memory."
@@ -120,10 +121,13 @@ class ClusterRaces(SharedCheck):
         self.atomic = flags_and_atomics(launch.program)
         places = m.blocks * self.count
         self.fenced = "fence" in launch.program.uses
-        self.writer, self.reader, self.own = (np.zeros(places, np.int16) for _ in range(3))
+        self.writer, self.reader = np.zeros(places, np.int16), np.zeros(places, np.int16)
+        self.joined: dict[
+            tuple[int, bytes], int
+        ] = {}  # when a warpgroup (its first thread, its blocks) has met for the products of this wait
         self.writer_time, self.writer_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.reader_time, self.reader_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
-        self.own_time, self.own_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
+        self.own_time, self.own_code = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.barrier_gives = np.full_like(self.order_of_blocks.released, NEVER)  # given to the cluster barrier, by block
         self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
 
@@ -230,6 +234,9 @@ class ClusterRaces(SharedCheck):
         self._access(m, access, UPDATE)
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
+        self._matrix(m, access, self.order_of_blocks.now)
+
+    def _matrix(self, m: Machine, access: MatrixAccess, now: int) -> None:
         granules, order = access.granules(self.granule), self.order_of_blocks
         blocks = np.flatnonzero(access.blocks)
         cells = blocks[:, None] * self.count + granules
@@ -238,16 +245,23 @@ class ClusterRaces(SharedCheck):
             rows, offsets = np.repeat(blocks, len(granules)), np.tile(granules, len(blocks)) * self.granule
             self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
             return
-        self.own[cells] = order.column(blocks, access.thread // order.size)[:, None] + 1
-        self.own_time[cells], self.own_site[cells] = order.now, access.site.index
+        self.own_time[cells] = now
+        self.own_code[cells] = (access.site.index << BITS) + order.column(blocks, access.thread // order.size)[:, None] + 1
 
     def matrix_done(self, m: Machine, access: MatrixAccess) -> None:
         """Other blocks may have written there until now. Each warp of the warpgroup knows that all of them have come so far."""
-        self.matrix_read(m, access)
-        order, blocks = self.order_of_blocks, np.flatnonzero(access.blocks)
+        order, which = self.order_of_blocks, (access.thread, access.blocks.tobytes())
+        known = self.joined.setdefault(which, order.now)
+        self._matrix(m, access, known)
+        if known < order.now:
+            return
+        blocks = np.flatnonzero(access.blocks)
         groups = np.zeros((len(blocks), order.groups), bool)
         groups[:, access.thread // order.size : (access.thread + GROUP - 1) // order.size + 1] = True
         order.meet(blocks, groups, groups)
+
+    def products_awaited(self, m: Machine, pending: int) -> None:
+        self.joined.clear()
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
         offsets = access.piece.units(CHUNK)
@@ -295,10 +309,10 @@ class ClusterRaces(SharedCheck):
         if site.volatile and verb == WRITE and self.fenced and cells.size:
             self.atomic[site.index] = not moves_data(cells, actors * m.threads + threads, actors * m.threads + threads // WARP)
         who = cells, actors, targets, threads, groups, verb
-        met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, *who, WRITE)
+        met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, 0, *who, WRITE)
         if verb != READ:
-            met |= self._meet(m, site, self.reader[cells], self.reader_time, self.reader_site, *who, READ)
-            met |= self._meet(m, site, self.own[cells], self.own_time, self.own_site, *who, READ)
+            met |= self._meet(m, site, self.reader[cells], self.reader_time, self.reader_site, 0, *who, READ)
+            met |= self._meet(m, site, self.own_code[cells] & (1 << BITS) - 1, self.own_time, self.own_code, BITS, *who, READ)
         if unmet.any():
             if not met:
                 i = first(unmet)
@@ -308,25 +322,26 @@ class ClusterRaces(SharedCheck):
             order.known[actors[unmet]] = np.maximum(order.known[actors[unmet]], 0)  # say it once
         if verb == READ:
             own = cells[~foreign]
-            self.own[own], self.own_time[own], self.own_site[own] = mine[~foreign], order.now, site.index
+            self.own_code[own], self.own_time[own] = (site.index << BITS) + mine[~foreign], order.now
             there = cells[foreign]
             self.reader[there], self.reader_time[there], self.reader_site[there] = mine[foreign], order.now, site.index
             return
         self.writer[cells], self.writer_time[cells], self.writer_site[cells] = mine, order.now, site.index
 
-    def _meet(self, m, site, last, times, sites, cells, actors, targets, threads, groups, verb, other_verb) -> bool:
-        """Report accesses that meet one of another block that theirs does not know of. last: its column plus one."""
+    def _meet(self, m, site, last, times, sites, shift, cells, actors, targets, threads, groups, verb, other_verb) -> bool:
+        """Report accesses that meet one of another block that theirs does not know of. last: its column plus one. shift: where the
+        number of the site begins in `sites`."""
         order = self.order_of_blocks
         conflict = (last != 0) & ((last - 1) // order.groups != order.rank[actors])
         if not conflict.any():
             return False
         conflict &= times[cells] > order.known[actors, groups, np.maximum(last - 1, 0)]
         if verb == UPDATE or self.atomic[site.index]:
-            conflict &= ~self.atomic[sites[cells]]
+            conflict &= ~self.atomic[sites[cells] >> shift]
         if not conflict.any():
             return False
         i = first(conflict)
-        other = self.sites[int(sites[cells[i]])]
+        other = self.sites[int(sites[cells[i]]) >> shift]
         other_block = int(order.rows[actors[i], (last[i] - 1) // order.groups])
         other_name = "that block" if other_block == targets[i] else f"block {m.block_position(other_block)}"
         offset = int(cells[i]) % self.count * self.granule
