@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -111,13 +112,17 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
     {"[BK]": "[BK + 1]"}; {} is the kernel itself. Raises CourseError, with the variant's name, where the kernel does not have what is
     to be changed, or where the variant does not compile.
     """
+    if not isinstance(kernel, Kernel):
+        raise CourseError(f"variants wants a kernel, as a %%cuda cell or reference() makes it, not {type(kernel).__name__}.")
     if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
         raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
     found = Variants()
     for name, edits in settings.items():
         source = kernel.source
         for what, other in edits.items():
-            source = variant(source, **{what: other}) if isinstance(other, int) else _replaced(source, what, other, name)
+            if isinstance(other, bool) or not isinstance(other, str | numbers.Integral):
+                raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
+            source = _replaced(source, what, other, name) if isinstance(other, str) else variant(source, **{what: int(other)})
         compiled = kernel.compiled
         if edits:
             try:
@@ -201,6 +206,8 @@ def _shape(run: Run) -> str:
 def _or_none(function: Callable[[Any], float], run: Any) -> float | None:
     try:
         return function(run)
+    except measures.NotRunError:
+        raise
     except CourseError:
         return None
 

@@ -45,8 +45,19 @@ def shape_of(run) -> Problem:
     return Problem(m, n, k)
 
 
+class NotRunError(CourseError):
+    """What is counted in a run was asked of something else."""
+
+
+def _need_run(run) -> None:
+    """Raise NotRunError for a kernel, or whatever else has not run."""
+    if not hasattr(type(run), "counters"):
+        raise NotRunError(f"This is counted in a run, such as naive.gemm(64), and a {type(run).__name__} is none: run the kernel first.")
+
+
 def count(run, name: str) -> int:
     """A counter of the run, 0 if the kernel did nothing of that kind."""
+    _need_run(run)
     return int(run.counters.get(name, 0))
 
 
@@ -84,6 +95,7 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
     """Requests of one array of global memory in a traced run, and the pieces of `nbytes` that they touch."""
     from helpers.sim.counting import rules, traced
 
+    _need_run(run)
     trace = run.trace
     if trace.truncated:
         raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")

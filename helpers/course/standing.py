@@ -14,6 +14,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from helpers.errors import CourseError
+
 from .achievements import ACHIEVEMENTS, Achievement, Guess, ReaderRecord
 from .exercises import Exercise, exercises
 from .questions import judge
@@ -171,6 +173,8 @@ class Standing(Tabular):
 
 def standing(store: Store | None = None) -> Standing:
     """Where the reader stands, from the reader's own store."""
+    if not isinstance(store, Store | None):
+        raise CourseError(f"standing() shows where you stand, and takes nothing; it was given {store!r}.")
     store = store or own()
     kept = ReaderRecord.of(store)
     spent = _times(store)

@@ -476,6 +476,8 @@ def ladder(
     from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
     m, n, k = size if isinstance(size, tuple) else (size, size, size)
+    if not isinstance(until, int | None):
+        raise CourseError(f"until={until!r}: it is the number of the last step to show, such as until=5.")
     rows = [row for row in rungs(m, n, k, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}

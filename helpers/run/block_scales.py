@@ -120,7 +120,7 @@ def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "flo
     if not np.isfinite(x).all():
         raise LaunchError("The matrix has an infinity or NaN, and a factor of such a block would be none.")
     rows, k = x.shape
-    along, across = int(along) or k, int(across) or rows
+    along, across = min(int(along) or k, k), min(int(across) or rows, rows)
     deep, high = math.ceil(k / along), math.ceil(rows / across)
     room = np.zeros((high * across, deep * along), np.float32)
     room[:rows, :k] = np.abs(x)

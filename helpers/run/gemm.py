@@ -91,6 +91,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
     persistent kernel's grid is to fill; by default those of the GPU, or of the one that the SIMT machine is.
     Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
     """
+    _need("run", kernel, problem)
     shape, on = geometry(kernel), place(on, kernel)
     problem = fitted(kernel, problem)
     if not problem.m or not problem.n:
@@ -111,6 +112,15 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
         again = functools.partial(run, kernel, problem, "cpu", tuple(array.copy() for array in (a, b, c)), multiprocessors)
         done = replace(done, outcome_or_simulate=lambda: again().outcome)
     return _of_product(done, problem, shape, (a, b, c), given, first)
+
+
+def _need(verb: str, kernel: Kernel, *problems: Problem) -> None:
+    """Raise LaunchError where that is no kernel, or these are no problems."""
+    if not isinstance(kernel, Kernel):
+        getattr(kernel, "compiled", None)  # a cell that did not compile answers with what its compiler said
+        raise LaunchError(f"{verb} wants a kernel, as helpers.compile or a %%cuda cell makes it, not {type(kernel).__name__}.")
+    if strange := [problem for problem in problems if not isinstance(problem, Problem)]:
+        raise LaunchError(f"{verb} wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
 
 
 def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:
@@ -164,6 +174,7 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
     (Step 11 numbers its blocks anew, so that a block at the edge of the grid need not be one at the edge of C: where tiles divide C, that
     makes no difference.)
     """
+    _need("count", kernel, problem)
     shape, problem = geometry(kernel), fitted(kernel, problem)
     grid = shape.grid(problem.m, problem.n, problem.batch)
     size = math.prod(shape.cluster)
@@ -456,7 +467,7 @@ def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
 
 def check(
     kernel: Kernel,
-    problems: Iterable[Problem] | None = None,
+    problems: Iterable[Problem] | Problem | None = None,
     on: str | None = None,
     seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
@@ -471,9 +482,7 @@ def check(
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
     """
-    if not isinstance(kernel, Kernel):
-        getattr(kernel, "compiled", None)  # a cell that did not compile answers with what its compiler said
-        raise LaunchError(f"check wants a kernel, as helpers.compile or a %%cuda cell makes it, not {type(kernel).__name__}.")
+    _need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
         raise LaunchError(f"check(seed={seed!r}, seconds={seconds!r}): both are numbers, and the seed is one that a check has named.")
     if problems is None:
@@ -481,9 +490,10 @@ def check(
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
         random += of_any_alignment(kernel, seed) if takes_several(kernel) else ()
     else:
-        fixed, random, seed = list(problems), [], None
-        if strange := [problem for problem in fixed if not isinstance(problem, Problem)]:
-            raise LaunchError(f"check wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
+        fixed, random, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], None
+        _need("check", kernel, *fixed)
+        if not fixed:
+            raise LaunchError("check was given no problem, and nothing is right because nothing was tried. Leave problems out for its own.")
     problems = [*fixed, *random]
     watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.

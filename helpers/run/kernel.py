@@ -234,11 +234,8 @@ class Kernel:
         arguments = self.checked(args)
         if not isinstance(trace, (bool, np.bool_, TraceFilter, type(None))):
             raise LaunchError(f"trace={trace!r}: write trace=True to record every access, or give a TraceFilter.")
-        if not isinstance(seconds, numbers.Real) or not seconds > 0:
-            raise LaunchError(f"seconds={seconds!r} is no time budget: it is a number of seconds, more than 0.")
-        blocks = list(blocks) if isinstance(blocks, Iterable) else blocks
-        if blocks is not None and not (isinstance(blocks, list) and all(isinstance(item, numbers.Integral) for item in blocks)):
-            raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
+        blocks = None if blocks is None else _blocks(blocks, grid)
+        _budget(seconds)
         filter_ = trace if isinstance(trace, TraceFilter) else TraceFilter() if trace else None
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress={progress!r} cannot be called: it is a function of (blocks done, blocks in all).")
@@ -286,7 +283,10 @@ class Kernel:
         """
         grid, block = _extent("grid", grid), _extent("block", block)
         self._check_limits(grid, block, shared)
-        arguments, blocks = self.checked(args), list(blocks)
+        arguments, blocks = self.checked(args), _blocks(blocks, grid)
+        if not blocks:
+            raise LaunchError("blocks=[]: counting needs a block, such as blocks=[0].")
+        _budget(seconds)
         start = time.monotonic()
         outcome = count(self.compiled, grid, block, arguments, blocks, seconds / 2)
         if outcome is None:
@@ -434,6 +434,21 @@ def _shared() -> Any:
     from .shared_gpu import sending  # here: it needs what this module is for
 
     return sending
+
+
+def _blocks(blocks, grid: Sequence[int]) -> list[int]:
+    """The linear indices of blocks to simulate. Raises LaunchError for what is no list of them, and for blocks that the grid lacks."""
+    found, total = list(blocks) if isinstance(blocks, Iterable) else None, math.prod(grid)
+    if found is None or not all(isinstance(item, numbers.Integral) and not isinstance(item, bool) for item in found):
+        raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
+    if beyond := [item for item in found if not 0 <= item < total]:
+        raise LaunchError(f"blocks={blocks!r}: the grid has the blocks 0 to {total - 1}, and not {beyond[0]}.")
+    return [int(item) for item in found]
+
+
+def _budget(seconds: float) -> None:
+    if not isinstance(seconds, numbers.Real) or not seconds > 0:
+        raise LaunchError(f"seconds={seconds!r} is no time budget: it is a number of seconds, more than 0.")
 
 
 def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:

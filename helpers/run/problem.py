@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,12 @@ class Problem:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
             if value >= 1 << 31:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
+                raise LaunchError(f"{name}={value!r}: a factor is a number, and neither infinite nor NaN.")
+        if not isinstance(self.scale_block, tuple | None):
+            raise LaunchError(f"scale_block={self.scale_block!r}: a block is (rows of A, k, columns of B), such as (1, 128, 128).")
         if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool) or self.seed < 0:
             raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:

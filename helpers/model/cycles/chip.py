@@ -56,7 +56,12 @@ def chip(gpu: GPU, changed: Mapping[str, float] | None = None) -> Chip:
     changed: figures to take instead of chip.toml's: {"latency.l2": 0}. Raises CourseError where there is no such figure, or it is no
     number of at least 0.
     """
+    if not isinstance(changed or {}, Mapping):
+        raise CourseError(f"What is to change is a dictionary of figures, such as {{'latency.l2': 100}}, and not {changed!r}.")
     return _chip(gpu, tuple(sorted((changed or {}).items())))
+
+
+_ROOMS = ("code.lines", "code.ways", "queue.shared", "queue.global")  # that instructions need to get on
 
 
 @functools.cache
@@ -70,6 +75,8 @@ def _chip(gpu: GPU, changed: tuple[tuple[str, float], ...]) -> Chip:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise CourseError(f"{name} is to be {value!r}: give a number of at least 0.")
+        if name in _ROOMS and value < (least := figures()["code"]["ways"] if name == "code.lines" else 1):
+            raise CourseError(f"{name} is to be {value!r}: nothing would ever run with fewer than {least:g}.")
     capability = gpu.capability
     each = SUB_PARTITIONS * _WARP_OF_A_SUB_PARTITION
     l2 = dict(changed).get("load_store.l2_sector", figures()["load_store"]["l2_sector"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from helpers.errors import LaunchError
+from helpers.errors import CourseError, LaunchError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
 
@@ -48,7 +48,7 @@ class TraceFilter:
             if value is not None and (isinstance(value, (str, bytes)) or not isinstance(value, Container)):
                 example = "{'shared'}" if name == "spaces" else "{0, 1}"
                 raise LaunchError(f"TraceFilter({name}={value!r}): name what to record as a set, such as {name}={example}.")
-        if not isinstance(self.limit, numbers.Integral):
+        if not isinstance(self.limit, numbers.Integral) or self.limit < 0:
             raise LaunchError(f"TraceFilter(limit={self.limit!r}): it is a whole number of rows.")
         if self.limit > MOST_ROWS:
             raise LaunchError(
@@ -160,35 +160,47 @@ class Trace:
     moves: tuple[Move, ...] = ()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
-        """The events that match every given condition (a value, or a set or range of values)."""
+        """The events that match every given condition (a value, or a set or range of values). Raises CourseError for what is neither."""
+        line, block, warp, iteration = (list(asked) if isinstance(asked, Iterator) else asked for asked in (line, block, warp, iteration))
         keep = np.ones(len(self.accesses), bool)
         for wanted, name in ((line, "line"), (op, "op"), (space, "space")):
             if wanted is not None:
-                fits = np.array([_fits(getattr(site, name), wanted) for site in self.sites], bool)
+                fits = np.array([_fits(name, getattr(site, name), wanted) for site in self.sites], bool)
                 keep &= fits[self.accesses["site"]] if len(fits) else False
         for wanted, name in ((block, "block"), (warp, "warp"), (iteration, "iteration")):
             if wanted is not None:
-                keep &= _matches(self.accesses[name], wanted)
+                keep &= _matches(name, self.accesses[name], wanted)
         others = []
         for events in (self.barriers, self.math):
             kept = np.ones(len(events), bool)
             for wanted, name in ((line, "line"), (block, "block"), (warp, "warp")):
                 if wanted is not None:
-                    kept &= _matches(events[name], wanted)
+                    kept &= _matches(name, events[name], wanted)
             others.append(events[kept])
         return replace(self, accesses=self.accesses[keep], addresses=self.addresses[keep], barriers=others[0], math=others[1])
 
 
-def _fits(value, wanted) -> bool:
-    return value == wanted if isinstance(wanted, (str, int, np.integer)) else value in wanted
+def _fits(name: str, value, wanted) -> bool:
+    text = isinstance(wanted, str)
+    if (text and name != "line") or isinstance(wanted, (int, np.integer)):
+        return value == wanted
+    if text or not isinstance(wanted, Container):
+        raise CourseError(f"select({name}={wanted!r}): give a value, such as {_EXAMPLES[name]}, or a set of them.")
+    return value in wanted
 
 
-def _matches(values: np.ndarray, wanted) -> np.ndarray:
+def _matches(name: str, values: np.ndarray, wanted) -> np.ndarray:
     if isinstance(wanted, (int, np.integer)):
         return values == wanted
-    if isinstance(wanted, range):
-        wanted = list(wanted)
-    return np.isin(values, np.fromiter(wanted, np.int64))
+    if isinstance(wanted, (str, bytes)) or not isinstance(wanted, Iterable):
+        raise CourseError(f"select({name}={wanted!r}): give a whole number, or a set or range of them.")
+    every = list(wanted)
+    if not all(isinstance(item, numbers.Integral) for item in every):
+        raise CourseError(f"select({name}={wanted!r}): these are no whole numbers.")
+    return np.isin(values, np.array(every, np.int64))
+
+
+_EXAMPLES = {"line": "line=12", "op": "op='ld'", "space": "space='shared'"}
 
 
 @dataclass

@@ -1,0 +1,101 @@
+"""Calls with what is none of what they take: a sentence that says what they take, and never a traceback from within."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers import Problem, TraceFilter, compare_counts, gemm, measures, variants, what_if, widgets
+from helpers.course.lesson import reference
+from helpers.errors import CourseError
+
+ADD = "__global__ void add(float* x) { x[threadIdx.x] += 1; }"
+
+
+@pytest.fixture(scope="module")
+def naive():
+    return reference(1)
+
+
+@pytest.fixture(scope="module")
+def add():
+    return helpers.compile(ADD)
+
+
+def run(kernel):
+    return kernel.launch(1, 8, [np.ones(8, np.float32)], on="cpu", trace=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda k: variants(k, {"a": {"BM": 16.0}}), "a: 'BM' becomes a whole number or a text, not 16.0"),
+        (lambda k: variants(k.gemm(8, on="cpu"), {"a": {"BM": 16}}), "variants wants a kernel, .* not Run"),
+        (lambda k: gemm.run(k, 64), r"run wants Problems, such as gemm.Problem\(64, 64, 64\), and was given 64"),
+        (lambda k: gemm.count(k, (64, 64, 64)), "count wants Problems"),
+        (lambda k: gemm.run(k.gemm(8, on="cpu"), Problem(8, 8, 8)), "run wants a kernel, .* not Run"),
+        (lambda k: gemm.check(k, []), "nothing is right because nothing was tried"),
+        (lambda k: gemm.check(k, [64]), "check wants Problems, .* given 64"),
+        (lambda k: compare_counts({"a": k}, ["shared loads"]), "counted in a run, such as naive.gemm.64., and a LessonKernel is none"),
+        (lambda k: measures.sectors_per_request(k, "A"), "counted in a run"),
+        (lambda k: k.gemm(8, on="cpu").predict(what_if="latency.l2"), "a dictionary of figures, .* not 'latency.l2'"),
+        (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": 3}), "a dictionary of figures, .* not 3"),
+        (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"code.lines": 0}}), "nothing would ever run with fewer than 16"),
+        (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"queue.global": 0}}), "nothing would ever run with fewer than 1"),
+    ],
+)
+def test_what_takes_kernels_runs_and_problems_says_so(naive, call, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        call(naive)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda k: k.count(1, 8, [np.ones(8, np.float32)], blocks=1), "blocks=1: the blocks to simulate are a list of whole numbers"),
+        (lambda k: k.count(1, 8, [np.ones(8, np.float32)], blocks=[]), "counting needs a block"),
+        (lambda k: k.count(2, 8, [np.ones(8, np.float32)], blocks=[99]), "the grid has the blocks 0 to 1, and not 99"),
+        (lambda k: k.count(2, 8, [np.ones(8, np.float32)], blocks=[-1]), "the grid has the blocks 0 to 1, and not -1"),
+        (lambda k: k.count(2, 8, [np.ones(8, np.float32)], blocks=[True]), "a list of whole numbers"),
+        (lambda k: k.count(1, 8, [np.ones(8, np.float32)], blocks=[0], seconds=None), "seconds=None is no time budget"),
+        (lambda k: run(k).trace.select(line="x"), "select.line='x'.: give a value, such as line=12"),
+        (lambda k: run(k).trace.select(line=1.5), "give a value, such as line=12"),
+        (lambda k: run(k).trace.select(block="0"), "select.block='0'.: give a whole number, or a set or range of them"),
+        (lambda k: run(k).trace.select(warp=[0.5]), "these are no whole numbers"),
+        (lambda k: TraceFilter(limit=-5), "limit=-5.: it is a whole number of rows"),
+    ],
+)
+def test_what_goes_by_blocks_and_lines_says_so(add, call, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        call(add)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"alpha": None}, "alpha=None: a factor is a number"),
+        ({"alpha": "2"}, "alpha='2': a factor is a number"),
+        ({"beta": float("nan")}, "beta=nan: a factor is a number, and neither infinite nor NaN"),
+        ({"alpha": float("inf")}, "neither infinite nor NaN"),
+        ({"scale_block": 128}, r"scale_block=128: a block is \(rows of A, k, columns of B\)"),
+    ],
+)
+def test_a_problem_says_what_its_numbers_are(fields, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        Problem(8, 8, 8, **fields)
+
+
+def test_what_means_the_same_is_taken(naive, add):
+    assert variants(reference(4), {"a": {"BK": np.int64(16)}})["a"].source == variants(reference(4), {"a": {"BK": 16}})["a"].source
+    assert gemm.check(naive, Problem(8, 8, 8, alpha=np.float32(2)), on="cpu").passed
+    assert helpers.quantized(np.ones((4, 64)), along=10**10).along == 64
+    trace = run(add).trace
+    assert len(trace.select(warp=iter([0])).accesses) == len(trace.accesses) == len(trace.select(block=range(1), line={1}).accesses)
+
+
+def test_the_reader_s_own_pages_take_no_numbers():
+    with pytest.raises(CourseError, match="shows where you stand, and takes nothing; it was given 3"):
+        helpers.standing(3)
+    with pytest.raises(CourseError, match="until=.1.: it is the number of the last step"):
+        widgets.ladder(until=[1])
