@@ -6,10 +6,13 @@ import builtins
 import gc
 import html
 import keyword
+import re
 import time
+import unicodedata
 from pathlib import Path
 
 from IPython import get_ipython
+from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
@@ -106,27 +109,33 @@ class CudaMagics(Magics):
     def cuda(self, line: str, cell: str):
         """Compile the cell and bind its kernel: `%%cuda naive`."""
         try:
-            arguments = parse_argstring(self.cuda, line)
-        except ValueError as error:  # a quotation mark without its other half
-            raise CourseError(f"%%cuda {line}: {str(error).lower()}. Write, for example: %%cuda naive --entry 'gemm<64>'") from None
-        name = arguments.name
+            arguments, mistake = parse_argstring(self.cuda, line), None
+            name = unicodedata.normalize("NFKC", arguments.name)  # as Python reads it in the next cell
+        except (ValueError, UsageError) as error:  # a quotation mark without its other half; words that no option takes
+            said = str(error).lower().rstrip(".")
+            mistake = CompileError(f"%%cuda {line}: {said}. Write, for example: %%cuda naive --entry 'gemm<64>'")
+            name = unicodedata.normalize("NFKC", line.split()[0]) if line.split() else ""
+        if mistake and (not name.isidentifier() or _is_taken(name)):
+            raise mistake
         if not name.isidentifier() or keyword.iskeyword(name):
             raise CourseError(f"{name!r} cannot be a Python name. Write, for example: %%cuda naive")
-        if name in _SET_UP or hasattr(builtins, name):
-            raise CourseError(f"A kernel called {name} would hide Python's or the course's own {name}. Choose another name.")
+        if _is_taken(name):
+            raise CourseError(f"A kernel called {name} would hide Python's, IPython's or the course's own {name}. Choose another name.")
         text = f"%%cuda {line}\n{cell}".rstrip("\n")
-        history.keep(arguments.name, text)
+        history.keep(name, text)
         start = time.perf_counter()
         try:
+            if mistake:
+                raise mistake
             # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
             entry = _unquote(arguments.entry) or namesake(name, cell)
             compiled = compile_source("\n" + cell, entry, arguments.arch, tuple(arguments.option))
         except CompileError as error:
-            self.shell.user_ns[arguments.name] = NotCompiled(arguments.name, error)
-            history.judged(arguments.name, text, f"did not compile{f', line {error.line}' if error.line else ''}")
+            self.shell.user_ns[name] = NotCompiled(name, error)
+            history.judged(name, text, f"did not compile{f', line {error.line}' if error.line else ''}")
             raise
-        kernel = LessonKernel(compiled, arguments.name, text)
-        self.shell.user_ns[arguments.name] = kernel
+        kernel = LessonKernel(compiled, name, text)
+        self.shell.user_ns[name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
 
 
@@ -136,6 +145,11 @@ def _unquote(text: str | None) -> str | None:
 
 # Names that cells of a lesson use, and what defines them.
 _SET_UP = ("ask", "exercise", "helpers", "measures", "reveal", "widgets")
+_OF_IPYTHON = re.compile(r"In|Out|get_ipython|_+|_(i+|dh|oh|ih|i?\d+)")  # in which it keeps what cells said
+
+
+def _is_taken(name: str) -> bool:
+    return name in _SET_UP or hasattr(builtins, name) or _OF_IPYTHON.fullmatch(name) is not None
 
 
 def missing_name_hint(name: str) -> str:

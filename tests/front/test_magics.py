@@ -10,6 +10,7 @@ import threading
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from helpers.course import history
 from helpers.course.lesson import LessonKernel
 from helpers.errors import CompileError, CourseError
 
@@ -73,6 +74,21 @@ def test_a_cell_that_fails_unbinds_the_older_kernel(shell):
     assert isinstance(shell.user_ns["mine"], LessonKernel)
 
 
+@pytest.mark.parametrize("line", ["mine --entry double_it<float, 3>", "mine // the new one", "mine --entry 'double_it"])
+def test_a_line_that_says_nothing_unbinds_it_too_and_keeps_the_text(shell, line):
+    shell.run_cell_magic("cuda", "mine", CELL)
+    with pytest.raises(CourseError, match="Write, for example"):
+        shell.run_cell_magic("cuda", line, CELL.replace("2;", "7;"))
+    with pytest.raises(CourseError, match="did not compile"):
+        shell.user_ns["mine"].check()
+    assert any("7;" in version.text for version in history.history("mine").versions)
+
+
+def test_a_name_is_what_python_reads(shell):
+    shell.run_cell_magic("cuda", "\u00b5kernel", CELL)
+    assert isinstance(shell.ev("\u00b5kernel"), LessonKernel) and "\u03bckernel" in shell.user_ns
+
+
 def test_options(shell):
     shell.run_cell_magic("cuda", "mine --arch sm_80 -o=-DTWO=2 --entry 'double_it'", CELL.replace("2;", "TWO;") + "__global__ void g() {}")
     assert shell.user_ns["mine"].compiled.arch == "sm_80"
@@ -83,6 +99,8 @@ def test_options(shell):
     [
         ("2x", "Python name"), ("a-b", "Python name"), ("a.b", "Python name"), ("class", "Python name"),
         ("print", "would hide"), ("helpers", "would hide"), ("exercise", "would hide"), ("a --entry 'gemm<64>", "no closing quotation"),
+        ("In", "would hide"), ("Out", "would hide"), ("_", "would hide"), ("_12", "would hide"), ("a --entry gemm<8, 3>", "unrecognized arg"),
+        ("", "are required: name"), ("2x // twice", "unrecognized arguments"),
     ],
 )  # fmt: skip
 def test_a_bad_name(shell, line, said):
