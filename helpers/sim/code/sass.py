@@ -64,7 +64,9 @@ class SassInstruction:
 
     @functools.cached_property
     def values(self) -> tuple[SassOperand, ...]:
-        """The operands, read."""
+        """The operands, read. A generic address is in two registers, and of some it is not said: LD.E R9, [R8]."""
+        if self.row.space == "generic" and "E" in self.modifiers:
+            return tuple(operand(_ONE_REGISTER.sub(r"[\1.64", text)) for text in self.operands)
         return tuple(operand(text) for text in self.operands)
 
     @functools.cached_property
@@ -148,6 +150,7 @@ class SassFunction:
         ]
 
 
+_ONE_REGISTER = re.compile(r"^\[(R\d+)(?=[]+])")
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _OTHER_SECTION = re.compile(r"^\s*\.section\s")
 _LABEL = re.compile(r"^([.$\w@]+):\s*$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,6 +180,25 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
     return dict(totals), {line: dict(values) for line, values in by_line.items()}
 
 
+# Instructions by what they are, not by where they reach: a generic load of shared memory is none of these (measured on an H100).
+_BY_INSTRUCTION = frozenset(names.executed(op) for op in ("shared_ld", "shared_st", "ldsm"))
+
+
+def _others_access(counts: InstructionCounts, totals: Mapping[str, int], scale: float) -> bool:
+    """Do other numbers of warps load and store than by the PTX? Where its loop is unrolled further, lanes leave it at other places."""
+    executed: dict[str, int] = defaultdict(int)
+    for instruction, times in zip(counts.instructions, counts.per_instruction, strict=True):
+        space, op = instruction.row.space, instruction.row.op
+        if space == "global" and GLOBAL_OP.get(op) in _PLAIN:
+            executed[names.requests("global", GLOBAL_OP[op])] += times
+        elif space == "shared" and op in _PLAIN:
+            executed[names.executed(f"shared_{op}")] += times
+    return any(round(times * scale) != totals.get(name, 0) for name, times in executed.items())
+
+
+_PLAIN = ("ld", "st")
+
+
 def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):
     """(totals, by line, why not): counters of a PTX-level run with those of the machine code put in their place.
 
@@ -191,6 +210,9 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
     """
     try:
         counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
+        if counts is not None and not accesses and _others_access(counts, totals, scale):
+            there, _ = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=True, cluster=cluster)
+            counts = there or counts
     except time_limit.TimeIsUp:
         counts, why = None, "the time of the launch was over before they were counted"
     except CourseError as error:  # the machine code cannot be read here
@@ -198,6 +220,8 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
     if counts is None:
         return totals, by_line, why
     exact, lines = counters(counts, compiled)
+    totals = {name: value for name, value in totals.items() if name not in _BY_INSTRUCTION}
+    by_line = {line: {name: value for name, value in values.items() if name not in _BY_INSTRUCTION} for line, values in by_line.items()}
     new = {**totals, **{name: round(value * scale) for name, value in exact.items()}}
     merged = {line: {name: value for name, value in values.items() if name not in exact} for line, values in by_line.items()}
     for line, values in lines.items():

@@ -276,3 +276,52 @@ def test_predicates_in_single_bits_of_a_register_decide_branches():
         counted, executed = machine_code.counters(counts)[0], gemm.run(made, problem, on="cpu").counters
         for name in (names.requests("global", "ld"), names.sectors("global", "ld")):
             assert counted[name] == executed[name]
+
+
+BY_LANE = """__global__ void k(const float* x, float* y, int n) {
+    float v = 0;
+    for (int i = 0; i < (int)threadIdx.x % n; i++) v += x[i * 4];
+    y[blockIdx.x * 128 + threadIdx.x] = v;
+}"""
+READ = """__shared__ float s[128];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    float v = 0;
+    for (int i = 0; i < n; i++) v += READ;
+    y[blockIdx.x * 128 + threadIdx.x] = v;
+}"""
+GENERIC = "__global__ void k(const float* x, float* y, int n) {\n    const float* p;\n" + READ.replace(
+    "READ", "(p = n > 32 ? (const float*)s : x, p[(i + threadIdx.x) & 127])"
+)
+OF_CLUSTER = """__device__ float dsmem(const float* p) {
+    unsigned a = (unsigned)__cvta_generic_to_shared(p), b;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(b) : "r"(a));
+    float v;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(b) : "memory");
+    return v;
+}
+__global__ void k(const float* x, float* y, int n) {
+    """ + READ.replace("READ", "dsmem(&s[(i + threadIdx.x) & 127])")
+
+
+@pytest.mark.parametrize(
+    ("source", "n", "loads", "sectors", "wavefronts"),
+    [(BY_LANE, 17, 496, 704, 0), (GENERIC, 64, 16, 64, 1024), (OF_CLUSTER, 64, 16, 64, 1024)],
+    ids=["trips by lane", "a generic pointer", "shared::cluster"],
+)
+def test_a_launch_and_a_count_have_nsight_compute_s_numbers(source, n, loads, sectors, wavefronts):
+    """As an H100 counted them. Of the first, ptxas unrolls the loop, and lanes leave it where the PTX has no place to leave."""
+    import helpers
+    from helpers.sim.counting import names
+
+    kernel = helpers.compile(source)
+
+    def arguments():
+        return [np.ones(512, np.float32), np.ones(512, np.float32), n]
+
+    counted = kernel.count(4, 128, arguments(), blocks=range(4)).counters
+    launched = kernel.launch(4, 128, arguments(), on="cpu").counters
+    for found in (counted, launched):
+        assert found[names.requests("global", "ld")] == loads and found[names.sectors("global", "ld")] == sectors
+        assert found.get(names.executed("shared_ld"), 0) == 0
+    assert counted.get(names.shared_wavefronts("ld"), 0) == wavefronts
