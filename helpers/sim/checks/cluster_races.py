@@ -122,9 +122,8 @@ class ClusterRaces(SharedCheck):
         places = m.blocks * self.count
         self.fenced = "fence" in launch.program.uses
         self.writer, self.reader = np.zeros(places, np.int16), np.zeros(places, np.int16)
-        self.joined: dict[
-            tuple[int, bytes], int
-        ] = {}  # when a warpgroup (its first thread, its blocks) has met for the products of this wait
+        # When a warpgroup (its first thread, its blocks) has met for the products of this wait.
+        self.joined: dict[tuple[int, bytes], int] = {}
         self.writer_time, self.writer_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.reader_time, self.reader_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.own_time, self.own_code = np.zeros(places, np.int32), np.zeros(places, np.int32)
