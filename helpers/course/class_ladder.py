@@ -8,11 +8,12 @@ reason; a predicted one can be predicted again, from the source. That a measured
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ _CLOSE = 1e-3  # figures of one climb agree as well as that
 _ABOVE = 1.05  # a clock may be a little above the one that a limit is for
 _LARGEST, _MOST = 32 << 20, 2000  # bytes of a file, and climbs in it
 _LONGEST, _SHORT = 40, 17  # characters of a name, and of one in the picture
+_BEYOND = 1 << 63  # whole numbers as large are none of a climb, and the largest of them no float
 _AGAIN = 0.01  # a prediction that is made again agrees as well as that
 
 
@@ -48,7 +50,7 @@ class ClassClimb:
 
     person: str
     rung: Rung
-    code: str  # hash of the source
+    source: str = field(repr=False)
     verified: str = ""
 
 
@@ -159,21 +161,20 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
         rung = None if doubt else _rung(climb)
         key = None if rung is None else (reader, rung.name, rung.kind, _product(rung))
         if rung is None:
-            sentence = f"{names[reader]}: {_clean(str(climb.get('label')))} is left out: {doubt}"
+            sentence = f"{names[reader]}: {_label(climb)} is left out: {doubt}"
             said += [sentence] if sentence not in said else []
         elif key not in best or (rung.tflops or 0) > (best[key].rung.tflops or 0):
-            best[key] = ClassClimb(names[reader], rung, climb["source_hash"], "recorded by the course" if rung.kind == RECORDED else "")
-    sources = {climb["source_hash"]: climb for _, climb in chosen}
-    found = [item if predict is None else _predicted_again(item, sources[item.code], predict, said) for item in best.values()]
+            best[key] = ClassClimb(names[reader], rung, climb["source"], "recorded by the course" if rung.kind == RECORDED else "")
+    found = [item if predict is None else _predicted_again(item, predict, said) for item in best.values()]
     kept = [item for item in found if item is not None]
     return ClassLadder(tuple(sorted(kept, key=lambda item: (_product(item.rung), -(item.rung.tflops or 0), item.person))), tuple(said))
 
 
-def _predicted_again(item: ClassClimb, climb: Mapping[str, Any], predict, said: list[str]) -> ClassClimb | None:
-    """The climb as verified, or None with a sentence in `said`; one that is not predicted as it is."""
+def _predicted_again(item: ClassClimb, predict, said: list[str]) -> ClassClimb | None:
+    """The climb as verified by its own source, or None with a sentence in `said`; one that is not predicted as it is."""
     if item.rung.kind != PREDICTED:
         return item
-    wanted = {"source": climb["source"], "m": item.rung.m, "n": item.rung.n, "k": item.rung.k, "device": item.rung.device}
+    wanted = {"source": item.source, "m": item.rung.m, "n": item.rung.n, "k": item.rung.k, "device": item.rung.device}
     try:
         milliseconds, why = predict(wanted)
     except CourseError as error:
@@ -186,13 +187,14 @@ def _predicted_again(item: ClassClimb, climb: Mapping[str, Any], predict, said: 
 
 
 def _told_apart(names: Mapping[str, str], said: list[str]) -> dict[str, str]:
-    """A name for each reader: those who share one are numbered."""
-    found, shared = {}, set()
+    """A name for each reader: those who share one are numbered, past a number that is somebody's name."""
+    found, taken = {}, set(names.values())
+    shared = sorted({name for name in taken if list(names.values()).count(name) > 1})
     for reader, name in names.items():
-        same = [other for other, its in names.items() if its == name]
-        found[reader] = name if len(same) == 1 else f"{name} ({same.index(reader) + 1})"
-        shared |= {name} if len(same) > 1 else set()
-    said += [f"Several people are called {name}; they are numbered." for name in sorted(shared)]
+        numbered = (f"{name} ({number})" for number in itertools.count(1))
+        found[reader] = next(other for other in numbered if other not in taken) if name in shared else name
+        taken.add(found[reader])
+    said += [f"Several people are called {name}; they are numbered." for name in shared]
     return found
 
 
@@ -228,10 +230,18 @@ def _clean(text: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())[:_LONGEST]
 
 
+def _label(climb: Mapping[str, Any]) -> str:
+    """What a climb is called, whatever its row is like."""
+    label = climb.get("label")
+    return (_clean(label) if isinstance(label, str) else "") or "kernel"
+
+
 def _doubt(climb: Mapping[str, Any]) -> str:
     """'' or why a climb is not believed, as a sentence."""
     if not all(isinstance(climb.get(name), kinds) and not isinstance(climb.get(name), bool) for name, kinds in _FIELDS.items()):
         return "its row is not as `course ladder export` writes it."
+    if any(isinstance(climb[name], int) and abs(climb[name]) >= _BEYOND for name in _FIELDS):
+        return "a number in its row is larger than any that can be."
     if climb["kind"] not in CLIMBS or not {climb["dtype"], climb["out_dtype"]} <= ELEMENT_TYPES.keys():
         return "it is of no kind or type that the course knows."
     time, speed, extents = climb["milliseconds"], climb["tflops"], (climb["m"], climb["n"], climb["k"])
@@ -241,7 +251,7 @@ def _doubt(climb: Mapping[str, Any]) -> str:
         return f"{speed:.4g} TFLOPS and {time:.4g} ms contradict each other at {_of(climb)}."
     if not climb["source"].strip() or hashlib.sha256(climb["source"].encode(errors="surrogatepass")).hexdigest() != climb["source_hash"]:
         return "its source is not the one that it was climbed with (the hash differs)."
-    limit = ladder.limit(climb["device"], *extents, climb["dtype"], climb["out_dtype"])
+    limit = ladder.limit(_clean(climb["device"]), *extents, climb["dtype"], climb["out_dtype"])
     if limit and speed > _ABOVE * limit.tflops:
         return f"{speed:.4g} TFLOPS are more than {climb['device']} can do ({limit.tflops:.4g})."
     if climb["kind"] == RECORDED:
@@ -258,8 +268,7 @@ def _of(climb: Mapping[str, Any]) -> Problem:
 
 def _rung(climb: Mapping[str, Any]) -> Rung:
     names = ("kind", "dtype", "out_dtype", "m", "n", "k", "milliseconds", "tflops", "cublas_ratio")
-    label = _clean(climb["label"]) or "kernel"
-    return Rung(**{name: climb[name] for name in names}, name=label, device=_clean(climb["device"]), date=climb["created"][:10])
+    return Rung(**{name: climb[name] for name in names}, name=_label(climb), device=_clean(climb["device"]), date=climb["created"][:10])
 
 
 def _product(rung: Rung) -> tuple:

@@ -53,6 +53,21 @@ def test_the_best_of_each_stands_first(tmp_path):
     assert "Ada: 30 TFLOPS (measured)" in found.draw().alt and "<img" in found._repr_html_()
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_row_without_its_fields_stops_nobody(again, tmp_path):
+    bob = climbed(tmp_path, "Bob", 10.0)
+    content = json.loads(bob.read_text())
+    bob.write_text(json.dumps(content | {"climbs": [{}, {"label": [[1] * 99]}, *content["climbs"]]}))
+    found = class_ladder(bob, climbed(tmp_path, "Ada", 20.0), again=again)
+    assert [item.person for item in found.climbs] == ["Ada", "Bob"]
+    assert found.said == ("Bob: kernel is left out: its row is not as `course ladder export` writes it.",)
+
+
+def test_a_number_behind_a_name_is_nobody_else_s_name(tmp_path):
+    files = [climbed(tmp_path, name, 10.0 * place, path=f"{place}") for place, name in enumerate(("Ada", "Ada", "Ada (1)"), 1)]
+    assert {item.person for item in class_ladder(*files).climbs} == {"Ada (1)", "Ada (2)", "Ada (3)"}
+
+
 def test_a_file_twice_is_one_and_a_later_one_adds_to_it(tmp_path):
     first = climbed(tmp_path, "Ada", 10.0)
     again = tmp_path / "again.json"
@@ -86,6 +101,12 @@ def test_two_people_of_one_name_stay_two(tmp_path):
         ({"tflops": None}, "no positive number"),
         ({"n": True}, "its row is not as"),
         ({"cublas_ratio": -1.0}, "share of cuBLAS"),
+        ({"m": 10**400}, "larger than any that can be"),
+        ({"milliseconds": 10**400}, "larger than any that can be"),
+        ({"cublas_ratio": 10**400}, "larger than any that can be"),
+        ({"source_hash": []}, "its row is not as"),
+        ({"source_hash": None}, "its row is not as"),
+        ({"tflops": 600.0, "milliseconds": 2 * 4096**3 / 600e9, "device": f"{GPU}\x00"}, "can do"),
     ],
 )
 def test_what_is_not_believed_is_left_out_and_named(climb, said, tmp_path):
@@ -137,6 +158,23 @@ def test_predictions_are_made_again_from_the_source(tmp_path):
     assert [text.split(":")[0] for text in found.said] == ["wrong", "reads"]
     slower = class_ladder(files[0], predict=lambda _: (2 * time, ""))
     assert slower.climbs == () and "and the file says" in slower.said[0]
+
+
+def test_each_is_predicted_from_its_own_source(tmp_path):
+    """A row that is left out lends its source to no other, of the same file or of another's."""
+    asked = []
+
+    def predict(climb):
+        asked.append(climb["source"])
+        return 10.0, ""
+
+    speed = 2 * 4096**3 / 10 / 1e9
+    ada = climbed(tmp_path, "Ada", speed, kind="predicted", source="good")
+    bob = climbed(tmp_path, "Bob", speed, kind="predicted", source="bad")
+    rows = json.loads(bob.read_text())["climbs"]
+    changed(bob, about={"climbs": [*rows, rows[0] | {"source": "good"}, json.loads(ada.read_text())["climbs"][0] | {"source": "bad"}]})
+    assert len(class_ladder(ada, bob, predict=predict).said) == 1
+    assert sorted(asked) == ["bad", "good"]
 
 
 def test_nobody_exports_without_a_rung_or_a_name(tmp_path):
