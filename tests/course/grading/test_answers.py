@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
 import helpers
 from helpers.course.exercises import FOLDER, exercise
-from helpers.course.grading.answers import find, kernel_text, read_submission
+from helpers.course.grading.answers import find, keep_to_headers, kernel_text, read_submission
 from helpers.errors import CourseError
 from tests.course.grading.submissions import FILES, answered, cell, deleted, twice
 
@@ -72,6 +74,8 @@ READS = [
     '#\u00a0include "{path}"',
     '/* */ #include "{path}"',
     'const char* hidden = R"(/*)";\n#include "{path}"\n// */',
+    'const char* hidden = R"(# /*)";\n#include "{path}" // */ include',
+    '#/**//*/**/ /***/include "{path}"',
     "#include <cuda/../../../../../../../../../../..{path}>",
     '#include "cuda_fp16.h" /*\n*/\n#  include "{path}"',
     '#import "{path}"',
@@ -85,6 +89,16 @@ def test_no_answer_reads_a_file(text):
     """Among them the solution, which would pass: the compiler itself would open it."""
     with pytest.raises(CourseError, match="is not allowed in an answer"):
         kernel_text(f"%%cuda early_exit\n{text.replace('{path}', str(SOLUTION))}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["#" + "/**/" * 20_000 + "x", "#/*" * 30_000, "#/*" * 15_000 + "*/" + "/**/" * 10_000 + "x", "# \n" * 30_000]
+)
+def test_no_text_holds_the_reading_up(text):
+    """A comment whose end was sought behind the next ones, too, took twice the time for each of them."""
+    started = time.process_time()
+    keep_to_headers(text)
+    assert time.process_time() - started < 5
 
 
 def test_the_compiler_would_have_opened_it():
