@@ -37,9 +37,9 @@ from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
 from helpers.run.timing import can_measure, time_gemms
 
-from . import demanding, history, proof
+from . import demanding, history, likeness, proof
 from .measures import Expectation, expect
-from .steps import Step
+from .steps import STEPS, Step
 from .store import Store, own
 
 FOLDER = Path(__file__).parent / "exercise_sources"
@@ -52,22 +52,23 @@ _LEADERS = {".cu": "//", ".py": "#"}
 @dataclass(frozen=True)
 class ExerciseReport(CheckReport):
     """A `CheckReport` under the exercise's title. For functions, `rows` holds one (good, sentence) per case. speed: of a right kernel,
-    beside the solution's, where there is a GPU."""
+    beside the solution's, where there is a GPU. foreign: why a right kernel is no answer, being another than the exercise gave."""
 
     title: str = ""
     after: str = ""
     speed: str = ""
+    foreign: str = ""
     rows: tuple[tuple[bool, str], ...] = ()
 
     @property
     def passed(self) -> bool:
-        return super().passed and all(ok for ok, _ in self.rows)
+        return super().passed and not self.foreign and all(ok for ok, _ in self.rows)
 
     def __bool__(self) -> bool:
         return self.passed
 
     def lines(self) -> list[tuple[bool | None, str]]:
-        return list(self.rows) if self.rows else super().lines()
+        return list(self.rows) if self.rows else [*super().lines(), *([(False, self.foreign)] if self.foreign else [])]
 
     @property
     def headline(self) -> str:
@@ -179,11 +180,12 @@ class Exercise:
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
-        return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after)
+        foreign = self._foreign(answer) if report.correct else ""
+        return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after, foreign=foreign)
 
     def _as_given(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
-        """What is wrong with the constants of an answer from a blank: its block and its tile are part of the task."""
-        if self.kind != "write":
+        """What is wrong with the constants of an answer: block and tile are part of the task, but where they are what is to be changed."""
+        if self.kind == "change":
             return ()
         mine, given = (gemm.geometry(kernel) for kernel in (answer, compile(self.starter)))
         said = (
@@ -191,6 +193,17 @@ class Exercise:
             (f"tile of C per block: yours {mine.tile}, given {given.tile}.", mine.tile == given.tile),
         )
         return tuple((text, good) for text, good in said if not good)
+
+    def _foreign(self, answer: Kernel) -> str:
+        """Why an answer is another kernel than the one that the exercise is about, as a sentence; "" if it is not."""
+        words = likeness.code(answer.source, re.match(r"\w*", answer.compiled.entry)[0])
+        solution = likeness.Known("", self.slug, self.solution)
+        asked = {"write": "write it yourself", "change": "change the one it gave", "diagnose": "mend the one it gave"}[self.kind]
+        if whose := likeness.copied(words, solution, self.starter, _others(self.slug), near=self.kind != "write"):
+            return f"This is {whose}; the exercise asks you to {asked}."
+        if self.kind == "diagnose" and not likeness.kept(words, self.starter, self.slug):
+            return f"Little is left here of the kernel that the exercise gave, and it asks you to {asked}."
+        return ""
 
     def _followed(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
         """What is wrong with an answer that orders threads by means which the exercise does not need, and which hide races."""
@@ -250,6 +263,22 @@ def exercises() -> dict[str, Exercise]:
     paths = sorted(path for path in FOLDER.iterdir() if path.suffix in _LEADERS)
     found = [parse(path.name, path.read_text(encoding="utf-8")) for path in paths]
     return {item.slug: item for item in found}
+
+
+@functools.cache
+def _others(slug: str) -> tuple[likeness.Known, ...]:
+    """The lessons' kernels, and the solutions of all exercises but this one."""
+    lessons = [
+        likeness.Known(f"lesson {step.number:02}'s own kernel", step.entry, step.kernel_path.read_text(encoding="utf-8"))
+        for step in STEPS
+        if step.entry and step.kernel_path
+    ]
+    solutions = [
+        likeness.Known(f"the solution of another exercise, “{item.title}”", item.slug, item.solution)
+        for item in exercises().values()
+        if item.language == "cu" and item.slug != slug
+    ]
+    return (*lessons, *solutions)
 
 
 def parse(filename: str, text: str) -> Exercise:

@@ -45,6 +45,8 @@ def judgement(exercise: Exercise, report: ExerciseReport, seconds: float = 0.0) 
     said = tuple(f"{ {True: '✓', False: '✗', None: '·'}[good] } {text}" for good, text in replace(report, seed=None).lines())
     if exercise.language == "py":
         return Judgement(report.passed, report.passed, report.passed, float(report.passed), said, seconds)
+    if report.foreign:  # no share of the points is for a kernel that was made elsewhere
+        return Judgement(False, False, False, 0.0, said, seconds, refused=True)
     reached = [good for _, good in report.expectations]
     share = sum(reached) / len(reached) if exercise.expect and len(reached) == len(exercise.expect) else float(report.passed)
     results = bool(report.cases) and not any(case.message for case in report.cases) and not report.untried
