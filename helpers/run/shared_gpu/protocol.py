@@ -267,6 +267,18 @@ def _whole(fields: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
+def _number(fields: dict[str, Any], name: str) -> float:
+    """A number that is finite, as a float: no whole number beyond any float is."""
+    value = _field(fields, name, (int, float))
+    try:
+        found = float(value)
+    except OverflowError:
+        raise _malformed(name, value) from None
+    if not math.isfinite(found):
+        raise _malformed(name, value)
+    return found
+
+
 def _extent(fields: dict[str, Any], name: str, most: Sequence[int], least: Sequence[int] = (1, 1, 1)) -> tuple[int, int, int]:
     value = _field(fields, name, list)
     if len(value) != 3 or not all(type(item) is int and low <= item <= high for low, item, high in zip(least, value, most, strict=True)):
@@ -299,9 +311,7 @@ def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     sizes: dict[str, Any] = {
         name: _whole(given, name, 1 if name in "mnk" or name == "batch" else 0, most) for name, most in _PROBLEM.items()
     }
-    factors = {name: float(_field(given, name, (int, float))) for name in ("alpha", "beta")}
-    if not all(map(math.isfinite, factors.values())):
-        raise _malformed("problem", given)
+    factors = {name: _number(given, name) for name in ("alpha", "beta")}
     fused, dtype, out = _field(given, "fused", bool), _field(given, "dtype", str), _field(given, "out_dtype", str)
     block = None if given.get("scale_block") is None else _extent(given, "scale_block", _LONGEST_SCALE_BLOCK, (1, 0, 1))
     problem = Problem(
@@ -310,7 +320,7 @@ def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     elements = problem.batch * (problem.m * problem.lda + problem.k * problem.ldb + problem.m * problem.ldc)
     if 4 * elements > MOST_MADE:
         raise LaunchError(f"The matrices of {problem} take more than the {MOST_MADE / 1e9:.1f} GB that a job on the shared GPU may use.")
-    seconds = float(_field(fields, "seconds", (int, float)))
+    seconds = _number(fields, "seconds")
     if not 0 < seconds <= 10:
         raise _malformed("seconds", seconds)
     return ProductJob(code, problem, _whole(fields, "samples", 1, MOST_SAMPLES), seconds)

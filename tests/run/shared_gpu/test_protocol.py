@@ -82,6 +82,15 @@ def test_what_is_no_job_is_refused(message):
         protocol.loads(message)
 
 
+@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan"), None, True, "1"], ids=lambda number: str(number)[:5])
+@pytest.mark.parametrize("name", ["seconds", "alpha", "beta"])
+def test_a_number_that_no_float_holds_is_refused(name, number):
+    message = json.loads(protocol.dumps(PRODUCT))
+    (message if name == "seconds" else message["problem"])[name] = number
+    with pytest.raises(LaunchError, match=f"field '{name}' is .*, which cannot be, so nothing was launched"):
+        protocol.loads(json.dumps(message).encode())
+
+
 @pytest.mark.parametrize("block", [[1, 128], [0, 128, 128], [1, -1, 128], [1, 128, 1.0], [1, 128, 1 << 40], "1", {}], ids=str)
 def test_blocks_that_cannot_share_a_factor_are_refused(block):
     message = json.loads(protocol.dumps(FACTORS))
