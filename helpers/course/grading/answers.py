@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from helpers.files import read_whole
 from helpers.toolchain.compile import readable
 from helpers.toolchain.headers import INCLUDE
 from helpers.toolchain.kernels import namesake
+
+from .preprocessing import directives, keep_to_numbers
 
 LARGEST_NOTEBOOK = 16 << 20  # bytes; with its outputs, a notebook of ours has some hundred thousand
 LARGEST_ANSWER = 100_000  # characters
@@ -115,7 +116,6 @@ def kernel_text(text: str) -> KernelText:
 
 
 _READS = re.compile(r"(include_next|include|import|embed)\b(?P<rest>[^\n]*)")
-_BLANKS = re.compile(r"\s*")
 _HEADER = re.compile(r"\s*(?:<([^<>\n]+)>|\"([^\"\n]+)\")\s*(?://.*|/\*.*)?$", re.S)
 
 
@@ -126,38 +126,12 @@ def keep_to_headers(code: str) -> None:
     included in the plain form by a relative name is a header of the compiler, or one that stands in for it.
     """
     joined, plain = code.replace("\\\n", ""), set(INCLUDE.findall(code))
-    for start, found in _directives(joined):
-        before = joined[joined.rfind("\n", 0, start) + 1 : start]
-        if before.rpartition("*/")[2].strip():
-            continue  # a directive is the first thing on its line
+    for start, found in directives(joined, _READS):
         header = _HEADER.match(found["rest"])
         name = header[1] or header[2] if header else ""
         if found[1] != "include" or name not in plain or name.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", name):
             text = " ".join(joined[start : found.end()].split())[:80]
             raise CourseError(f"`{text}` is not allowed in an answer: only headers of the compiler can be included, by their names.")
-    if asked := re.search(r"__has_(include|embed)", joined):
-        raise CourseError(f"`{asked[0]}` is not allowed in an answer: it asks what files there are.")
-
-
-def _directives(text: str) -> Iterator[tuple[int, re.Match[str]]]:
-    """What could be a directive that reads a file: where it begins, and its word with the rest of the line.
-
-    A comment behind the # ends where the next `*/` stands. Each stretch of blanks and comments is gone through once, for all
-    the # that lead to it, so that no text takes longer than its length.
-    """
-    closed = [found.end() for found in re.finditer(r"\*/", text)]
-    behind = dict[int, int]()  # where the blanks and comments end that begin at a place
-    for mark in re.finditer("#|%:", text):
-        place, passed = mark.end(), []
-        while place not in behind:
-            passed.append(place)
-            blanks = _BLANKS.match(text, place)
-            end = blanks.end() if blanks else place
-            close = bisect_left(closed, end + len("/**/")) if text.startswith("/*", end) else len(closed)
-            if close == len(closed):
-                behind[place] = end
-            else:
-                place = closed[close]
-        behind.update(dict.fromkeys(passed, behind[place]))
-        if found := _READS.match(text, behind[place]):
-            yield mark.start(), found
+    if asked := re.search(r"has_(include|embed)", joined, re.I):
+        raise CourseError(f"`__{asked[0]}` is not allowed in an answer: it asks what files there are.")
+    keep_to_numbers(joined)
