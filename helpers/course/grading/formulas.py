@@ -62,9 +62,29 @@ def _rounded(value, ndigits=None):
     return round(value, ndigits)
 
 
+def _bounded(function):
+    """math.comb, perm or factorial, where the number has not too many factors."""
+
+    def called(n, k=None):
+        factors = n if k is None else min(k, n - k) if function is math.comb else k
+        if isinstance(n, int) and isinstance(factors, int) and n.bit_length() * factors > BITS:
+            raise OverflowError("the number is too large")
+        return function(n) if k is None else function(n, k)
+
+    return called
+
+
 _BOTH = "ceil floor trunc sqrt exp log log2 log10 fabs hypot gcd lcm pi e inf".split()
 _NUMPY = {name: getattr(math, name) for name in _BOTH} | {"prod": _product}
-_MATH = _NUMPY | {"isqrt": math.isqrt}
+_OF_MATH = {  # all of math that takes and gives numbers; of `fsum` and `dist`, lists of them
+    name: getattr(math, name)
+    for name in (
+        "acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees dist erf erfc exp2 expm1 fma fmod frexp fsum gamma isclose "
+        "isfinite isinf isnan isqrt ldexp lgamma log1p modf nan nextafter pow radians remainder sin sinh sumprod tan tanh tau ulp"
+    ).split()
+    if hasattr(math, name)  # some came with later versions of Python
+}
+_MATH = _NUMPY | _OF_MATH | {name: _bounded(getattr(math, name)) for name in ("comb", "perm", "factorial")}
 _MODULES: dict[str, dict[str, Any]] = {"math": _MATH, "numpy": _NUMPY}
 _PLAIN: dict[str, Any] = {
     "abs": abs, "min": min, "max": max, "sum": sum, "len": len, "range": _counted, "divmod": divmod, "pow": _power, "round": _rounded,
@@ -318,7 +338,7 @@ class _Evaluation:
         arguments, named = [self.value(part) for part in node.args], {item.arg: self.value(item.value) for item in node.keywords}
         if isinstance(called, _Function):
             return called.called(self, arguments, named)
-        if not callable(called) or (named and called not in (min, max, sum, _rounded, _product)):
+        if not callable(called) or (named and called not in (min, max, sum, _rounded, _product, math.isclose)):
             raise _refused(node, f"`{ast.unparse(node)[:60]}`")
         if called is not _PLAIN["print"] and any(isinstance(value, str) for value in arguments):
             raise _refused(node, "text")

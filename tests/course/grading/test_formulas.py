@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 
 from helpers.course.exercises import exercises
@@ -45,6 +48,26 @@ def test_arithmetic_in_other_words(source, expected):
     assert function(source, "f")(3) == pytest.approx(expected)
 
 
+OF_MATH = (
+    "pow(x, 2) fmod(x, 2) fsum([x, x, 0.5]) log1p(x) expm1(x) exp2(x) copysign(x, -1) comb(5, 2) comb(1000, 997) perm(5, 2) perm(4) factorial(5) "
+    "cbrt(x) sin(x) cos(x) tan(x) atan2(x, 2) asinh(x) radians(x) degrees(x) gamma(x) erf(x) dist([x, 1], [2, 3]) remainder(x, 2) modf(x)[0] "
+    "frexp(x)[1] ldexp(x, 3) isclose(x, 3.01, rel_tol=0.1) isfinite(x) tau ulp(x) nextafter(x, 4)"
+)
+
+
+@pytest.mark.parametrize("text", [f"math.{text}" for text in re.findall(r"\w+(?:\([^)]*\))?(?:\[\d\])?", OF_MATH)])
+def test_functions_have_what_math_has(text):
+    """As the task of a graded function promises."""
+    assert function(f"import math\ndef f(x):\n    return {text}", "f")(3) == eval(text, {"math": math, "x": 3})
+
+
+def test_all_of_math_is_there():
+    names = [name for name in dir(math) if not name.startswith("_")]
+    assert function(f"import math\ndef f(x):\n    found = [{', '.join(f'math.{name}' for name in names)}]\n    return len(found)", "f")(
+        1
+    ) == len(names)
+
+
 HOSTILE = {
     "a system call": "import os\ndef f(x):\n    os.system('touch {mark}')",
     "a system call in the function": "def f(x):\n    import os\n    os.system('touch {mark}')",
@@ -66,6 +89,10 @@ HOSTILE = {
     "calls that go through much": "def f(x):\n    while True:\n        x = min(range(199999))",
     "sums that go through much": "def f(x):\n    return sum(sum(range(10 ** 5)) for i in range(10 ** 5))",
     "a large product": "import math\ndef f(x):\n    return math.prod(range(1, 199999))",
+    "a large factorial": "import math\ndef f(x):\n    return math.factorial(10 ** 6)",
+    "many choices": "import math\ndef f(x):\n    return math.comb(10 ** 7, 5 * 10 ** 6)",
+    "many orders": "import math\ndef f(x):\n    return math.perm(10 ** 6)",
+    "sums of math that go through much": "import math\ndef f(x):\n    return sum(math.fsum(range(10 ** 5)) for i in range(10 ** 5))",
     "a list in a list, again and again": "def f(x):\n    a, b = [1, 1], [1, 1]\n    for i in range(60): a, b = [a, a], [b, b]\n    return a == b",
     "a list in a list, added": "def f(x):\n    a = [1, 1]\n    for i in range(60): a = [a, a]\n    return max(a, a)",
     "rounded to many digits": "def f(x):\n    return round(7, -10 ** 8)",
