@@ -1,7 +1,7 @@
 """Where the course keeps what belongs to the user: progress (never thrown away) and caches (always replaceable).
 
-$GEMM_LADDER_HOME overrides both; otherwise each system's own places are used. $GEMM_LADDER_SHARED_CACHE is a folder of caches that
-whoever runs a class has filled for all.
+$GEMM_LADDER_HOME overrides both (a relative one is meant from where the first process is started); otherwise each system's own places
+are used. $GEMM_LADDER_SHARED_CACHE is a folder of caches that whoever runs a class has filled for all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from pathlib import Path
 _APP = "gemm-ladder"
 
 
+def _home() -> Path | None:
+    """The folder that the environment names. A relative one is made absolute there, so that it stays the same folder in this process and
+    in those that it starts: a notebook's kernel runs in another one than `course lab`."""
+    home = os.environ.get("GEMM_LADDER_HOME")
+    if home and not Path(home).is_absolute():
+        home = os.environ["GEMM_LADDER_HOME"] = os.path.abspath(home)
+    return Path(home) if home else None
+
+
 def data_folder() -> Path:
     """Folder of the reader's progress. It may not exist or be read-only: whoever writes says so."""
-    home = os.environ.get("GEMM_LADDER_HOME")
+    home = _home()
     if home:
-        return Path(home)
+        return home
     import platformdirs  # here: the machine runs where there is nothing but NumPy
 
     return Path(platformdirs.user_data_dir(_APP, appauthor=False))
@@ -25,9 +34,9 @@ def data_folder() -> Path:
 
 def cache_folder(name: str) -> Path | None:
     """Folder of one cache, made if need be; None if it cannot be made (then nothing is cached)."""
-    home = os.environ.get("GEMM_LADDER_HOME")
+    home = _home()
     if home:
-        root = Path(home) / "cache"
+        root = home / "cache"
     else:
         import platformdirs
 

@@ -1,7 +1,4 @@
-"""The cache of compiled kernels is used, and never lies.
-
-Tests of: helpers.paths
-"""
+"""The cache of compiled kernels is used, and never lies."""
 
 import json
 import os
