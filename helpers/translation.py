@@ -31,7 +31,7 @@ def own_name(language: str) -> str:
     """A language's name for itself: 中文 for zh."""
     from babel import Locale
 
-    return Locale.parse(language).display_name
+    return Locale.parse(language).display_name or language
 
 
 def known(language: str) -> str:
