@@ -59,12 +59,19 @@ _ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item
 
 
 def types(kernel: Kernel) -> tuple[str, str]:
-    """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as a template's T.
+    """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as void.
 
-    CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ.
+    CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ, and
+    for doubles, of which the course has no products.
     """
     is_fused(kernel)  # the parameters are where they should be
-    a, b, c = (_ELEMENTS.get(kernel.compiled.parameters[place].pointer_to or "", "float32") for place in (4, 6, 9))
+    declared = [kernel.compiled.parameters[place] for place in (4, 6, 9)]
+    if double := next((item for item in declared if re.fullmatch(r"double[1-4]?", item.pointer_to or "")), None):
+        raise LaunchError(
+            f"{kernel.name} takes {double.name} in double, and the course multiplies no matrices of float64: it has "
+            f"{', '.join(ELEMENT_TYPES)}. Launch it yourself with .launch(grid, block, args)."
+        )
+    a, b, c = (_ELEMENTS.get(item.pointer_to or "", "float32") for item in declared)
     if a != b:
         raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
     return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c

@@ -35,14 +35,22 @@ from .shared_gpu import service_address
 FIRST_SPECIFIC = 90  # the first architecture that has code of its own besides ("sm_90a")
 
 # C's pointee types and the array element types that match them.
+_INTEGERS: dict[str, tuple[Any, ...]] = {
+    "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,), "uchar": (np.uint8,),
+    "short": (np.int16,), "unsigned short": (np.uint16,), "ushort": (np.uint16,),
+    "int": (np.int32,), "signed": (np.int32,), "unsigned int": (np.uint32,), "unsigned": (np.uint32,), "uint": (np.uint32,),
+    "long": (np.dtype("l"),), "unsigned long": (np.dtype("L"),), "ulong": (np.dtype("L"),),
+    "long long": (np.int64,), "longlong": (np.int64,), "unsigned long long": (np.uint64,), "ulonglong": (np.uint64,),
+    "size_t": (np.uintp,), "ptrdiff_t": (np.intp,), "uintptr_t": (np.uintp,), "intptr_t": (np.intp,),
+    "int8_t": (np.int8,), "uint8_t": (np.uint8,), "int16_t": (np.int16,), "uint16_t": (np.uint16,),
+    "int32_t": (np.int32,), "uint32_t": (np.uint32,), "int64_t": (np.int64,), "uint64_t": (np.uint64,),
+}  # fmt: skip
 _ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
+    **{f"{name}{width}": kinds for name, kinds in _INTEGERS.items() if re.fullmatch(r"[a-z]+", name) for width in "1234"},
+    **{f"{name}{width}": (kind,) for name, kind in (("float", np.float32), ("double", np.float64)) for width in "1234"},
+    **_INTEGERS,
     **{name: (item.storage,) for item in ELEMENT_TYPES.values() for name in item.c_names},
-    "double": (np.float64,), "double2": (np.float64,),
-    "int": (np.int32,), "unsigned": (np.uint32,), "unsigned int": (np.uint32,), "int4": (np.int32,), "int2": (np.int32,),
-    "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,),
-    "int8_t": (np.int8,), "uint8_t": (np.uint8,), "short": (np.int16,), "unsigned short": (np.uint16,),
-    "int16_t": (np.int16,), "uint16_t": (np.uint16,), "int32_t": (np.int32,), "uint32_t": (np.uint32,),
-    "int64_t": (np.int64,), "uint64_t": (np.uint64,), "long long": (np.int64,), "unsigned long long": (np.uint64,),
+    "double": (np.float64,),
     "bool": (np.bool_, np.uint8),
 }  # fmt: skip
 
@@ -468,10 +476,13 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
     is_array = (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
-    if parameter.pointer_to is not None:
+    if is_array and value.dtype.hasobject:
+        raise LaunchError(f"{what} is an array of Python objects ({value.dtype}), which a kernel cannot read: pass numbers.")
+    unknown = parameter.pointer_to == ""  # the source does not show whether it is a pointer
+    if parameter.pointer_to is not None and not (unknown and not is_array and not isinstance(value, TensorMap) and value is not None):
         if value is None:
             return None
-        if isinstance(value, TensorMap) and parameter.pointer_to in _MAPS:
+        if isinstance(value, TensorMap) and parameter.pointer_to in (*_MAPS, ""):
             return replace(value, by_pointer=True)
         if not is_array:
             raise LaunchError(
@@ -484,7 +495,8 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             if value.dtype.name == wanted:
                 raise LaunchError(f"{what} holds {wanted} in the other byte order ({value.dtype.str}). Pass array.astype('{wanted}').")
             raise LaunchError(
-                f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')."
+                f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')"
+                f"{_by_bytes(parameter.pointer_to, value, wanted)}."
             )
         if not value.flags.c_contiguous:
             raise LaunchError(
@@ -511,6 +523,12 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
     return _scalar(what, dtype, value)
+
+
+def _by_bytes(pointer_to: str, array: Any, wanted: str) -> str:
+    """What else may be meant where an array of something else is passed to a vector of integers: a kernel copies any bytes by those."""
+    carries = re.fullmatch(r"u?(char|short|int|long|longlong)[234]", pointer_to) and array.dtype.kind in "fV"
+    return f", or array.view('{wanted}') if these are its bytes" if carries else ""
 
 
 def _scalar(what: str, dtype, value: Any):

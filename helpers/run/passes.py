@@ -97,7 +97,7 @@ def shape(kernel: Kernel) -> tuple[int, int]:
 def _sibling(compiled: Compiled, name: str) -> Compiled:
     """What the compiler made of another kernel of the same file."""
     try:
-        parameters = signatures.parameters(compiled.ptx, name, compiled.source)
+        parameters = signatures.parameters(compiled.ptx, name, compiled.source, compiled.options)
     except KeyError:
         parameters = ()
     wanted = ["32"] * 3 + ["pointer", "32"] * 4 + ["pointer"]

@@ -29,7 +29,8 @@ _MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4",
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter. `pointer_to` is the C type pointed to without const, or None for scalars and structs.
+    """One kernel parameter. `pointer_to` is the C type pointed to without const, or None for scalars and structs; "" for 64 bits of an
+    extern "C" kernel of which the source does not say what they are.
 
     half: the element type ('float16', 'bfloat16') of a 16-bit float, which the PTX passes as a struct of two bytes, else ''.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from helpers.errors import LaunchError, RunError
 from helpers.sim.checks.shared_cells import plain_name as variable_name
@@ -13,6 +15,7 @@ from helpers.sim.code.variables import Variables, place
 from .compiled import Parameter
 from .host_code import strip_comments
 from .kernels import plain_name
+from .mangled import ParameterType, parameter_types
 
 
 def resource_usage(log: str, symbol: str) -> dict[str, int]:
@@ -59,9 +62,10 @@ def _variables(ptx: str, symbol: str) -> Variables:
         return Variables(declarations(ptx))
 
 
-def _signature(source: str, name: str) -> list[str]:
-    """The parameter declarations of kernel `name` as written in the source; [] if they cannot be found."""
+def _declared(source: str, name: str) -> list[list[str]]:
+    """The parameter declarations of every kernel `name` as written in the source, in branches that are not compiled too."""
     text = strip_comments(source)
+    found = []
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         before = text[: match.start()]
         start = max(before.rfind(";"), before.rfind("}"))
@@ -71,8 +75,9 @@ def _signature(source: str, name: str) -> list[str]:
         for position in range(begin, len(text)):
             depth += {"(": 1, ")": -1}.get(text[position], 0)
             if depth == 0:
-                return _split_commas(text[begin:position])
-    return []
+                found.append(_split_commas(text[begin:position]))
+                break
+    return [[] if parts == ["void"] else parts for parts in found]
 
 
 def _split_commas(text: str) -> list[str]:
@@ -90,56 +95,163 @@ def _split_commas(text: str) -> list[str]:
 _MOST_CONSTANTS = 1 << 16  # elements of an array; a larger one is data
 
 
-def parameters(ptx: str, symbol: str, source: str) -> tuple[Parameter, ...]:
-    written = _signature(source, plain_name(symbol))
-    aliases = _aliases(source)
+def parameters(ptx: str, symbol: str, source: str, options: Sequence[str] = ()) -> tuple[Parameter, ...]:
+    """The parameters of kernel `symbol`: their types by its mangled name, which knows what macros, aliases and templates stand for; their
+    names by the source, which also says the types of an extern "C" kernel. options: of the compiler, which define macros."""
+    variables = declarations(ptx).functions[symbol].parameters
+    types = parameter_types(symbol)
+    if types is not None and len(types) != len(variables):
+        types = None
+    meanings = _meanings(source, options)
+    ways = [_Written.of(way, len(variables), meanings) for way in _declared(source, plain_name(symbol))]
+    ways = [way for way in ways if len(way) == len(variables)]
+    if types is not None:
+        ways.sort(key=lambda way: -sum(one.agrees(type_) for one, type_ in zip(way, types, strict=True)))
+        written = ways[0] if ways else [_Written(f"argument {index}") for index in range(len(types))]
+        said = [
+            replace(one, type=type_.name, pointer_to=type_.pointer_to, const=type_.const if type_.pointer_to is not None else one.const)
+            for one, type_ in zip(written, types, strict=True)
+        ]
+    else:
+        ways = [way for way in ways if all(one.fits(variable.type) for one, variable in zip(way, variables, strict=True))] or ways
+        said = [_common(each) for each in zip(*ways, strict=True)] if ways else []
+        said = said or [_Written(f"argument {index}") for index in range(len(variables))]
     found = []
-    for index, variable in enumerate(declarations(ptx).functions[symbol].parameters):
-        text = written[index] if index < len(written) else ""
-        name = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*$", text.split("=")[0])
-        pointer_to, const = _pointee(text)
-        pointer_to = _meant(pointer_to, aliases)
-        size = variable.nbytes
+    for one, variable in zip(said, variables, strict=True):
+        # In the PTX a __grid_constant__ is bytes, whatever it is.
+        kind = "u64" if one.pointer_to is not None else _SCALARS.get(one.type or "", variable.type)
+        type_ = kind if variable.type == "b8" and TYPE_BYTES[kind] == variable.nbytes else variable.type
+        pointer_to = one.pointer_to if one.type is not None else ""
         found.append(Parameter(
-            name=name[1] if name else f"argument {index}",
-            ptx_type=variable.type, pointer_to=pointer_to if variable.type == "u64" else None, const=const, size=size,
-            half=_half(text, symbol) if size == 2 and variable.type == "b8" else "",
+            name=one.name, ptx_type=type_, pointer_to=pointer_to if type_ == "u64" else None, const=one.const, size=variable.nbytes,
+            half=_HALVES.get(one.type or "", "") if variable.nbytes == 2 and type_ == "b8" else "",
         ))  # fmt: skip
     return tuple(found)
 
 
-def _half(declaration: str, symbol: str) -> str:
-    """The 16-bit float that a parameter is: as declared, or (a template's `T`) as the kernel's mangled name has it."""
-    declared = re.search(r"\b(?:__)?(half|nv_bfloat16)\b", declaration) or re.search(r"\d__(half|nv_bfloat16)", symbol)
-    return "" if not declared else "float16" if declared[1] == "half" else "bfloat16"
+_SCALARS = {
+    "bool": "u8", "char": "s8", "signed char": "s8", "unsigned char": "u8", "short": "s16", "unsigned short": "u16", "int": "s32",
+    "unsigned int": "u32", "long": "s64", "unsigned long": "u64", "long long": "s64", "unsigned long long": "u64",
+    "float": "f32", "double": "f64",
+    "size_t": "u64", "ptrdiff_t": "s64", "uintptr_t": "u64", "intptr_t": "s64", "ushort": "u16", "uint": "u32", "ulong": "u64",
+    **{f"{sign}int{bits}_t": f"{sign or 's'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_HALVES = {"half": "float16", "__half": "float16", "nv_bfloat16": "bfloat16", "__nv_bfloat16": "bfloat16"}
+_ELEMENTARY = {*_SCALARS, *_HALVES}
 
 
-def _pointee(declaration: str) -> tuple[str | None, bool]:
-    """('float', True) for `const float* __restrict__ A`; (None, …) if it is no pointer."""
-    text = re.sub(r"\b(__restrict__|__restrict|volatile|__grid_constant__|struct|restrict)\b", " ", declaration)
-    if not ("*" in text or "[" in text):
-        return None, bool(re.search(r"\bconst\b", text))
-    head = re.split(r"[*]", text)[0] if "*" in text else re.sub(r"\w+\s*\[.*", "", text)
-    const = bool(re.search(r"\bconst\b", head))
-    return " ".join(re.sub(r"\bconst\b", " ", head).split()) or None, const
+@dataclass(frozen=True)
+class _Written:
+    """A parameter as the source declares it. type: with aliases replaced, and None where it does not say whether that is a pointer."""
+
+    name: str
+    type: str | None = None
+    pointer_to: str | None = None
+    const: bool = False
+
+    @classmethod
+    def of(cls, declarations_: Sequence[str], count: int, meanings: Mapping[str, set[str]]) -> list[_Written]:
+        """The parameters that declarations declare, of which a pack has as many as there are more of `count`."""
+        found: list[_Written] = []
+        for text in declarations_:
+            name = _declared_name(text)
+            if "..." in text:
+                more = range(max(0, count - len(declarations_) + 1))
+                found += [replace(_typed(name, text.replace("...", " "), meanings), name=f"{name}[{index}]") for index in more]
+            else:
+                found.append(_typed(name or f"argument {len(found)}", text, meanings))
+        return found
+
+    def agrees(self, type_: ParameterType) -> bool:
+        """Is this how the source may write `type_`?"""
+        mine, its = (self.pointer_to, type_.pointer_to) if type_.pointer_to else (self.type, type_.name)
+        return mine is not None and mine.split("::")[-1].strip("_") == (its or "").split("::")[-1].strip("_")
+
+    def fits(self, ptx_type: str) -> bool:
+        """Can the PTX have it as this type?"""
+        if self.pointer_to is not None:
+            return ptx_type in ("u64", "b8")
+        known = _SCALARS.get(self.type or "")
+        return known is None or ptx_type == "b8" or (known[1:] == ptx_type[1:] and (known[0] == "f") == (ptx_type[0] == "f"))
 
 
-_ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([\w:\s]+?)\s*;|\btypedef\s+([\w:\s]+?)\s+(\w+)\s*;")
+def _common(ways: Sequence[_Written]) -> _Written:
+    """What all ways to write a parameter say of it."""
+    first = ways[0]
+    if len({(one.type, one.pointer_to, one.const) for one in ways}) == 1:
+        return first
+    pointers = {one.pointer_to is not None for one in ways}
+    return _Written(first.name, "void*", "void") if pointers == {True} else _Written(first.name)
 
 
-def _aliases(source: str) -> dict[str, str]:
-    """What the source's own names for types stand for: `using Element = __half;` and `typedef __half Element;`."""
-    found = (match.groups() for match in _ALIAS.finditer(strip_comments(source)))
-    return {name or other: meant or type_ for name, meant, type_, other in found}
+def _declared_name(declaration: str) -> str:
+    """The name that a declaration gives its parameter; '' if it has none."""
+    text = declaration.split("=")[0]
+    found = re.search(r"\(\s*[*&]+\s*(?:\w+\s+)*?(\w+)\s*\)", text) or re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", text)
+    return found[1] if found else ""
 
 
-def _meant(name: str | None, aliases: dict[str, str]) -> str | None:
-    """The type behind a name, through aliases of aliases."""
-    seen: set[str] = set()
-    while name in aliases and name not in seen:
-        seen.add(name)
-        name = aliases[name]
-    return name
+_QUALIFIER = re.compile(r"\b(__restrict__|__restrict|restrict|volatile|__grid_constant__|struct|enum|typename|register)\b")
+_MARKS = re.compile(r"\(?\s*[*&][\s\w*&]*\)?")
+_NO_POINTER = re.compile(r"\(\s*\*[^()]*\)\s*\(|::\s*\*")  # to data: a pointer to a function, or to a member
+
+
+def _typed(name: str, declaration: str, meanings: Mapping[str, set[str]]) -> _Written:
+    """A parameter with the type that its declaration says, through aliases and macros."""
+    text = _QUALIFIER.sub(" ", declaration.split("=")[0])
+    if _NO_POINTER.search(text):
+        return _Written(name, "function", None, bool(re.search(r"\bconst\b", text)))
+    if not re.search(r"[*&\[]", text):
+        text = text[: text.rindex(name)] if name in text else text
+    else:
+        text = (
+            _MARKS.sub(lambda match: re.sub(r"[^*&]", "", match[0]), text)
+            if re.search(r"[*&]", text)
+            else re.sub(r"\w+\s*\[.*", " *", text)
+        )
+    for _ in range(8):
+        head = re.split(r"[*&\[]", text)[0]
+        words = re.sub(r"\bconst\b", " ", head).split()
+        meant = meanings.get(words[0].removeprefix("std::"), set()) if len(words) == 1 else set()
+        if not meant or _plain(words) in _ELEMENTARY:
+            break
+        if len(meant) > 1:  # another branch's, or another scope's: which one is not known here
+            return _Written(name, "void*", "void") if re.search(r"[*&\[]", text) else _Written(name)
+        text = f"{'const ' if re.search(r'const', head) else ''}{_QUALIFIER.sub(' ', next(iter(meant)))} {text[len(head) :]}"
+    const = bool(re.search(r"\bconst\b", re.split(r"[*&\[]", text)[0]))
+    plain = _plain(words)
+    if re.search(r"[*&\[]", text):
+        plain += "*" * (len(re.findall(r"[*&]", text)) - 1)
+        return _Written(name, f"{plain}*", plain, const)
+    return _Written(name, plain if plain in _ELEMENTARY else None, None, const)
+
+
+def _plain(words: Sequence[str]) -> str:
+    """A type's words in C++'s own order: `long unsigned int` is unsigned long."""
+    words = [word.removeprefix("std::") for word in words if word != "std::"]
+    if not set(words) <= {"unsigned", "signed", "short", "long", "int", "char"} or not words:
+        return " ".join(words)
+    signed = "unsigned " if "unsigned" in words else "signed " if "signed" in words and "char" in words else ""
+    size = "char" if "char" in words else "short" if "short" in words else " ".join(["long"] * words.count("long")) or "int"
+    return signed + size
+
+
+_ALIAS = re.compile(
+    r"\busing\s+(\w+)\s*=\s*([\w:\s*]+?)\s*;|\btypedef\s+([\w:\s*]+?)\s*\b(\w+)\s*;"
+    r"|^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([A-Za-z_][\w: \t*]*?)[ \t]*$", re.M
+)  # fmt: skip
+_DEFINED = re.compile(r"(?:-D|--define-macro=?)\s*(\w+)=([A-Za-z_][\w: *]*)")
+
+
+def _meanings(source: str, options: Sequence[str]) -> dict[str, set[str]]:
+    """What the source's own names for types stand for, `using Element = __half;` say; several, by scope or branch."""
+    found: dict[str, set[str]] = {}
+    for match in _ALIAS.finditer(strip_comments(source)):
+        name, meant, type_, other, macro, text = match.groups()
+        found.setdefault(name or other or macro, set()).add(" ".join((meant or type_ or text).split()))
+    for match in filter(None, map(_DEFINED.fullmatch, options)):
+        found.setdefault(match[1], set()).add(match[2])
+    return found
 
 
 def alignments_not_given(ptx: str, symbol: str, source: str) -> tuple[str, ...]:

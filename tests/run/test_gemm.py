@@ -289,3 +289,23 @@ def test_a_machine_that_is_slow_to_prepare_a_kernel_does_not_make_it_wrong(monke
     assert report and given[0] == gemm.PATIENCE and given[1] == 60
     monkeypatch.setattr(gemm, "run", lambda *args, **options: (_ for _ in ()).throw(NotBegunError("still not ready")))
     assert "still not ready" in str(gemm.check(kernel, [gemm.Problem(3, 4, 5)]))
+
+
+TYPED = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+%s
+__global__ void gemm(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc) {}
+"""
+
+
+@pytest.mark.parametrize("kind", ["__half", "half", "__nv_bfloat16", "float"])
+def test_element_types_are_seen_through_templates_macros_and_aliases(kind):
+    expected = {"float": "float32", "__nv_bfloat16": "bfloat16"}.get(kind, "float16")
+    for head, entry in (("template <typename T>", f"gemm<{kind}>"), (f"#define T {kind}", None), (f"using T = {kind};", None)):
+        assert gemm.types(helpers.compile(GEOMETRY + TYPED % head, entry)) == (expected, expected)
+
+
+def test_doubles_are_refused_with_what_there_is():
+    for head, entry in (("template <typename T>", "gemm<double>"), ("using T = double;", None)):
+        with pytest.raises(LaunchError, match=r"gemm takes A in double, .* it has float32, tf32, float16"):
+            gemm.check(helpers.compile(GEOMETRY + TYPED % head, entry), on="cpu")

@@ -321,3 +321,49 @@ def test_a_16_bit_scalar_leaves_the_counters_to_the_machine_code():
     counted = kernel.count(1, 32, [7, 1.5, x, np.zeros(32, np.float32)], blocks=[0])
     assert counted.engine == "slice" and counted.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 7 * 32
     assert all(done.counters[name] == value for name, value in counted.counters.items())
+
+
+@pytest.mark.parametrize("kind", ["float", "__half", "size_t", "long", "unsigned long", "unsigned long long", "uint", "signed", "signed char", "short",
+                                  "float2", "float3", "float4", "double2", "half2", "short2", "uchar4", "uint4", "std::int32_t"])  # fmt: skip
+def test_a_pointer_takes_its_own_elements_alone(kind):
+    """float64 is what NumPy makes where nothing is said: of a template's T too."""
+    head = "#include <cuda_fp16.h>\n#include <cstdint>\ntemplate <typename T> __global__ void fill(T* x) { x[threadIdx.x] = T(); }\n"
+    kernel = helpers.compile(head, f"fill<{kind}>")
+    wrong = np.full(16, 7.0, np.complex128)
+    with pytest.raises(
+        LaunchError, match=r"Argument x of fill points to .*, and the array holds complex128. Pass array.astype\('\w+'\)"
+    ) as said:
+        kernel.launch(1, 1, [wrong], on="cpu")
+    right = np.full(16, 7, re.search(r"astype\('(\w+)'\)", str(said.value))[1])
+    kernel.launch(1, 1, [right], on="cpu")
+    assert right[0] == 0 and wrong[0] == 7
+
+
+def test_bytes_for_vectors_of_integers_are_viewed():
+    kernel = helpers.compile("__global__ void k(const uint4* x) {}")
+    with pytest.raises(
+        LaunchError, match=r"points to uint4, .* float16. Pass array.astype\('uint32'\), or array.view\('uint32'\) if these"
+    ):
+        kernel.launch(1, 1, [np.ones(32, np.float16)], on="cpu")
+
+
+@pytest.mark.parametrize("kind", [object, [("a", object)]], ids=str)
+def test_an_array_of_objects_is_refused(kind):
+    kernel = helpers.compile("struct P { float a; int b; }; __global__ void k(P* p) { p[0].b = 1; }")
+    with pytest.raises(LaunchError, match="Argument p of k is an array of Python objects"):
+        kernel.launch(1, 1, [np.zeros(8, kind)], on="cpu")
+
+
+def test_what_a_source_does_not_show_to_be_a_pointer_takes_an_array_and_a_number():
+    source = '#define P(T) T*\n#define N size_t\nextern "C" __global__ void k(P(float) x, N n) { x[n] = 1; }'
+    x = np.zeros(4, np.float32)
+    helpers.compile(source).launch(1, 1, [x, 2], on="cpu")
+    assert x.tolist() == [0, 0, 1, 0]
+
+
+def test_a_grid_constant_is_a_number_or_a_pointer():
+    for linkage in ("", 'extern "C"'):
+        source = f"{linkage} __global__ void k(float* const __grid_constant__ x, const __grid_constant__ int n, const __grid_constant__ float a) {{ x[n] = a; }}"
+        x = np.zeros(4, np.float32)
+        helpers.compile(source).launch(1, 1, [x, 2, 0.5], on="cpu")
+        assert x.tolist() == [0, 0, 0.5, 0]

@@ -303,3 +303,85 @@ def test_options_that_say_something_else_than_the_arguments_or_write_files_are_r
     with pytest.raises(CompileError, match="write arch=|writes a file"):
         compile_source("__global__ void k() {}", options=[option])
     assert not list(tmp_path.iterdir())
+
+
+HALF = "#include <cuda_fp16.h>\n"
+SAID_BY_THE_SYMBOL = {
+    "another branch": (
+        "#ifdef D\n__global__ void k(double* x, double a) {}\n#else\n__global__ void k(float* x, float a) {}\n#endif",
+        "float",
+    ),
+    "an alias of another branch": (
+        "#ifdef D\ntypedef double T;\n#else\ntypedef float T;\n#endif\n__global__ void k(T* x, T a) {}",
+        "float",
+    ),
+    "an alias of another scope": ("using T = float; struct C { using T = double; }; __global__ void k(T* x, float a) {}", "float"),
+    "a macro's type": ("#define T float\n__global__ void k(T* x, T a) {}", "float"),
+    "a template's type": (
+        "template <typename T> __global__ void k(T* x, T a) {}\ntemplate __global__ void k<float>(float*, float);",
+        "float",
+    ),
+    "a pointer's alias": ("typedef float* P; __global__ void k(P x, float a) {}", "float"),
+    "a macro's parameters": ("#define PARAMETERS float* x, float a\n__global__ void k(PARAMETERS) {}", "float"),
+    "a macro's kernel": ("#define MAKE(name) __global__ void name(float* x, float a) {}\nMAKE(k)", "float"),
+    "a reference": ("__global__ void k(float& x, float a) {}", "float"),
+    "a pointer to arrays": ("__global__ void k(float (*x)[4], float a) {}", "float"),
+    "a pointer to pointers": ("__global__ void k(float** x, float a) {}", "float*"),
+    "a size": ("__global__ void k(size_t* x, float a) {}", "unsigned long"),
+}
+
+
+@pytest.mark.parametrize("case", SAID_BY_THE_SYMBOL)
+def test_types_of_parameters_are_the_compiled_ones(case):
+    source, pointer_to = SAID_BY_THE_SYMBOL[case]
+    x, a = compile_source(source, "k").parameters
+    assert (x.ptx_type, x.pointer_to, x.const, a.ptx_type, a.pointer_to) == ("u64", pointer_to, False, "f32", None)
+    if "macro's" not in case or case == "a macro's type":
+        assert (x.name, a.name) == ("x", "a")
+
+
+def test_an_option_chooses_the_type():
+    source = "#ifdef D\ntypedef double T;\n#else\ntypedef float T;\n#endif\n__global__ void k(T* x) {}"
+    assert compile_source(source, options=["-DD"]).parameters[0].pointer_to == "double"
+    assert compile_source('extern "C" __global__ void k(ELEMENT* x) {}', options=["-DELEMENT=float"]).parameters[0].pointer_to == "float"
+
+
+def test_a_pack_has_a_parameter_for_each_of_its_types():
+    source = HALF + "template <typename... T> __global__ void k(float* y, const T*... x, int n) {}"
+    found = compile_source(source.replace(", int n", ""), "k<float, __half>").parameters
+    assert [(item.name, item.pointer_to, item.const) for item in found] == [
+        ("y", "float", False), ("x[0]", "float", True), ("x[1]", "__half", True)
+    ]  # fmt: skip
+
+
+def test_names_are_of_the_kernel_that_is_compiled():
+    source = "#if 0\n__global__ void k(double* wrong, int n) {}\n#endif\n__global__ void k(float* right, int m) {}"
+    assert [item.name for item in compile_source(source).parameters] == ["right", "m"]
+
+
+EXTERN = {
+    "its pointer's alias": ("using P = const float*; extern C void k(P x)", ("float", True)),
+    "a macro's type": ("#define T float\nextern C void k(T* x)", ("float", False)),
+    "an alias of two meanings": ("#ifdef D\ntypedef double T;\n#else\ntypedef float T;\n#endif\nextern C void k(T* x)", ("void", False)),
+    "two branches": ("#ifdef D\nextern C void k(double* x) {}\n#else\nextern C void k(float* x) {}\n#endif\nstruct S", ("void", False)),
+    "a macro that makes a pointer": ("#define P(T) T*\nextern C void k(P(float) x)", ("", False)),
+    "a size": ("extern C void k(size_t x)", (None, False)),
+    "a pointer to pointers": ("extern C void k(float **x)", ("float*", False)),
+    "an array": ("extern C void k(const unsigned x[])", ("unsigned int", True)),
+    "a pointer to arrays": ("extern C void k(const float (*x)[4])", ("float", True)),
+}
+
+
+@pytest.mark.parametrize("case", EXTERN)
+def test_of_an_extern_c_kernel_the_source_says_the_types(case):
+    source, expected = EXTERN[case]
+    end = ";" if source.endswith("struct S") else ""
+    (x,) = compile_source(source.replace("extern C", 'extern "C" __global__') + " {}" + end).parameters
+    assert (x.name, x.pointer_to, x.const) == ("x", *expected)
+
+
+def test_the_branch_of_an_extern_c_kernel_that_fits_its_code_is_taken():
+    source = (
+        '#ifdef D\nextern "C" __global__ void k(double* x, double a) {}\n#else\nextern "C" __global__ void k(float* y, float b) {}\n#endif'
+    )
+    assert [(item.name, item.pointer_to) for item in compile_source(source).parameters] == [("y", "float"), ("b", None)]
