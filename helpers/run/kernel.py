@@ -308,8 +308,8 @@ class Kernel:
         if arch.rstrip("af") == base:
             return self
         suffix = self.compiled.arch[len(base) :] if int(arch.removeprefix("sm_").rstrip("af")) >= FIRST_SPECIFIC else ""
-        # A template's arguments are part of its mangled name, so the plain entry name is not enough to find it again.
-        entry = self.compiled.entry if "<" not in self.compiled.requested else self.compiled.requested
+        # A template's arguments and namespaces are part of its mangled name, so the plain entry name is not enough to find it again.
+        entry = self.compiled.requested if re.search("<|::", self.compiled.requested) else self.compiled.entry
         return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
 
     def native(self, arch: str) -> Kernel:

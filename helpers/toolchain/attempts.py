@@ -12,7 +12,19 @@ from helpers.sim.code.lines import FILENAME, line_of_ptx
 from . import clang, installation
 from .diagnostics import Diagnostic, explain, not_here, parse_log
 from .headers import stand_ins
-from .host_code import HostPart, Mistake, first_guess, parts, revised, strip_comments, without
+from .host_code import (
+    Declaration,
+    HostPart,
+    Mistake,
+    declarations,
+    device_mark,
+    first_guess,
+    parts,
+    revised,
+    strip_comments,
+    structure,
+    without,
+)
 from .nvrtc import Answer, Request
 
 _UNANNOTATED = "without execution space annotations"
@@ -62,7 +74,10 @@ class Attempt:
 
 def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), forgiving: bool = True) -> Attempt:
     """Compile `source` without its host code: what looks like it and, if `forgiving`, what the compiler refuses and no
-    kernel misses. Of cooperative groups first without what only its atomic reductions and scans need."""
+    kernel misses. Of cooperative groups first without what only its atomic reductions and scans need. A source that asks for nvcc
+    finds it; to headers NVRTC is NVRTC otherwise."""
+    if "__NVCC__" in strip_comments(source):
+        flags = (*flags, "-D__NVCC__")
     if _COOPERATIVE_GROUPS.search(source):
         quick = _attempt(source, (*flags, _WITHOUT_LIBRARY), expressions, forgiving)
         if not quick.answer.refused:
@@ -91,9 +106,11 @@ def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forg
         out, needed = revised(source, found, out, needed, [Mistake(_offset(source, item), item.message) for item in errors])
         if (out, needed) == before:
             break
-    # nvcc evaluates an unannotated constexpr function for device code; NVRTC has to be told that it is one.
-    constexpr = [part for part in found if part.constexpr and part not in out]
-    real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in constexpr))]
+    # nvcc takes an unannotated constexpr function, and a lambda in device code, for device code; NVRTC has to be told that each is.
+    text, macros = structure(source)
+    device_code = [item for item in declarations(text) if item.is_function and device_mark(item.head, macros)] if errors else []
+    own: list[HostPart | Declaration] = [*device_code, *(part for part in found if part.constexpr and part not in out)]
+    real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in own))]
     if errors and not real:
         return _attempt(source, (*flags, "-default-device"), expressions, forgiving)
     return replace(last, errors=real)
@@ -107,6 +124,6 @@ def _offset(source: str, item: Diagnostic) -> int | None:
     return sum(len(line) + 1 for line in lines[:-1]) + min(item.column or 0, len(lines[-1]))
 
 
-def _is_in(source: str, item: Diagnostic, part: HostPart) -> bool:
+def _is_in(source: str, item: Diagnostic, part: HostPart | Declaration) -> bool:
     offset = _offset(source, item)
     return offset is not None and part.start <= offset < part.end

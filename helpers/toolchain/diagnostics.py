@@ -11,6 +11,8 @@ from types import MappingProxyType
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME
 
+from .host_code import declarations, device_mark, structure
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -100,6 +102,7 @@ def used_unset(log: str) -> list[tuple[int, str]]:
     return [(line, match[1]) for line, match in found if line and match]
 
 
+_STARTS_KERNELS = "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."
 _ADVICE = (
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
@@ -125,7 +128,7 @@ _ADVICE = (
     (r"does not support exception handling", "A kernel cannot throw: use assert(…), or write a flag to an array."),
     (r"identifier \"alloca\" is undefined", "A kernel declares its arrays with a fixed size: int values[8]."),
     (r"device-side kernel launch",
-     "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."),
+     _STARTS_KERNELS),
     (r"identifier \"curand\w*\" is undefined",
      "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
     (r"'tcgen05\.\S*' not supported on",
@@ -147,6 +150,9 @@ def not_here(missing: Sequence[str]) -> str:
 
 def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
     """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
+    starting = _starts_kernels(source)
+    if not errors and starting and "__cudaCDP" in log:
+        return CompileError(f"line {starting}: a kernel is started in device code.\n      → {_STARTS_KERNELS}", starting)
     if not errors:
         return CompileError(f"The compiler gave up: {log}")
     # A name that is missing is refused wherever it stands: one error, and the other lines.
@@ -156,6 +162,8 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     errors = list({item.message: item for item in reversed(errors)}.values())[::-1]
     # One mistake often makes several messages in its line: the one that says what to do comes first.
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
+    if starting:  # what it calls of the host's functions goes with that
+        advised = [(item, _STARTS_KERNELS if re.match(r'identifier "cuda\w+" is', item.message) else advice) for item, advice in advised]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
     texts = []
@@ -170,3 +178,13 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)
+
+
+def _starts_kernels(source: str) -> int | None:
+    """The line in which device code starts a kernel."""
+    text, macros = structure(source)
+    for item in declarations(text):
+        launch = text.find("<<<", item.start, item.end)
+        if launch >= 0 and item.is_function and device_mark(item.head, macros):
+            return text.count("\n", 0, launch) + 1
+    return None

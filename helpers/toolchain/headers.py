@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from .host_code import strip_comments
+
 # What nvcc lets every file use without an #include, through the host's headers. The math functions and printf are built in.
 IMPLICIT = "implicit.h"
 _MATH = (
@@ -138,7 +140,8 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, EMPTY)
-    for name in dict.fromkeys(INCLUDE.findall(source)):
+    code = strip_comments(source)
+    for name in dict.fromkeys(match[1] for match in INCLUDE.finditer(source) if "#" in code[match.start() : match.end()]):
         library = _LIBRARY.match(name)
         if name in headers:
             continue

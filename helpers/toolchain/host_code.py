@@ -23,7 +23,9 @@ _ATTRIBUTE = re.compile(r"\b(?:alignas|__\w+__|__declspec)\s*\((?:[^()]|\([^()]*
 _ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
 _INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.S)
+_COMMENTS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^\s()\\\"]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.S
+)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 _KEPT_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif|define|undef|include)\b")
 
@@ -87,11 +89,12 @@ def _blank(text: str) -> str:
 
 def without(source: str, parts: Iterable[HostPart]) -> str:
     """`source` with `parts` blanked, but for their #if, #define and #include lines, which hold for the rest of the file."""
+    code = strip_comments(source)  # a raw string can hold lines like these
     for part in parts:
         inside, position, kept = source[part.start : part.end], 0, []
-        for directive in _DIRECTIVE.finditer(inside):
+        for directive in _DIRECTIVE.finditer(code[part.start : part.end]):
             if _KEPT_DIRECTIVE.match(directive[0]):
-                kept += [_blank(inside[position : directive.start()]), directive[0]]
+                kept += [_blank(inside[position : directive.start()]), inside[directive.start() : directive.end()]]
                 position = directive.end()
         source = source[: part.start] + "".join(kept) + _blank(inside[position:]) + source[part.end :]
     return source

@@ -11,6 +11,7 @@ from helpers.errors import CompileError
 from helpers.sim.code.ptx import declarations as ptx_declarations
 
 from .host_code import Declaration, declarations, device_mark, structure
+from .mangled import qualified_name
 
 _SHOWN = 6  # instances listed for a template
 _MOST = 64  # instances followed: a launcher of a launcher can have any number
@@ -96,6 +97,12 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
     declared = kernels(source)
     plain = entry.split("::")[-1] if entry else None
     matches = [symbol for symbol in symbols if entry in (None, symbol) or plain == plain_name(symbol)]
+    if entry:  # with its namespaces, or some of them; extern "C" has none
+        known = {symbol: f"::{qualified_name(symbol)}" if symbol.startswith("_Z") else f"::{entry}" for symbol in matches}
+        wanted = f"::{entry.removeprefix('::')}"
+        matches = [symbol for symbol in matches if known[symbol] == wanted] or [
+            symbol for symbol in matches if symbol == entry or known[symbol].endswith(wanted)
+        ]
     if len(matches) == 1:
         return matches[0]
     called = [item for item in declared if item.is_called(entry)]
@@ -120,6 +127,15 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
             item.line,
         )
     if entry:
+        different = sorted({qualified_name(symbol) for symbol in matches})
+        if len(different) > 1:
+            ways = " or ".join(f"entry={name!r}" for name in different)
+            raise CompileError(f"{len(matches)} kernels are called {entry!r}: name one with its namespace, {ways}.")
+        if matches and not any(re.search(r"\d" + re.escape(plain_name(symbol)) + "I", symbol) for symbol in matches):
+            raise CompileError(
+                f"{len(matches)} kernels are called {entry!r} and differ in their parameters alone, so that no name tells which is meant: "
+                "give one of them another name."
+            )
         raise CompileError(
             f"{len(matches)} kernels are called {entry!r}: name a template with its arguments, as in {entry}<64>.{templates}"
         )

@@ -79,3 +79,17 @@ def test_what_is_wrong_with_the_entry_says_so():
 def test_what_cuda_took_away_or_is_not_here_is_explained(body, advice):
     with pytest.raises(CompileError, match=f"(?s){advice}"):
         compile_source(f"__global__ void f() {{}}\n__global__ void k(float* p) {{ {body} }}", entry="k")
+
+
+CHILD = "__global__ void child(float* x) { x[0] = 1; }\n"
+
+
+@pytest.mark.parametrize("parent", [
+    "__global__ void k(float* x) { child<<<1, 1>>>(x); }", "__device__ void f(float* x) {\nchild<<<1, 1>>>(x); }",
+    "__global__ void k(float* x) { child<<<1, 1>>>(x); cudaDeviceSynchronize(); }",
+    "#include <cuda_device_runtime_api.h>\n__global__ void k(float* x) { child<<<1, 1>>>(x); }",
+])  # fmt: skip
+def test_a_kernel_that_starts_kernels_is_told_so(parent):
+    with pytest.raises(CompileError, match=r"line \d: (?s:.*)A kernel that starts kernels needs CUDA's device runtime") as said:
+        compile_source(CHILD + parent, "child")
+    assert "host code" not in said.value.message

@@ -161,3 +161,55 @@ def test_no_warning_about_what_only_the_host_uses():
     assert not any(
         "never referenced" in text for text in helpers.compile("const int sizes[] = {1, 2};\n" + KERNEL.format(body="")).compiled.warnings
     )
+
+
+RAW = """const char* other = R"cuda(
+#include <nowhere.h>
+#define SECRET 1
+extern "C" __global__ void fake(int a) { " // )" }
+)cuda";
+__global__ void k(float* x) { x[threadIdx.x] *= 2; }
+int main() { puts(other); puts(R"(one
+__global__ void two() {)"); }
+"""
+
+
+def test_code_in_a_raw_string_is_a_string():
+    compiled = helpers.compile(RAW).compiled
+    assert (compiled.entry, [item.name for item in compiled.parameters]) == ("k", ["x"])
+    assert not any("nowhere" in text for text in compiled.warnings)
+    assert "SECRET" not in without(RAW, parts(RAW)) and "nowhere" not in without(RAW, parts(RAW))
+    with pytest.raises(helpers.CompileError, match="line 6: error"):
+        helpers.compile(RAW.replace("*= 2", "*= two"))
+
+
+NVCC = """#ifdef __NVCC__
+#define HD __host__ __device__
+#else
+#define HD
+#endif
+struct Times { float factor; HD float operator()(float value) const { return value * factor; } };
+__global__ void k(float* x) { Times t{2}; x[threadIdx.x] = t(x[threadIdx.x]); }
+"""
+
+
+@pytest.mark.parametrize(
+    "header", ["", "cuda/std/complex", "cuda/barrier", "cooperative_groups.h", "cub/block/block_reduce.cuh", "cuda_fp8.h"]
+)
+def test_a_source_that_asks_for_nvcc_finds_it(header):
+    source = f"#include <{header}>\n{NVCC}" if header else NVCC
+    x = np.ones(32, np.float32)
+    helpers.compile(source).launch(1, 32, [x], on="cpu")
+    assert (x == 2).all()
+
+
+@pytest.mark.parametrize("where", ["__global__ void k(float* x) { LAMBDA }", "#define KERNEL __global__ void\nKERNEL k(float* x) {\n\nLAMBDA }",
+                                   "struct F { float* x;\n__device__ void run() { LAMBDA } };\n__global__ void k(float* x) { F{x}.run(); }",
+                                   "template <int N> __device__ void f(float* x) { LAMBDA }\n__global__ void k(float* x) { f<1>(x); }"])  # fmt: skip
+def test_a_generic_lambda_in_device_code_is_device_code(where):
+    x = np.ones(32, np.float32)
+    source = where.replace("LAMBDA", "auto f = [](auto a, auto b) { return a * b; };\nx[threadIdx.x] = f(x[threadIdx.x], 2);")
+    helpers.compile(source, "k").launch(1, 32, [x], on="cpu")
+    assert (x == 2).all()
+    with pytest.raises(helpers.CompileError, match="__device__ in front of a function"):
+        helpers.compile(source + "\nfloat twice(float v) { return 2 * v; }\n__global__ void l(float* x) { x[0] = twice(x[0]); }", "l")

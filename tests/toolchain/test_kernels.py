@@ -67,3 +67,29 @@ def test_a_wrong_guess_is_a_sentence():
         helpers.compile(source)
     with pytest.raises(helpers.CompileError, match="sizes"):
         helpers.compile(source, entry="k<sizes[2]>")
+
+
+IN_NAMESPACES = """namespace a { __global__ void k(double* x) { x[0] = 3; } }
+namespace b { __global__ void k(float* y) { y[0] = 2; } namespace c { __global__ void k(int* z) { z[0] = 4; } } }
+"""
+
+
+def test_kernels_of_one_name_are_told_apart_by_their_namespaces():
+    found = {entry: helpers.compile(IN_NAMESPACES, entry) for entry in ("a::k", "b::k", "b::c::k", "c::k", "::b::k")}
+    assert [kernel.compiled.parameters[0].name for kernel in found.values()] == ["x", "y", "z", "z", "y"]
+    assert found["b::c::k"].for_arch("sm_80").compiled.symbol == found["c::k"].compiled.symbol
+    with pytest.raises(helpers.CompileError, match=r"3 kernels are called 'k': .* entry='a::k' or entry='b::c::k' or entry='b::k'"):
+        helpers.compile(IN_NAMESPACES, "k")
+    with pytest.raises(helpers.CompileError, match="no kernel called 'd::k'"):
+        helpers.compile(IN_NAMESPACES, "d::k")
+    globally = IN_NAMESPACES + "__global__ void k(long* w) { w[0] = 1; }"
+    assert helpers.compile(globally, "k").compiled.parameters[0].name == "w"
+    assert helpers.compile('namespace n { extern "C" __global__ void k() {} }', "n::k").name == "k"
+
+
+def test_overloaded_kernels_cannot_be_told_apart():
+    with pytest.raises(helpers.CompileError, match="2 kernels are called 'k' and differ in their parameters alone"):
+        helpers.compile("__global__ void k(float* x) {}\n__global__ void k(double* x) {}", "k")
+    made = TEMPLATE + "template __global__ void k<1>(float*);\ntemplate __global__ void k<2>(float*);"
+    with pytest.raises(helpers.CompileError, match="2 kernels are called 'k': name a template with its arguments"):
+        helpers.compile(made, "k")
