@@ -226,7 +226,7 @@ def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", o
         source = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise CourseError(f"{path} is no text (in UTF-8), so there is no source in it.") from None
-    return LessonKernel(compile_source(source, entry, arch, tuple(options)), path.stem if entry is None else None)
+    return LessonKernel(compile_source(source, entry, arch, options), path.stem if entry is None else None)
 
 
 @dataclass(frozen=True, repr=False)

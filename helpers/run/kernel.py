@@ -305,12 +305,13 @@ class Kernel:
     def for_arch(self, arch: str) -> Kernel:
         """This kernel compiled for another architecture (itself if it is the same)."""
         base = self.compiled.arch.rstrip("af")
-        if arch.rstrip("af") == base:
+        asked = re.fullmatch(r"(?:sm|compute)_(\d+)([af]?)", arch) if isinstance(arch, str) else None  # what is none the compiler refuses
+        if asked and arch.rstrip("af") == base:
             return self
-        suffix = self.compiled.arch[len(base) :] if int(arch.removeprefix("sm_").rstrip("af")) >= FIRST_SPECIFIC else ""
+        suffix = self.compiled.arch[len(base) :] if asked and not asked[2] and int(asked[1]) >= FIRST_SPECIFIC else ""
         # A template's arguments and namespaces are part of its mangled name, so the plain entry name is not enough to find it again.
         entry = self.compiled.requested if re.search("<|::", self.compiled.requested) else self.compiled.entry
-        return type(self)(compile_source(self.source, entry, arch + suffix, self.compiled.options))
+        return type(self)(compile_source(self.source, entry, f"{arch}{suffix}", self.compiled.options))
 
     def native(self, arch: str) -> Kernel:
         """This kernel compiled for a GPU of this architecture. Raises LaunchError that says which GPU it needs."""

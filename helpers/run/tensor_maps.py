@@ -124,6 +124,8 @@ def _is_array(value: Any) -> bool:
 
 def _kind(array: Any, dtype: str | None) -> str:
     name = array.dtype.name
+    if not array.dtype.isnative:
+        raise LaunchError(f"The array holds {name} in the other byte order ({array.dtype.str}). Pass array.astype('{name}').")
     natural = _COPIED_AS.get(name, name)
     if dtype is None:
         if natural not in KINDS:

@@ -131,8 +131,10 @@ def _checked_options(options) -> tuple[str, ...]:
             raise CompileError(f"options: {option!r} holds a character that is no text. Delete it.")
         if re.match(r"--?(gpu-)?arch(itecture)?\b", option):
             raise CompileError(f"options: {option!r} is said by an argument of its own: write arch='sm_80'.")
-        if re.match(r"--?(f?device-)?time(-trace)?\b", option):
+        if re.match(r"--?((f?device-)?time(-trace)?\b|(create-)?pch(-dir)?(?![\w-]))", option):
             raise CompileError(f"options: {option!r} writes a file, and compiling changes nothing of yours. Leave it out.")
+        if re.match(r"--?(dlto|dlink-time-opt|gen-opt-lto|f?device-syntax-only)(?![\w-])", option):
+            raise CompileError(f"options: {option!r} makes no code that can run: a linker would, or nothing. Leave it out.")
     return options
 
 

@@ -117,6 +117,12 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         raise CompileError(f"There is no kernel called {entry!r} in this source. Its kernels: {names}.{templates}")
     if len(called) == 1 and not matches:
         item = called[0]
+        if not item.parameters:
+            raise CompileError(
+                f"line {item.line}: {item.name} is in the source and in nothing that was compiled: an #if leaves it out, and -D options "
+                "decide that.",
+                item.line,
+            )
         required = [parameter for parameter in item.parameters if "=" not in parameter and "..." not in parameter]
         given = ", ".join("float" if re.match(r"(typename|class)\b", parameter) else "64" for parameter in required)
         example = item.instances[0] if item.instances else f"{item.name}<{given}>"

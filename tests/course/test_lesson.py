@@ -208,3 +208,11 @@ def test_a_profile_needs_no_memory_but_addresses(monkeypatch):
 def test_a_file_s_name_is_a_text(path):
     with pytest.raises(CourseError, match="from_file wants|cannot be read"):
         lesson.from_file(path)
+
+
+def test_options_of_a_file_are_those_of_any_source(tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_text(reference("coalesced").source, encoding="utf-8")
+    assert lesson.from_file(path, options="-ftz=true").compiled.options == ("-ftz=true",)
+    with pytest.raises(CourseError, match="options=None are no compiler options"):
+        lesson.from_file(path, options=None)

@@ -367,3 +367,16 @@ def test_a_grid_constant_is_a_number_or_a_pointer():
         x = np.zeros(4, np.float32)
         helpers.compile(source).launch(1, 1, [x, 2, 0.5], on="cpu")
         assert x.tolist() == [0, 0, 0.5, 0]
+
+
+@pytest.mark.parametrize("arch", ["x", None, 90, "sm_9", ""])
+def test_another_architecture_has_to_be_one(arch, scale):
+    with pytest.raises(CourseError, match="is not an architecture this compiler knows. It knows: "):
+        scale.for_arch(arch)
+
+
+def test_another_architecture_is_asked_for_with_and_without_its_letter():
+    kernel = helpers.compile(HOPPERS_OWN)
+    assert kernel.compiled.arch == "sm_90a" and kernel.for_arch("sm_90") is kernel
+    assert kernel.for_arch("sm_100a").compiled.arch == kernel.for_arch("sm_100").compiled.arch == "sm_100a"
+    assert kernel.for_arch("compute_100").compiled.arch == "compute_100a"

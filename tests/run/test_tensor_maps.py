@@ -43,6 +43,9 @@ REFUSED = {
     "stride of axis 0 is 28 bytes.*multiple of 4 elements": lambda: helpers.tensor_map(zeros(8, 7), (8, 4)),
     "stride of axis 0 is -32 bytes": lambda: helpers.tensor_map(zeros(8, 8)[::-1], (8, 8)),
     "stride of axis 0 is 0 bytes": lambda: helpers.tensor_map(np.broadcast_to(zeros(8), (8, 8)), (8, 8)),
+    r"holds float32 in the other byte order \(>f4\). Pass array.astype\('float32'\)": lambda: helpers.tensor_map(
+        zeros(8, 8, dtype=">f4"), (8, 8)
+    ),
     "last axis must touch: its stride is 32": lambda: helpers.tensor_map(zeros(8, 8).T, (8, 8)),
     "begins 4 bytes into its array": lambda: helpers.tensor_map(zeros(8, 8)[:, 1:], (8, 4)),
     "262144 bytes, more than": lambda: helpers.tensor_map(zeros(256, 256), (256, 256)),

@@ -297,7 +297,13 @@ extern "C" __global__ void own_names(const Input* A, Element* C) { C[0] = A[0]; 
     assert [parameter.pointer_to for parameter in compile_source(source).parameters] == ["__nv_bfloat16", "__nv_bfloat16"]
 
 
-@pytest.mark.parametrize("option", ["-arch=sm_80", "--gpu-architecture=sm_80", "-time=notes.txt", "--fdevice-time-trace=notes.json"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-arch=sm_80", "--gpu-architecture=sm_80", "-time=notes.txt", "--fdevice-time-trace=notes.json", "--create-pch=notes.pch",
+        "--pch-dir=.", "--pch",
+    ],
+)  # fmt: skip
 def test_options_that_say_something_else_than_the_arguments_or_write_files_are_refused(option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CompileError, match="write arch=|writes a file"):
@@ -385,3 +391,16 @@ def test_the_branch_of_an_extern_c_kernel_that_fits_its_code_is_taken():
         '#ifdef D\nextern "C" __global__ void k(double* x, double a) {}\n#else\nextern "C" __global__ void k(float* y, float b) {}\n#endif'
     )
     assert [(item.name, item.pointer_to) for item in compile_source(source).parameters] == [("y", "float"), ("b", None)]
+
+
+@pytest.mark.parametrize("option", ["-dlto", "--dlink-time-opt", "-fdevice-syntax-only"])
+def test_options_that_make_no_code_are_refused(option):
+    with pytest.raises(CompileError, match=f"options: '{option}' makes no code that can run"):
+        compile_source("__global__ void k() {}", options=[option])
+
+
+def test_a_kernel_that_an_if_leaves_out_is_named():
+    source = "__global__ void k() {}\n#ifdef D\n__global__ void other() {}\n#endif"
+    with pytest.raises(CompileError, match="line 3: other is in the source and in nothing that was compiled: an #if leaves it out"):
+        compile_source(source, "other")
+    assert compile_source(source, "other", options=["-DD"]).entry == "other"
