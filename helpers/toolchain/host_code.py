@@ -23,9 +23,8 @@ _ATTRIBUTE = re.compile(r"\b(?:alignas|__\w+__|__declspec)\s*\((?:[^()]|\([^()]*
 _ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
 _INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_COMMENTS = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\b(?:u8|[uUL])?R\"([^\s()\\\"]{0,16})\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", re.S
-)
+_RAW = r"(?:(?<=\bR\")|(?<=\b[uUL]R\")|(?<=\bu8R\"))([^\s()\\\"]{0,16})\(.*?\)\1\""  # a raw string behind its first quotation mark
+_COMMENTS = re.compile(rf"//[^\n]*|/\*.*?\*/|\"(?:{_RAW}|(?:\\.|[^\"\\\n])*\")|'(?:\\.|[^'\\\n])'", re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 _KEPT_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif|define|undef|include)\b")
 
