@@ -491,6 +491,8 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
                 "An address as a number cannot be checked; None is the null pointer."
             )
         expected = _ELEMENT_TYPES.get(parameter.pointer_to)
+        if expected and _CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:
+            expected = None
         if expected and value.dtype not in [np.dtype(item) for item in expected]:
             wanted = np.dtype(expected[0]).name
             if value.dtype.name == wanted:
@@ -524,6 +526,9 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
     return _scalar(what, dtype, value)
+
+
+_CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole
 
 
 def _by_bytes(pointer_to: str, array: Any, wanted: str) -> str:

@@ -339,12 +339,14 @@ def test_a_pointer_takes_its_own_elements_alone(kind):
     assert right[0] == 0 and wrong[0] == 7
 
 
-def test_bytes_for_vectors_of_integers_are_viewed():
+def test_vectors_of_unsigned_integers_carry_elements_that_they_hold_whole():
     kernel = helpers.compile("__global__ void k(const uint4* x) {}")
     with pytest.raises(
-        LaunchError, match=r"points to uint4, .* float16. Pass array.astype\('uint32'\), or array.view\('uint32'\) if these"
+        LaunchError, match=r"points to uint4, .* float64. Pass array.astype\('uint32'\), or array.view\('uint32'\) if these"
     ):
-        kernel.launch(1, 1, [np.ones(32, np.float16)], on="cpu")
+        kernel.launch(1, 1, [np.ones(32)], on="cpu")
+    for kind in (np.uint8, np.float16, np.float32, np.int32):
+        assert not kernel.launch(1, 1, [np.ones(32, kind)], on="cpu").findings
 
 
 @pytest.mark.parametrize("kind", [object, [("a", object)]], ids=str)

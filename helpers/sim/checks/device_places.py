@@ -54,7 +54,7 @@ class DevicePlaces:
         self.starts = np.array([start for start, _ in spans], np.int64)
         self.ends = np.array([end for _, end in spans], np.int64)
         watched = {self._span_of(start) for start, _ in spans}
-        self.watches = [site.index in self.origins and not watched.isdisjoint(self._places(site)) for site in program.sites]
+        self.watches = [site.index in self.origins and not watched.isdisjoint(self.arrays(site)) for site in program.sites]
         widths = [site.width for site, watched in zip(program.sites, self.watches, strict=True) if watched]
         self.granule = min([4, *(width & -width for width in widths)])
         first, self.first = 0, []
@@ -70,7 +70,7 @@ class DevicePlaces:
         chosen: set[int] = set()
         for site in self.program.sites:
             if (site.op.changes or site.op is AccessKind.BULK_STORE) and site.index in self.origins:
-                chosen |= self._places(site)
+                chosen |= self.arrays(site)
         chosen |= {self._span_of(start) for start, _ in self.unwritten}
         return [(int(memory.starts[i]), int(memory.ends[i])) for i in sorted(chosen)]
 
@@ -78,7 +78,7 @@ class DevicePlaces:
         i = int(np.searchsorted(self.memory.starts, offset, side="right")) - 1
         return i if i >= 0 and offset < self.memory.ends[i] else None
 
-    def _places(self, site) -> set[int]:
+    def arrays(self, site) -> set[int]:
         """Indices of the allocated ranges that an access may touch: all, if it is not known of which array it is; none of an empty one."""
         origins = self.origins[site.index]
         found = self._known.get((origins, site.mapped))

@@ -81,12 +81,26 @@ class DeviceRaces(DeviceCheck):
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         alone = launch.cluster == 1
         self.decides = np.isin(np.arange(len(program.sites)), list(program.decisive))
+        self.moves = self._moves(program)
         # Atomic to threads of the block only, as is what says .cluster where each block is a cluster of its own.
         self.within_block = np.array([site.within_block or (site.within_cluster and alone) for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}
         self.copies, self.copied_at = array("i"), array("i")  # accesses that are bulk copies' writes, and when these have been waited for
         # By mbarrier: threads whose copies have come there, [blocks, threads].
         self.copiers: WeakKeyDictionary[PhaseBarrier, np.ndarray] = WeakKeyDictionary()
+
+    def _moves(self, program) -> list[bool]:
+        """By site: is it a volatile or atomic read of data, which another block has to have released? Not in an array of which words are
+        looked at to decide something: such a word says itself what it is worth."""
+        if not self.fenced:
+            return [False] * len(program.sites)
+        asked: set[int] = set()
+        loose = [s for s in program.sites if s.index in self.places.origins and (s.atomic or s.volatile or s.past_l1)]
+        for site in loose:
+            if self.decides[site.index]:
+                asked |= self.places.arrays(site)
+        moving = {s.index for s in loose if not self.decides[s.index] and asked.isdisjoint(self.places.arrays(s))}
+        return [site.index in moving for site in program.sites]
 
     def _array(self, name: str) -> np.ndarray:
         found = self.state.get(name)
@@ -260,12 +274,17 @@ class DeviceRaces(DeviceCheck):
         decides = bool(self.decides[site.index])
         strong = site.atomic or site.volatile or (site.past_l1 and decides)
         stamp = self._begin(site, strong)
+        if strong and decides and self.fenced:
+            self._since("decision")[(who - 1) // self.threads] = stamp
         writer, written_at = self._array("writer").take(cells), self._array("written_at").take(cells)
         conflict = self._unordered(who, writer, written_at, cells)
         if strong:
             # A flag may be written plainly, with a fence, and read again and again: that is left to its author. Not so what another block
             # has left that does not say itself whether it is there.
-            data = (who - 1) // self.threads != (writer - 1) // self.threads if not decides else False
+            data = False
+            if self.moves[site.index] and conflict.any():
+                mine = (who - 1) // self.threads
+                data = (mine != (writer - 1) // self.threads) & (self._since("decision")[mine] > written_at)
             conflict &= (written_at & 1 == 0) & (not self.fenced) | data
         elif conflict.any():
             # A plain look before an atomic operation that looks again, as in a compare-and-swap loop.
@@ -306,6 +325,8 @@ class DeviceRaces(DeviceCheck):
         if not touched.cells.size:
             return
         stamp = self._begin(site, True)
+        if self.decides[site.index] and self.fenced:
+            self._since("decision")[(touched.who - 1) // self.threads] = stamp
         self._write(m, site, touched, stamp, True, "updates", None)
         if self.within_block[site.index]:  # threads of several blocks may do it at once
             last, stamps = self._array("writer").take(touched.cells), np.full(len(touched.cells), stamp)

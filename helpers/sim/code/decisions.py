@@ -9,10 +9,13 @@ _PASSED_ON = (Effect.PURE, Effect.EXCHANGE, Effect.BARRIER)
 
 def decisive(ops: tuple[Op, ...]) -> frozenset[int]:
     """Numbers of the sites of loads and atomic operations whose results come, by whatever computation, to a branch or to the condition of
-    an instruction. What is stored to shared or local memory, where others may find it, counts as deciding something."""
+    an instruction. What is stored to shared or local memory, where others may find it, counts as deciding something, as does where
+    something is loaded from, and what goes into an atomic operation."""
     known = {op.guard.register for op in ops if op.guard is not None}
     for op in ops:
-        if op.effect is Effect.STORE and any(site.space in ("shared", "local", "generic", "cluster") for site in op.sites):
+        if op.effect in (Effect.LOAD, Effect.ATOMIC):
+            known.update(op.reads)
+        elif op.effect is Effect.STORE and any(site.space in ("shared", "local", "generic", "cluster") for site in op.sites):
             known.update(op.reads)
     passing = [op for op in ops if op.effect in _PASSED_ON and op.writes and op.reads]
     size = -1
