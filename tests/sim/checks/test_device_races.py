@@ -410,3 +410,29 @@ def test_a_flag_without_a_fence_before_it_is_found_by_any_look(reader):
     }}"""
     (finding,) = findings(source, 2, 1, np.zeros(2, np.int32), np.zeros(1, np.int32))
     assert (finding.kind, finding.line, finding.other_line) == ("race", 3, 2) and "is not released" in finding.advice
+
+
+@pytest.mark.parametrize("order", ["", "upwards", "downwards"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Who has polled a word reads it once more: without fences, and with them, more blocks than two asking for one word.
+        "volatile int* w = flag; int sum = 0; for (int j = 0; j < b; j++) { while (w[j] == 0) {} sum += w[j]; } w[b] = b + 1; out[b] = sum;",
+        "volatile int* w = flag; if (b == 0) { out[8] = 1; __threadfence(); w[0] = 5; } else { while (w[0] == 0) {} __threadfence();"
+        " out[b] = w[0] + out[8]; }",
+        # A bound that may be old, in a value that only an atomic operation takes.
+        "volatile int* w = flag; int most = max(w[0], b); __threadfence(); atomicMax(flag, most);",
+        # An index that is published behind a fence, and loaded from.
+        "volatile int* w = flag; if (b == 0) { out[1] = 7; __threadfence(); w[0] = 1; } else { int at = w[0]; __threadfence();"
+        " if (at) out[2 + b] = out[at]; }",
+        # Flags that an atomic operation on shared memory gathers.
+        "__shared__ int low; low = 9; volatile int* w = flag; w[b] = 1; atomicMin(&low, w[(b + 1) % 4]); __threadfence(); if (low) out[b] = 1;",
+        # A state that is looked up in a table.
+        "__shared__ int done[3]; for (int i = 0; i < 3; i++) done[i] = i; volatile int* w = flag; if (b == 0) { __threadfence(); w[0] = 1; }"
+        " else while (!done[w[0]]) {} out[b] = 1;",
+    ],
+)  # fmt: skip
+def test_loose_reads_that_need_no_release_are_left_alone(body, order):
+    source = f'extern "C" __global__ void f(int* flag, int* out) {{ const int b = blockIdx.x; {body} }}'
+    args = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    assert not helpers.compile(source).launch(4, 1, args, on="cpu", counters=False, in_turn=order).findings
