@@ -86,6 +86,14 @@ class DevicePlaces:
             found = self._known[origins, site.mapped] = self._mapped(origins) if site.mapped else self._pointed(origins)
         return found
 
+    def variables(self, site) -> set[int]:
+        """What an access may touch, to compare with what others may: as `arrays`, but the program's own variables by their addresses;
+        ANY where it is not known."""
+        own = {origin for origin in self.origins[site.index] if origin >= DEVICE_BASE}
+        if own and own == self.origins[site.index]:
+            return own
+        return self.arrays(site) | own | (self.origins[site.index] & {ANY})
+
     def _pointed(self, origins: frozenset[int]) -> set[int]:
         found, of_empty = set(), False
         for origin in origins:

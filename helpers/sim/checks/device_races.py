@@ -24,6 +24,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .accesses import BulkDeviceAccess, DeviceAccess, PieceAccess
+from .device_arrays import ANY
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
 from .protocols import Machine, PhaseBarrier
@@ -94,12 +95,12 @@ class DeviceRaces(DeviceCheck):
         looked at to decide something: such a word says itself what it is worth."""
         if not self.fenced:
             return [False] * len(program.sites)
-        asked: set[int] = set()
         loose = [s for s in program.sites if s.index in self.places.origins and (s.atomic or s.volatile or s.past_l1)]
-        for site in loose:
-            if self.decides[site.index]:
-                asked |= self.places.arrays(site)
-        moving = {s.index for s in loose if not self.decides[s.index] and asked.isdisjoint(self.places.arrays(s))}
+        asked = [self.places.variables(site) for site in loose if self.decides[site.index]]
+        if any(ANY in places for places in asked):
+            return [False] * len(program.sites)
+        others = [(site.index, self.places.variables(site)) for site in loose if not self.decides[site.index]]
+        moving = {index for index, places in others if ANY not in places and not any(places & other for other in asked)}
         return [site.index in moving for site in program.sites]
 
     def _array(self, name: str) -> np.ndarray:
