@@ -75,7 +75,8 @@ class DeviceRaces(DeviceCheck):
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # otherwise no blocks are ordered but by their cluster's barrier
         # Are there volatile reads that move data? Otherwise each word says itself whether it is there.
-        self.moving = any(site.volatile and site.op is AccessKind.LOAD and site.index not in program.decisive for site in program.sites)
+        loads = [site for site in program.sites if site.index in self.places.origins and site.op is AccessKind.LOAD]
+        self.moving = any(site.volatile and site.index not in program.decisive for site in loads)
         self.clusters = launch.cluster > 1
         self.released = Released(self.blocks, self.threads, self.fenced or program.partial_barriers or program.warp_barriers)
         self.sites = array("i", [0])  # of each access, by its number

@@ -436,3 +436,22 @@ def test_loose_reads_that_need_no_release_are_left_alone(body, order):
     source = f'extern "C" __global__ void f(int* flag, int* out) {{ const int b = blockIdx.x; {body} }}'
     args = np.zeros(16, np.int32), np.zeros(16, np.int32)
     assert not helpers.compile(source).launch(4, 1, args, on="cpu", counters=False, in_turn=order).findings
+
+
+@pytest.mark.parametrize("order", ["", "upwards", "downwards"])
+def test_words_of_all_lanes_that_say_what_they_are_need_no_fence_beside_volatile_shared_memory(order):
+    source = """extern "C" __global__ void f(volatile unsigned long long* w, int* out) {
+        __shared__ volatile int s[32];
+        const int t = threadIdx.x, b = blockIdx.x;
+        s[t] = t;
+        __syncwarp();
+        const int v = s[31 - t];
+        __syncwarp();
+        w[b * 32 + t] = 1ull << 32 | v;
+        unsigned long long got = 0;
+        if (b) while ((got = w[(b - 1) * 32 + t]) == 0) {}
+        out[b * 32 + t] = (int)got;
+    }"""
+    args = np.zeros(64, np.uint64), np.zeros(64, np.int32)
+    assert not helpers.compile(source).launch(2, 32, args, on="cpu", counters=False, in_turn=order).findings
+    assert np.array_equal(args[1][32:], 31 - np.arange(32))
