@@ -110,11 +110,12 @@ class CudaMagics(Magics):
         """Compile the cell and bind its kernel: `%%cuda naive`."""
         try:
             arguments, mistake = parse_argstring(self.cuda, line), None
-            name = unicodedata.normalize("NFKC", arguments.name)  # as Python reads it in the next cell
+            given = arguments.name
         except (ValueError, UsageError) as error:  # a quotation mark without its other half; words that no option takes
             said = str(error).lower().rstrip(".")
             mistake = CompileError(f"%%cuda {line}: {said}. Write, for example: %%cuda naive --entry 'gemm<64>'")
-            name = unicodedata.normalize("NFKC", line.split()[0]) if line.split() else ""
+            given = (line.split() or [""])[0]
+        name = unicodedata.normalize("NFKC", given)  # as Python reads it in the next cell
         if mistake and (not name.isidentifier() or _is_taken(name)):
             raise mistake
         if not name.isidentifier() or keyword.iskeyword(name):

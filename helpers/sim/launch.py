@@ -302,8 +302,8 @@ def count(
     exact, lines = machine_code.counters(counts, compiled)
     scale = math.prod(grid) / len(chosen) if chosen else 1.0
 
-    def scaled(values):  # without those of L2, which running the blocks does not count
-        return {name: round(value * scale) for name, value in values.items() if not name.startswith(names.L2)}
+    def scaled(values):
+        return {name: round(value * scale) for name, value in names.without_l2(values).items()}
 
     return Outcome(
         counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},

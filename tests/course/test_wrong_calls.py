@@ -86,6 +86,11 @@ def test_a_problem_says_what_its_numbers_are(fields, sentence):
         Problem(8, 8, 8, **fields)
 
 
+def test_an_instruction_cache_of_one_set_is_none_too_many(naive):
+    run = naive.gemm(64, on="cpu")
+    assert run.predict(what_if={"code.ways": 512}).milliseconds == pytest.approx(run.predict().milliseconds, rel=0.01)
+
+
 def test_what_means_the_same_is_taken(naive, add):
     assert variants(reference(4), {"a": {"BK": np.int64(16)}})["a"].source == variants(reference(4), {"a": {"BK": 16}})["a"].source
     assert gemm.check(naive, Problem(8, 8, 8, alpha=np.float32(2)), on="cpu").passed

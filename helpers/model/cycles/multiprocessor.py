@@ -143,7 +143,7 @@ class _Code:
 
     def __init__(self, chip: Chip):
         self.ways = int(chip["code.ways"])
-        self.sets: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(int(chip["code.lines"]) // self.ways)]
+        self.sets: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(max(1, int(chip["code.lines"]) // self.ways))]
         self.ahead, self.each, self.latency = int(chip["code.ahead"]), chip["code.line"], chip["code.latency"]
         self.free = 0.0
 

@@ -83,7 +83,7 @@ class DeviceRaces(DeviceCheck):
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         alone = launch.cluster == 1
         self.decides = np.isin(np.arange(len(program.sites)), list(program.decisive))
-        self.moves = self._moves(program)
+        self.left_by_others = self._left_by_others(program)
         # Atomic to threads of the block only, as is what says .cluster where each block is a cluster of its own.
         self.within_block = np.array([site.within_block or (site.within_cluster and alone) for site in program.sites], bool)
         self.state: dict[str, np.ndarray] = {}
@@ -91,7 +91,7 @@ class DeviceRaces(DeviceCheck):
         # By mbarrier: threads whose copies have come there, [blocks, threads].
         self.copiers: WeakKeyDictionary[PhaseBarrier, np.ndarray] = WeakKeyDictionary()
 
-    def _moves(self, program) -> list[bool]:
+    def _left_by_others(self, program) -> list[bool]:
         """By site: is it a volatile or atomic read of data, which another block has to have released? Not in an array of which words are
         looked at to decide something: such a word says itself what it is worth."""
         if not self.fenced:
@@ -284,7 +284,7 @@ class DeviceRaces(DeviceCheck):
             # A flag may be written plainly, with a fence, and read again and again: that is left to its author. Not so what another block
             # has left that does not say itself whether it is there.
             data = False
-            if self.moves[site.index] and conflict.any():
+            if self.left_by_others[site.index] and conflict.any():
                 mine = (who - 1) // self.threads
                 data = (mine != (writer - 1) // self.threads) & (self._since("decision")[mine] > written_at)
             conflict &= (written_at & 1 == 0) & (not self.fenced) | data

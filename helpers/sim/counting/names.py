@@ -6,6 +6,8 @@ from a run it could not be known (never guessed), or nothing of the kind was exe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 INSTRUCTIONS = "smsp__inst_executed.sum"
 PTX_INSTRUCTIONS = "ptx_instructions"  # ours: of the PTX as it is written, per warp
 SHARED_WAVEFRONTS_OF_ALL = "memory_l1_wavefronts_shared"  # the source view's: of every kind of instruction
@@ -40,6 +42,11 @@ def shared_wavefronts(op: str) -> str:
 def shared_conflicts(op: str) -> str:
     """Of these, the ones that bank conflicts cause."""
     return f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+
+
+def without_l2(counters: Mapping[str, int]) -> dict[str, int]:
+    """Those that running the blocks gives: what goes through L2 only the machine code tells."""
+    return {name: value for name, value in counters.items() if not name.startswith(L2)}
 
 
 def executed(op: str) -> str:

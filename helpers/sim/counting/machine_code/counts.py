@@ -220,9 +220,8 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
     if counts is None:
         return totals, by_line, why
     exact, lines = counters(counts, compiled)
-    if not accesses:  # what goes through L2 is not counted by running the blocks
-        exact = {name: value for name, value in exact.items() if not name.startswith(names.L2)}
-        lines = {line: {name: value for name, value in mine.items() if not name.startswith(names.L2)} for line, mine in lines.items()}
+    if not accesses:
+        exact, lines = names.without_l2(exact), {line: names.without_l2(mine) for line, mine in lines.items()}
     totals = {name: 0 if name in _BY_INSTRUCTION else value for name, value in totals.items()}
     by_line = {line: {name: value for name, value in values.items() if name not in _BY_INSTRUCTION} for line, values in by_line.items()}
     new = {**totals, **{name: round(value * scale) for name, value in exact.items()}}
