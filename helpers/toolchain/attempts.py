@@ -12,19 +12,7 @@ from helpers.sim.code.lines import FILENAME, line_of_ptx
 from . import clang, installation
 from .diagnostics import Diagnostic, explain, not_here, parse_log
 from .headers import stand_ins
-from .host_code import (
-    Declaration,
-    HostPart,
-    Mistake,
-    declarations,
-    device_mark,
-    first_guess,
-    parts,
-    revised,
-    strip_comments,
-    structure,
-    without,
-)
+from .host_code import Declaration, HostPart, Mistake, device_functions, first_guess, parts, revised, strip_comments, without
 from .nvrtc import Answer, Request
 
 _UNANNOTATED = "without execution space annotations"
@@ -107,8 +95,7 @@ def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forg
         if (out, needed) == before:
             break
     # nvcc takes an unannotated constexpr function, and a lambda in device code, for device code; NVRTC has to be told that each is.
-    text, macros = structure(source)
-    device_code = [item for item in declarations(text) if item.is_function and device_mark(item.head, macros)] if errors else []
+    device_code = device_functions(source) if errors else []
     own: list[HostPart | Declaration] = [*device_code, *(part for part in found if part.constexpr and part not in out)]
     real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in own))]
     if errors and not real:

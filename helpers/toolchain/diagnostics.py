@@ -11,7 +11,7 @@ from types import MappingProxyType
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME
 
-from .host_code import declarations, device_mark, structure
+from .host_code import device_functions, structure
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
 
 def _starts_kernels(source: str) -> int | None:
     """The line in which device code starts a kernel."""
-    text, macros = structure(source)
-    for item in declarations(text):
+    text, _ = structure(source)
+    for item in device_functions(source):
         launch = text.find("<<<", item.start, item.end)
-        if launch >= 0 and item.is_function and device_mark(item.head, macros):
+        if launch >= 0:
             return text.count("\n", 0, launch) + 1
     return None

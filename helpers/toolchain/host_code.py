@@ -134,6 +134,12 @@ def device_mark(text: str, device_macros: Mapping[str, str], mark: str = "") -> 
     return bool(words & ({mark} if mark else _MARKS)) or any(mark in text for macro, text in device_macros.items() if macro in words)
 
 
+def device_functions(source: str) -> list[Declaration]:
+    """The functions of a source that run on the device; their places are also those in the text of `structure`."""
+    text, macros = structure(source)
+    return [item for item in declarations(text) if item.is_function and device_mark(item.head, macros)]
+
+
 def _is_likely(item: Declaration, words: set[str]) -> bool:
     if _invoked(item.head + "\nx"):  # what a macro makes is for the compiler to say
         return False
