@@ -5,8 +5,10 @@ of the accesses so far. Two accesses of one block are ordered by a barrier betwe
 different blocks by an acquire of the later one's block between them, and a fence (or .release) behind the earlier one, which
 its thread, or one that knows of it by a barrier, executes before the flag is written (`released.py`). An acquire is an
 atomic operation, a volatile or acquiring read, either of them said to be relaxed with a fence behind it, the barrier of a
-grid or cluster. Which flag released what to whom is not tracked. That can only miss a race, never make one up: in the
-machine, whatever happens before an access has also been executed before it.
+grid or cluster. Within a block a look is enough where the kernel has such fences; where it has only those of the block (.cta), the
+earlier access must be released by one of them, and the later one's thread, or one that it knows of, must acquire. Which flag
+released what to whom is not tracked. That can only miss a race, never make one up: in the machine, whatever happens before an
+access has also been executed before it.
 
 What a bulk copy writes, it writes when its thread has waited for it (wait_group, without .read), and at no time before: until then
 not even its own thread may look. What a bulk copy reads it does not see if ordinary stores have written it and no fence.proxy.async
@@ -23,7 +25,7 @@ import numpy as np
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .accesses import BulkDeviceAccess, DeviceAccess, PieceAccess
+from .accesses import Access, BulkDeviceAccess, DeviceAccess, PieceAccess
 from .device_arrays import ANY
 from .device_places import TouchedDevice
 from .observer import DeviceCheck
@@ -74,11 +76,13 @@ class DeviceRaces(DeviceCheck):
         program = launch.program
         self.threads, self.blocks = self.places.threads, self.places.blocks
         self.fenced = any(op.orders for op in program.ops)  # otherwise no blocks are ordered but by their cluster's barrier
-        # Are there volatile reads that move data? Otherwise each word says itself whether it is there.
-        loads = [site for site in program.sites if site.index in self.places.origins and site.op is AccessKind.LOAD]
-        self.moving = any(site.volatile and site.index not in program.decisive for site in loads)
+        # Fences and releases of the block (.cta) and no others: threads of one block hand over to each other by them.
+        self.block_order = not self.fenced and "block order" in program.uses
+        self.moving = self._moving(program)
         self.clusters = launch.cluster > 1
-        self.released = Released(self.blocks, self.threads, self.fenced or program.partial_barriers or program.warp_barriers)
+        by_warp = self.fenced or self.block_order or program.partial_barriers or program.warp_barriers
+        self.released = Released(self.blocks, self.threads, by_warp)
+        self.looked_at = np.zeros((self.blocks, self.released.groups) if self.block_order else 0, np.int32)  # when groups looked last
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
         alone = launch.cluster == 1
@@ -90,6 +94,14 @@ class DeviceRaces(DeviceCheck):
         self.copies, self.copied_at = array("i"), array("i")  # accesses that are bulk copies' writes, and when these have been waited for
         # By mbarrier: threads whose copies have come there, [blocks, threads].
         self.copiers: WeakKeyDictionary[PhaseBarrier, np.ndarray] = WeakKeyDictionary()
+
+    def _moving(self, program) -> list[bool]:
+        """By site: is it a volatile store to what volatile reads move as data? Otherwise each word says itself whether it is there."""
+        volatile = [site for site in program.sites if site.index in self.places.origins and site.volatile]
+        read = [self.places.variables(site) for site in volatile if site.op is AccessKind.LOAD and site.index not in program.decisive]
+        stores = {site.index: self.places.variables(site) for site in volatile if site.op is AccessKind.STORE}
+        moving = {index for index, written in stores.items() if any(ANY in written | places or written & places for places in read)}
+        return [site.index in moving for site in program.sites]
 
     def _left_by_others(self, program) -> list[bool]:
         """By site: is it a volatile or atomic read of data, which another block has to have released? Not in an array of which words are
@@ -154,6 +166,36 @@ class DeviceRaces(DeviceCheck):
             rows, threads = self._active(m)
             self.released.all_told(m.block_numbers[rows], self.released.groups_of(threads), self.now)
             self._acquired(m.block_numbers[rows], "look" if site.relaxed or self.within_block[site.index] else "acquire")
+
+        elif self.block_order and self._begun:
+            rows, groups = self._active_groups(m)
+            self.looked_at[rows] = np.where(groups, self.now, self.looked_at[rows])
+            if not site.relaxed or site.op.atomic:
+                self.released.take(rows, groups, self.looked_at[rows])
+
+    def acquire(self, m: Machine) -> None:
+        """Of what other blocks released `looked` tells."""
+        if self.block_order and self._begun:
+            rows, groups = self._active_groups(m)
+            self.released.take(rows, groups, np.where(groups, self.now, 0))
+
+    def block_fence(self, m: Machine, acquires: bool = True) -> None:
+        if not self.block_order or not self._begun:
+            return
+        rows, threads = self._active(m)
+        blocks = m.block_numbers[rows]
+        if acquires:
+            self.released.take(blocks, self.released.groups_of(threads), self.looked_at[blocks])
+        self.released.fenced(blocks, threads, self.now)
+
+    def write(self, m: Machine, access: Access) -> None:
+        """A flag may lie in shared memory."""
+        if self.block_order and self._begun:
+            rows, threads = self._active(m)
+            row, thread = np.nonzero(threads)
+            self.released.written(m.block_numbers[rows][row] * self.threads + thread)
+
+    update = write
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """Times of a block's last two fences: the last may have come after the look that matters."""
@@ -224,6 +266,11 @@ class DeviceRaces(DeviceCheck):
         threads = np.broadcast_to(m.rows_of(m.mask), (m.blocks, self.threads))
         rows = np.flatnonzero(threads.any(axis=1))
         return rows, threads[rows]
+
+    def _active_groups(self, m: Machine) -> tuple[np.ndarray, np.ndarray]:
+        """(blocks in which threads are active, their groups: [len(blocks), groups], boolean)"""
+        rows, threads = self._active(m)
+        return m.block_numbers[rows], self.released.groups_of(threads)
 
     def _since(self, name: str) -> np.ndarray:
         found = self.state.get(f"since_{name}")
@@ -312,7 +359,7 @@ class DeviceRaces(DeviceCheck):
         cells, who, pick = touched
         if not cells.size:
             return
-        strong = site.atomic or (site.volatile and not self._exchanges(cells, who))
+        strong = site.atomic or (site.volatile and not self._exchanges(site, cells, who))
         stamp = self._begin(site, strong)
         self._write(m, site, touched, stamp, strong, "writes", lambda: pick(access.changes()))
         writer = self._array("writer")
@@ -413,10 +460,10 @@ class DeviceRaces(DeviceCheck):
             other_line=other.line, block=block, thread=thread, advice=PROXY_ADVICE, count=int(np.count_nonzero(unseen)),
         )  # fmt: skip
 
-    def _exchanges(self, cells, who) -> bool:
+    def _exchanges(self, site, cells, who) -> bool:
         """Does a volatile store move data, not flags: to several places by lanes of one warp, in a kernel without fences? (A word that
         says itself whether it is there needs none: one for each warp, be it of 64 bits or a pair.)"""
-        if self.fenced or not self.moving:
+        if self.fenced or not self.moving[site.index]:
             return False
         blocks, lanes = np.divmod(who - 1, self.threads)
         return moves_data(cells, who, blocks * self.threads + lanes // WARP)
@@ -440,7 +487,7 @@ class DeviceRaces(DeviceCheck):
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break
         writer[cells], written_at[cells] = who, stamp
-        if self.fenced and own:
+        if (self.fenced or self.block_order) and own:
             self.released.written(who - 1)
 
     def _other_scope(self, site, who, last, when) -> np.ndarray | bool:

@@ -154,6 +154,9 @@ class Observer:
     def fence(self, m: Machine, acquires: bool = True) -> None:
         """The active threads execute a fence or a release: it may order what other blocks see."""
 
+    def block_fence(self, m: Machine, acquires: bool = True) -> None:
+        """The same for what threads of their own block see, and nobody else."""
+
     def proxy_fence(self, m: Machine, shared: bool, device: bool) -> None:
         """The active threads order ordinary accesses with those of wgmma and bulk copies: of shared memory, of device memory."""
 

@@ -102,6 +102,16 @@ class Released:
         self._begin()
         self.until[blocks] = now
 
+    def take(self, blocks: np.ndarray, groups: np.ndarray, since: np.ndarray) -> None:
+        """These groups ([len(blocks), groups], boolean) acquire what their block had released when they looked ([len(blocks), groups])."""
+        if not self.fences:
+            return
+        until = np.pad(self.until[blocks], ((0, 0), (0, -self.threads % self.group)))
+        until = until.reshape(len(blocks), self.groups, self.group).max(axis=2)
+        met = self.met[blocks]
+        told = np.minimum(until[:, None, :], since[:, :, None])
+        self.met[blocks] = np.where(groups[:, :, None], np.maximum(met, told), met)
+
     def _begin(self) -> None:
         if not self.fences:
             self.fences = True

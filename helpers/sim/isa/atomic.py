@@ -119,7 +119,9 @@ def _atomic(op, has_result: bool):
     site = op.site(space, kind, size * count, rechecks=rechecks, within_block=within_block, within_cluster=scoped, relaxed=relaxed)
     unit = min(size, 8)
     raw, shift = RAW[unit], unit.bit_length() - 1
-    acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel") and not within_block
+    acquires, releases = op.has("acquire", "acq_rel"), op.has("release", "acq_rel")
+    if releases and within_block:
+        op.loader.uses.add("block order")
 
     # meaning
     def in_space(m, where, addresses):
@@ -177,7 +179,9 @@ def _atomic(op, has_result: bool):
     def run(m):
         m.polls += 1
         alone = scoped and m.alone
-        if releases and not alone:
+        if releases and within_block:
+            m.checks.block_fence(m, acquires)
+        elif releases and not alone:
             m.checks.fence(m, acquires)
         addresses = address(m)
         if space != "generic":

@@ -261,7 +261,14 @@ def _thread_fence(op):
     if op.has("proxy"):
         return None
     op.loader.uses.add("fence")
-    return None if op.has("cta") else _within_cluster(_across_blocks) if op.has("cluster") else _across_blocks
+    if op.has("cta"):
+        op.loader.uses.add("block order")
+        return _within_block
+    return _within_cluster(_across_blocks) if op.has("cluster") else _across_blocks
+
+
+def _within_block(m):
+    m.checks.block_fence(m)
 
 
 def _within_cluster(order):

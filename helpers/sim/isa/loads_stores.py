@@ -362,11 +362,15 @@ def st(op):
     else:
         store = writer(space, site, t, count)
 
-    releases = op.orders
+    releases, within_block = op.has("release"), op.has("cta")
+    if releases and within_block:
+        op.loader.uses.add("block order")
 
     # result
     def run(m):
-        if releases and not (scoped and m.alone):
+        if releases and within_block:
+            m.checks.block_fence(m, False)
+        elif releases and not (scoped and m.alone):
             m.checks.fence(m, False)
         store(m, address(m), [m.regs[s].view(dtype) for s in sources])
 

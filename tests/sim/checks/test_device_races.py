@@ -455,3 +455,91 @@ def test_words_of_all_lanes_that_say_what_they_are_need_no_fence_beside_volatile
     args = np.zeros(64, np.uint64), np.zeros(64, np.int32)
     assert not helpers.compile(source).launch(2, 32, args, on="cpu", counters=False, in_turn=order).findings
     assert np.array_equal(args[1][32:], 31 - np.arange(32))
+
+
+FENCE, VOLATILE = "__threadfence_block();", "*(volatile int*)(flag + b)"
+ST, LD = (
+    'asm volatile("st.{}.cta.global.s32 [%0], 1;" :: "l"(flag + b) : "memory");',
+    'do asm volatile("ld.{}.cta.global.s32 %0, [%1];" : "=r"(n) : "l"(flag + b) : "memory"); while (n == 0);',
+)
+REF = "cuda::atomic_ref<int, cuda::thread_scope_block>"
+POLL = f"while ({VOLATILE} == 0) {{}}"
+
+
+@pytest.mark.parametrize(
+    ("tell", "hear", "race"),
+    [
+        (f"{FENCE} {VOLATILE} = 1;", f"{POLL} {FENCE}", False),
+        (f"{FENCE} {VOLATILE} = 1;", POLL, False),  # an order is not promised, but relied on everywhere
+        (f"{FENCE} {VOLATILE} = 1;", "", True),
+        (f"{VOLATILE} = 1;", f"{POLL} {FENCE}", True),
+        (f"{VOLATILE} = 1; {FENCE}", f"{POLL} {FENCE}", True),  # too late
+        (ST.format("release"), LD.format("acquire"), False),
+        (ST.format("relaxed"), LD.format("acquire"), True),
+        (ST.format("release"), LD.format("relaxed"), True),
+        (ST.format("release"), LD.format("relaxed") + FENCE, False),
+        (f"{FENCE} {ST.format('relaxed')}", LD.format("acquire"), False),
+        (f"{FENCE} atomicExch_block(flag + b, 1);", f"while (!atomicAdd_block(flag + b, 0)) {{}} {FENCE}", False),
+        ("atomicExch_block(flag + b, 1);", f"while (!atomicAdd_block(flag + b, 0)) {{}} {FENCE}", True),
+        (f"{REF}(flag[b]).store(1, cuda::memory_order_release);", f"while (!{REF}(flag[b]).load(cuda::memory_order_acquire)) {{}}", False),
+        (f"{REF}(flag[b]).store(1, cuda::memory_order_relaxed);", f"while (!{REF}(flag[b]).load(cuda::memory_order_acquire)) {{}}", True),
+        (f"{REF}(flag[b]).fetch_add(1, cuda::memory_order_release);", f"while (!{REF}(flag[b]).load()) {{}}", False),
+        (f"{REF}(flag[b]).fetch_add(1, cuda::memory_order_relaxed);", f"while (!{REF}(flag[b]).load()) {{}}", True),
+        (f"{FENCE} here = 1;", f"while (!here) {{}} {FENCE}", False),  # a flag in shared memory
+        (f"here = 1; {FENCE}", f"while (!here) {{}} {FENCE}", True),
+        (f"{REF}(count).fetch_add(1);", f"while (!{REF}(count).load()) {{}}", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", ["", "upwards"])
+def test_what_orders_threads_of_a_block_only_orders_them(tell, hear, race, order):
+    source = f"""#include <cuda/atomic>
+    extern "C" __global__ void f(int* C, int* flag) {{
+        __shared__ volatile int here;
+        __shared__ int count;
+        const int t = threadIdx.x, b = blockIdx.x;
+        int n = 1;
+        if (t == 0) here = count = 0;
+        __syncthreads();
+        if (t == 0) {{
+            C[8 * b] = 7; {tell}
+        }} else if (t == 32) {{
+            {hear} C[8 * b + n] = C[8 * b];
+        }}
+    }}"""
+    args = np.zeros(16, np.int32), np.zeros(2, np.int32)
+    found = helpers.compile(source).launch(2, 64, args, on="cpu", counters=False, in_turn=order).findings
+    assert {(finding.kind, *sorted((finding.line, finding.other_line))) for finding in found} == ({("race", 10, 12)} if race else set())
+
+
+@pytest.mark.parametrize(
+    ("body", "race"),
+    [
+        ("C[t] = t; __syncthreads(); if (t == 0) { GIVE(0) } if (t == 32) { TAKE(0) C[128] = C[95]; }", False),
+        ("C[t] = t; if (t == 0) { GIVE(0) } if (t == 32) { TAKE(0) C[128] = C[95]; }", True),  # another warp's, that nobody waited for
+        ("if (t == 0) { C[0] = 7; GIVE(0) } if (t == 32) { TAKE(0) GIVE(1) } if (t == 64) { TAKE(1) C[1] = C[0]; }", False),
+        ("if (t == 0) { C[0] = 7; flag[0] = 1; } if (t == 32) { TAKE(0) GIVE(1) } if (t == 64) { TAKE(1) C[1] = C[0]; }", True),
+        ("if (t == 0) { C[0] = 7; GIVE(0) } if (t >= 32) { if (t == 32) { TAKE(0) } MEET if (t == 64) C[1] = C[0]; }", False),
+        ("if (t == 0) { C[0] = 7; GIVE(0) } if (t >= 32) { MEET if (t == 32) { TAKE(0) } if (t == 64) C[1] = C[0]; }", True),
+        ("if (t < 32) { C[t] = t; GIVE(t) } else if (t < 64) { TAKE(t - 32) C[t] = C[t - 32]; }", False),
+        ("if (t < 32) { vC[t] = t; GIVE(t) } else if (t < 64) { TAKE(t - 32) vC[t] = vC[t - 32]; }", False),
+        ("if (t < 32) { vC[t] = t; __threadfence_block(); } else if (t < 64) { vC[t] = vC[t - 32]; }", True),
+    ],
+)
+def test_who_hears_of_what_in_a_block_without_fences_of_the_device(body, race):
+    source = f"""
+    #define GIVE(i) {{ __threadfence_block(); flag[i] = 1; }}
+    #define TAKE(i) {{ while (!flag[i]) {{}} __threadfence_block(); }}
+    #define MEET asm volatile("bar.sync 1, 64;" ::: "memory");
+    extern "C" __global__ void f(int* C, volatile int* flag) {{ const int t = threadIdx.x; volatile int* vC = C; {body} }}"""
+    found = findings(source, 1, 96, np.zeros(129, np.int32), np.zeros(32, np.int32))
+    assert {finding.kind for finding in found} == ({"race"} if race else set())
+
+
+@pytest.mark.parametrize("scope, race", [("cta", True), ("gpu", False)])
+def test_what_orders_threads_of_a_block_orders_no_others(scope, race):
+    source = f"""extern "C" __global__ void f(int* C, volatile int* flag) {{
+        if (blockIdx.x == 0) {{ C[0] = 7; asm volatile("fence.acq_rel.{scope};" ::: "memory"); *flag = 1; }}
+        else {{ while (*flag == 0) {{}} asm volatile("fence.acq_rel.{scope};" ::: "memory"); C[1] = C[0]; }}
+    }}"""
+    found = findings(source, 2, 1, np.zeros(2, np.int32), np.zeros(1, np.int32))
+    assert {finding.kind for finding in found} == ({"race"} if race else set())
