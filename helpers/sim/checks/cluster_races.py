@@ -5,7 +5,7 @@ vector clock per warp; the clock is common). A release (arriving at a cluster ba
 publishes what a warp knows; waiting there takes it over, and barriers within a block let its warps know of each other. Each granule
 of shared memory remembers which warp touched it last and when. An access that meets another block's, one of them a write, is a race
 if its warp does not know of it. The beginning of a block is time 0, its end is like a write to all its shared memory: so an access
-before the other block has begun, or after it may have ended, is seen as well.
+before the other block has begun, or after it may have ended, is seen as well. A flag that the block has found there came before its end.
 
 Lanes of one warp count as one here, and so do all threads of a block in a very large launch: an order that only some of them have is
 taken for an order of all. Of several warps that have read, the last is kept. That can miss a race, never invent one. What threads of
@@ -119,7 +119,10 @@ class ClusterRaces(SharedCheck):
         self.granule, self.count = cells.granule, cells.count
         self.sites = launch.program.sites
         self.atomic = flags_and_atomics(launch.program)
+        # Looks at flags that decide something: a block that polls does not end before what it waits for has come.
+        self.looks = self.atomic & np.isin(np.arange(len(self.sites)), list(launch.program.decisive))
         places = m.blocks * self.count
+        self.seen = np.zeros(places, bool)  # has the block itself looked there since the last write?
         self.fenced = "fence" in launch.program.uses
         self.writer, self.reader = np.zeros(places, np.int16), np.zeros(places, np.int16)
         # When a warpgroup (its first thread, its blocks) has met for the products of this wait.
@@ -322,10 +325,13 @@ class ClusterRaces(SharedCheck):
         if verb == READ:
             own = cells[~foreign]
             self.own_code[own], self.own_time[own] = (site.index << BITS) + mine[~foreign], order.now
+            if self.looks[site.index]:
+                self.seen[own] = True
             there = cells[foreign]
             self.reader[there], self.reader_time[there], self.reader_site[there] = mine[foreign], order.now, site.index
             return
         self.writer[cells], self.writer_time[cells], self.writer_site[cells] = mine, order.now, site.index
+        self.seen[cells] = False
 
     def _meet(self, m, site, last, times, sites, shift, cells, actors, targets, threads, groups, verb, other_verb) -> bool:
         """Report accesses that meet one of another block that theirs does not know of. last: its column plus one. shift: where the
@@ -362,6 +368,8 @@ class ClusterRaces(SharedCheck):
         ):  # fmt: skip
             cells = np.flatnonzero((last != 0) & ((last - 1) // order.groups != own))
             cells = cells[times[cells] > known[block[cells], last[cells] - 1]]
+            if verb == WRITE:
+                cells = cells[~self.seen[cells]]
             for index in np.unique(sites[cells]).tolist():
                 here = cells[sites[cells] == index]
                 site, cell = self.sites[index], int(here[0])

@@ -148,3 +148,44 @@ def test_a_flag_in_another_block_s_shared_memory_is_no_race(store, fence):
     y = np.zeros(64, np.int32)
     assert not helpers.compile(source, arch="sm_90").launch(2, 64, [y], on="cpu", counters=False).findings
     assert y.tolist() == list(range(64, 0, -1))
+
+
+SET, POLL = "*(volatile int*)c.map_shared_rank(&flag, 1) = 1;", "while (*(volatile int*)&flag == 0) {}"
+STORE = 'asm volatile("st.{}.cluster.s32 [%0], 1;" :: "l"(c.map_shared_rank(&flag, 1)) : "memory");'
+LOAD = 'do asm volatile("ld.{}.cluster.s32 %0, [%1];" : "=r"(n) : "l"(&flag) : "memory"); while (n == 0);'
+
+
+@pytest.mark.parametrize(
+    ("tell", "hear", "races"),
+    [
+        (f"__threadfence(); {SET}", POLL, 0),
+        (f"__threadfence(); {SET}", f"{POLL} __threadfence(); y[1] = 1;", 0),
+        ("__threadfence(); atomicAdd(c.map_shared_rank(&flag, 1), 1);", POLL, 0),
+        (STORE.format("release"), LOAD.format("acquire"), 0),
+        (STORE.format("relaxed"), LOAD.format("relaxed"), 0),
+        (f"__threadfence(); {SET}", "y[1] = 1;", 1),  # nobody waits for it
+        (f"__threadfence(); {SET}", "if (*(volatile int*)&flag) y[1] = 1;", 1),  # looked at once, too early
+        (f"__threadfence(); {SET}", f"while (*(volatile int*)&other == 1) {{}} {SET.replace('1)', '0)')}", 2),  # of two blocks
+        (f"__threadfence(); {SET} *c.map_shared_rank(&other, 1) = 1;", POLL, 1),  # behind the flag
+        (f"__threadfence(); {SET}", "y[1] = *(volatile int*)&flag;", 2),  # moved, and not waited for
+        (f"__threadfence(); {SET.replace('(volatile int*)', '')}", POLL, 2),  # stored plainly
+    ],
+)
+@pytest.mark.parametrize("order", ["", "upwards", "downwards"])
+def test_a_block_does_not_end_before_the_flag_that_it_waits_for(tell, hear, races, order):
+    source = f"""#include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(2) f(int* y) {{
+        __shared__ int flag, other;
+        auto c = cooperative_groups::this_cluster();
+        int n = 0;
+        flag = other = n;
+        c.sync();
+        if (c.block_rank() == 0) {{
+            {tell}
+        }} else {{
+            {hear}
+        }}
+    }}"""
+    found = helpers.compile(source, arch="sm_90").launch(2, 1, [np.zeros(2, np.int32)], on="cpu", counters=False, in_turn=order).findings
+    assert [finding.kind for finding in found] == ["race"] * len(found) and len(found) == races
+    assert races != 1 or "nothing keeps that block from ending before" in found[0].message
