@@ -117,7 +117,7 @@ class ClusterRaces(SharedCheck):
         super().__init__(m, launch, cells)
         self.order_of_blocks = Order(m)
         self.granule, self.count = cells.granule, cells.count
-        self.sites = launch.program.sites
+        self.sites, self.flag_stores = launch.program.sites, launch.program.flag_stores
         self.atomic = flags_and_atomics(launch.program)
         # Looks at flags that decide something: a block that polls does not end before what it waits for has come.
         self.looks = self.atomic & np.isin(np.arange(len(self.sites)), list(launch.program.decisive))
@@ -309,7 +309,8 @@ class ClusterRaces(SharedCheck):
             )
         mine = order.column(actors, groups) + 1
         if site.volatile and verb == WRITE and self.fenced and cells.size:
-            self.atomic[site.index] = not moves_data(cells, actors * m.threads + threads, actors * m.threads + threads // WARP)
+            blocks, flag = actors * m.threads, site.index in self.flag_stores
+            self.atomic[site.index] = flag or not moves_data(cells, blocks + threads, blocks + threads // WARP)
         who = cells, actors, targets, threads, groups, verb
         met = self._meet(m, site, self.writer[cells], self.writer_time, self.writer_site, 0, *who, WRITE)
         if verb != READ:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class LoadedKernel(Protocol):
     """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
     of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites
-    whose values decide where threads go."""
+    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory."""
 
     name: str
     sites: tuple[Site, ...]
@@ -27,6 +27,7 @@ class LoadedKernel(Protocol):
     shared_granule: int
     uses: frozenset[str]
     decisive: frozenset[int]
+    flag_stores: frozenset[int]
 
 
 class ClusterRows(Protocol):

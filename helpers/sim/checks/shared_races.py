@@ -58,7 +58,7 @@ class SharedRaces(SharedCheck):
     def __init__(self, m: Machine, launch, cells: SharedCells):
         program = launch.program
         self.sites, self.race_free = program.sites, program.race_free
-        self.warp_barriers = program.warp_barriers
+        self.warp_barriers, self.flag_stores = program.warp_barriers, program.flag_stores
         self.arrays = (
             "writer",
             "writer_site",
@@ -141,7 +141,8 @@ class SharedRaces(SharedCheck):
             return
         if site.volatile and self.fenced:
             row = self.cells.row_of(cells) * m.threads
-            self.atomic[site.index] = not several and not moves_data(cells, row + who, row + who // WARP)
+            flag = site.index in self.flag_stores or not moves_data(cells, row + who, row + who // WARP)
+            self.atomic[site.index] = flag and not several
             if self.atomic[site.index]:
                 self.update(m, access, "writes")
                 return

@@ -17,6 +17,21 @@ def decisive(ops: tuple[Op, ...]) -> frozenset[int]:
             known.update(op.reads)
         elif op.effect is Effect.STORE and any(site.space in ("shared", "local", "generic", "cluster") for site in op.sites):
             known.update(op.reads)
+    return _sources(ops, known)
+
+
+def kept(ops: tuple[Op, ...]) -> frozenset[int]:
+    """Numbers of those of whose results something is made: it is stored, an address, or an operand of anything but a computation. The
+    others decide where threads go and do nothing else."""
+    known: set[int] = set()
+    for op in ops:
+        if op.effect not in (*_PASSED_ON, Effect.JUMP):
+            known.update(register for register in op.reads if op.guard is None or register != op.guard.register)
+    return _sources(ops, known)
+
+
+def _sources(ops: tuple[Op, ...], known: set[int]) -> frozenset[int]:
+    """Numbers of the sites of loads and atomic operations whose results come to these registers."""
     passing = [op for op in ops if op.effect in _PASSED_ON and op.writes and op.reads]
     size = -1
     while len(known) != size:

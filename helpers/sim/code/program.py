@@ -194,6 +194,13 @@ class Program:
         return decisive(self.ops)
 
     @functools.cached_property
+    def flag_stores(self) -> frozenset[int]:
+        """Sites of volatile stores to flags in shared memory: see `flags`."""
+        from .flags import stores_of_flags
+
+        return stores_of_flags(self)
+
+    @functools.cached_property
     def warp_barriers(self) -> bool:
         """Are there barriers of warps, which order accesses of shared memory?"""
         return any(op.effect is Effect.BARRIER and op.rendezvous for op in self.ops)

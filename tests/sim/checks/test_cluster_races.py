@@ -189,3 +189,32 @@ def test_a_block_does_not_end_before_the_flag_that_it_waits_for(tell, hear, race
     found = helpers.compile(source, arch="sm_90").launch(2, 1, [np.zeros(2, np.int32)], on="cpu", counters=False, in_turn=order).findings
     assert [finding.kind for finding in found] == ["race"] * len(found) and len(found) == races
     assert races != 1 or "nothing keeps that block from ending before" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("tell", "hear", "race"),
+    [
+        ("to[t] = t + 1; __threadfence(); set[t] = 1;", "while (!flag[t]) {} __threadfence(); y[t] = s[t];", False),
+        ("to[t] = t + 1; set[t] = 1;", "while (!flag[t]) {} __threadfence(); y[t] = s[t];", True),  # not released
+        ("to[t] = t + 1; __threadfence(); set[t] = 1;", "y[t] = s[t]; while (!flag[t]) {} __threadfence();", True),
+        ("__threadfence(); set[t] = 1;", "y[t] = flag[t];", True),  # data
+        ("__threadfence(); set[t] = 1;", "while (!flag[t]) {} y[t] = flag[t];", True),  # both
+        ("__threadfence(); ((int*)set)[t] = 1;", "while (!flag[t]) {}", True),  # set plainly
+    ],
+)
+@pytest.mark.parametrize("order", ["", "upwards", "downwards"])
+def test_flags_that_lanes_set_at_once_in_another_block_are_no_data(tell, hear, race, order):
+    source = f"""#include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(2) f(int* y) {{
+        __shared__ int s[8];
+        __shared__ volatile int flag[8];
+        auto c = cooperative_groups::this_cluster();
+        const int t = threadIdx.x;
+        int* to = c.map_shared_rank(s, 1);
+        volatile int* set = c.map_shared_rank((int*)flag, 1);
+        flag[t] = s[t] = 0;
+        c.sync();
+        if (c.block_rank() == 0) {{ {tell} }} else {{ {hear} }}
+    }}"""
+    found = helpers.compile(source, arch="sm_90").launch(2, 8, [np.zeros(8, np.int32)], on="cpu", counters=False, in_turn=order).findings
+    assert {finding.kind for finding in found} == ({"race"} if race else set())

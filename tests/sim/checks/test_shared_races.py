@@ -1,4 +1,7 @@
-"""What is said of a race in shared memory: two threads that exist and differ, and the barrier that orders them."""
+"""What is said of a race in shared memory: two threads that exist and differ, and the barrier that orders them.
+
+Tests of: helpers.sim.code.flags
+"""
 
 from __future__ import annotations
 
@@ -247,4 +250,47 @@ def test_numbers_in_volatile_shared_memory_race_with_fences_as_well(fence, barri
         y[t] = s[63 - t];
     }}"""
     run = helpers.compile(source).launch(1, 64, [np.zeros(64, np.int32)], on="cpu", counters=False)
+    assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
+
+
+FLAGS = """
+__device__ __noinline__ int get(volatile int* p) { return *p; }
+__device__ __noinline__ void wait(volatile int* p) { while (!*p) {} }
+extern "C" __global__ void f(int* y, volatile int* x) {
+    __shared__ volatile int flag[64], v[64];
+    __shared__ int s[64];
+    const int t = threadIdx.x;
+    flag[t] = v[t] = s[t] = 0;
+    __syncthreads();
+    if (t < 8) { TELL } else if (t >= 32 && t < 40) { const int i = t - 32; HEAR }
+}"""
+TELL, HEAR = "s[t] = t; __threadfence_block(); flag[t] = 1;", "while (!flag[i]) {} __threadfence_block(); y[t] = s[i];"
+
+
+@pytest.mark.parametrize(
+    ("tell", "hear", "race"),
+    [
+        (TELL, HEAR, False),
+        (TELL, "while (flag[i] < 1) __nanosleep(20); __threadfence_block(); y[t] = s[i];", False),
+        (TELL, "for (int j = 0; j < 8; j++) while (!flag[j]) {} __threadfence_block(); y[t] = s[i];", False),
+        (TELL, "int ready; do ready = flag[i]; while (!__all_sync(255, ready)); __threadfence_block(); y[t] = s[i];", False),
+        (TELL, HEAR + " y[t] += x[t];", False),  # what is read elsewhere moves data, but in device memory
+        ("v[t] = 5; " + TELL, HEAR + " y[t] += v[i];", False),  # in another variable, and released
+        (TELL, "wait(flag + i); __threadfence_block(); y[t] = s[i];", False),
+        ("flag[t] = 5;", "__threadfence_block(); y[t] = get(flag + i);", True),
+        ("flag[t] = 5;", "__threadfence_block(); y[t] = atomicAdd((int*)flag + i, 0);", True),
+        ("flag[t] = 5;", "__threadfence_block(); y[t] = flag[i];", True),  # data
+        ("flag[t] = 5;", "while (!flag[i]) {} __threadfence_block(); y[t] = flag[i];", True),  # both
+        ("flag[t] = 5;", "__threadfence_block(); int n = flag[i]; if (n) s[8 + i] = n;", True),
+        ("flag[t] = 5;", "__threadfence_block(); if (flag[i]) atomicAdd(&s[0], flag[i]);", True),
+        ("v[t] = 5; " + TELL, "y[t] = v[i]; " + HEAR, True),  # before it has been looked at
+        (TELL, "y[t] = s[i]; while (!flag[i]) {}", True),
+        (TELL, HEAR.replace("!flag[i]", "!((int*)flag)[i] && y[t] == 0"), True),  # looked at plainly
+        (TELL.replace("flag[t]", "((int*)flag)[t]"), HEAR, True),  # set plainly
+        ("s[t] = t; flag[t] = 1;", "while (!flag[i]) {} y[t] = s[i];", True),  # without fences
+    ],
+)  # fmt: skip
+def test_flags_that_lanes_set_at_once_are_no_data(tell, hear, race):
+    source = FLAGS.replace("TELL", tell).replace("HEAR", hear)
+    run = helpers.compile(source).launch(2, 64, [np.zeros(64, np.int32), np.zeros(64, np.int32)], on="cpu", counters=False)
     assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
