@@ -223,6 +223,7 @@ class Multiprocessor:
         self.ports = [0.0] * SUB_PARTITIONS
         self.unit = self.l2 = self.writes = self.barriers = 0.0
         self.held = [0.0] * SUB_PARTITIONS
+        self.busy_until = [0.0] * SUB_PARTITIONS
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
         self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
@@ -299,6 +300,9 @@ class Multiprocessor:
 
     def _issue(self, now: float, place: int) -> None:
         """Let a sub-partition issue one instruction, if one of its warps can."""
+        if now < self.busy_until[place]:  # woken while its last instruction waits for registers
+            self._wake(self.busy_until[place], place)
+            return
         soon, chosen, latest = _NEVER, None, self.latest[place]
         giving_way = latest if latest is not None and latest.steps[latest.position - 1][0].gives_way else None
         rooms: dict[str, float] = {}
@@ -349,6 +353,7 @@ class Multiprocessor:
             self._arrive(chosen, at)
         else:
             self._settle(chosen)
+        self.busy_until[place] = at + 1
         if self.warps[place]:
             self._wake(at + 1, place)
 

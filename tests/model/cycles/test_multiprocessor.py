@@ -137,6 +137,21 @@ def test_a_warp_goes_on_unless_its_instruction_lets_others_go_first(gives_way, t
     assert [len(list(group)) for _, group in itertools.groupby(order)] == [together] * (12 // together)
 
 
+def test_nothing_is_issued_while_an_instruction_waits_for_its_registers():
+    """Whatever wakes its sub-partition meanwhile: here the load/store unit, which has served a load."""
+    load = replace(PLAIN, kind=SHARED, pipe="lsu", result=0, latency=23.0, stall=2)
+    code = [load, load, *[replace(FFMA, even=2, odd=1, all_even=2, all_odd=1)] * 4] * 6
+    code = [replace(step, index=k) for k, step in enumerate(code)]
+    costs = {k: AccessCost(1, 1.0, 0.0, 0.0) for k, step in enumerate(code) if step.kind == SHARED}
+    marks = 8 * len(code), 16 * len(code)
+    visits = [Visit(0, len(code), 0xFF, costs)] * 3
+    spells = Multiprocessor(code, visits, 8, 1, H200, marks=marks, watched=True).run().spells
+    for place in range(hardware.SUB_PARTITIONS):
+        ends = sorted(spell.begin + sum(cycles for _, cycles in spell.spans) for spell in spells if spell.sub_partition == place)
+        assert len(ends) > len(code)
+        assert min(after - before for before, after in itertools.pairwise(ends)) >= 1
+
+
 def test_a_warp_that_is_alone_loses_nothing_by_giving_way():
     alone = [noted([replace(FFMA, gives_way=gives_way)] * 6, 1, 1) for gives_way in (False, True)]
     assert alone[0] == alone[1]
