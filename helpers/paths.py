@@ -1,7 +1,7 @@
 """Where the course keeps what belongs to the user: progress (never thrown away) and caches (always replaceable).
 
-$GEMM_LADDER_HOME overrides both (a relative one is meant from where the first process is started); otherwise each system's own places
-are used. $GEMM_LADDER_SHARED_CACHE is a folder of caches that whoever runs a class has filled for all.
+$GEMM_LADDER_HOME overrides both; otherwise each system's own places are used. $GEMM_LADDER_SHARED_CACHE is a folder of caches that
+whoever runs a class has filled for all. A relative one is meant from where the first process is started.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from pathlib import Path
 _APP = "gemm-ladder"
 
 
-def _home() -> Path | None:
-    """The folder that the environment names. A relative one is made absolute there, so that it stays the same folder in this process and
-    in those that it starts: a notebook's kernel runs in another one than `course lab`."""
-    home = os.environ.get("GEMM_LADDER_HOME")
-    if home and not Path(home).is_absolute():
-        home = os.environ["GEMM_LADDER_HOME"] = os.path.abspath(home)
-    return Path(home) if home else None
+_HOME, _SHARED = "GEMM_LADDER_HOME", "GEMM_LADDER_SHARED_CACHE"
+
+
+def _named(variable: str) -> Path | None:
+    """The folder that the environment names. Relative ones are made absolute there, so that they stay the same folders in this process
+    and in those that it starts: a notebook's kernel runs in another one than `course lab`."""
+    for name in (_HOME, _SHARED):
+        folder = os.environ.get(name)
+        if folder and not Path(folder).is_absolute():
+            os.environ[name] = os.path.abspath(folder)
+    folder = os.environ.get(variable)
+    return Path(folder) if folder else None
 
 
 def data_folder() -> Path:
     """Folder of the reader's progress. It may not exist or be read-only: whoever writes says so."""
-    home = _home()
+    home = _named(_HOME)
     if home:
         return home
     import platformdirs  # here: the machine runs where there is nothing but NumPy
@@ -34,7 +39,7 @@ def data_folder() -> Path:
 
 def cache_folder(name: str) -> Path | None:
     """Folder of one cache, made if need be; None if it cannot be made (then nothing is cached)."""
-    home = _home()
+    home = _named(_HOME)
     if home:
         root = home / "cache"
     else:
@@ -51,10 +56,10 @@ def cache_folder(name: str) -> Path | None:
 def shared_cache_folder(name: str) -> Path | None:
     """Folder of one cache that is read by many users and written by none of them; None if there is none, or others than its owner may
     write to it: what they put there would be run by all."""
-    root = os.environ.get("GEMM_LADDER_SHARED_CACHE")
-    if not root:
+    root = _named(_SHARED)
+    if root is None:
         return None
-    folder = Path(root) / name
+    folder = root / name
     try:
         mode = os.stat(folder).st_mode | os.stat(root).st_mode
     except OSError:

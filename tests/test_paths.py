@@ -27,3 +27,14 @@ def test_a_relative_home_stays_where_it_was_first_meant(tmp_path, monkeypatch):
 def test_a_home_that_is_absolute_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMM_LADDER_HOME", f"{tmp_path}/./home")
     assert paths.data_folder() == tmp_path / "home" and os.environ["GEMM_LADDER_HOME"] == f"{tmp_path}/./home"
+
+
+def test_a_relative_shared_cache_stays_where_it_was_first_meant(tmp_path, monkeypatch):
+    (tmp_path / "class" / "ptx").mkdir(parents=True, mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEMM_LADDER_SHARED_CACHE", "class")
+    cli.parser()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert paths.shared_cache_folder("ptx") == tmp_path / "class" / "ptx"
+    assert os.environ["GEMM_LADDER_SHARED_CACHE"] == str(tmp_path / "class")

@@ -135,12 +135,19 @@ class ClassLadder(Tabular):
 
 
 def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Mapping[str, Any]], tuple[float | None, str]] | None = None):
-    """The ladder of a class from the files of `course ladder export`. A file that is no good is left out, with a sentence.
+    """The ladder of a class from the files of `course ladder export`. A file that is no good is left out, with a sentence. Raises
+    CourseError for what is no path at all, as a list of them.
 
     again: predict anew what is predicted, each in a process of its own with limits (a minute or so each). predict: by other means.
     """
     said, people, chosen = list[str](), dict[str, dict[str, Any]](), list[tuple[str, dict[str, Any]]]()
     contents = []
+    for given in paths:
+        if not isinstance(given, str | Path):
+            kind = type(given).__name__
+            raise CourseError(
+                f'class_ladder() takes paths of files, each as an argument, and no {kind}: class_ladder("ada.json", "max.json").'
+            )
     for path in dict.fromkeys(Path(path) for path in paths):
         try:
             contents.append((path, _content(path)))

@@ -135,6 +135,12 @@ def test_a_file_that_is_no_good_is_a_sentence_and_the_others_count(text, said, t
     assert len(found.climbs) == 1 and len(found.said) == 1 and said in found.said[0] and "bad.json" in found.said[0]
 
 
+@pytest.mark.parametrize("given", [3, None, ["ada.json"], b"ada.json"], ids=str)
+def test_what_is_no_path_is_a_sentence(given):
+    with pytest.raises(CourseError, match=f"no {type(given).__name__}: class_ladder"):
+        class_ladder("missing.json", given)
+
+
 def test_a_name_cannot_draw_over_the_table(tmp_path):
     path = changed(climbed(tmp_path, "Eve", 10.0), about={"name": "<b>E\x1b[2Jv\u202ee</b>\n" + "x" * 99})
     found = class_ladder(path)

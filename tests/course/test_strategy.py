@@ -118,7 +118,9 @@ def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
     choice = strategy.best(100, 100, 1000)
     assert choice.source == variant(SOURCE, **choice.constants)
     made = choice.kernel()
-    assert gemm.check(made, [gemm.Problem(100, 100, 1000), gemm.Problem(33, 66, 70, alpha=0.5, beta=2.0)], on="cpu").passed
+    problems = [gemm.Problem(100, 100, 1000), gemm.Problem(33, 66, 70, alpha=0.5, beta=2.0)]
+    report = gemm.check(made, problems, on="cpu", patience=60.0)  # 128 blocks share the tiles of the first
+    assert report.passed, str(report)
 
 
 @pytest.mark.parametrize("name", strategy.TENSOR_CONFIGURATIONS)
