@@ -276,10 +276,9 @@ def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
     best = [max((row["cublas_tflops"] or 0 for row in shipped if row["m"] == column), default=0) for column in columns]
     lines.append("| cuBLAS |" + "".join(f" {digits(value)} |" if value else " |" for value in best))
     if named_constants := [f"{column}³ {chosen[key]['configuration']}" for key in sorted(chosen) if (column := key[1]) in columns]:
-        lines += [
-            "",
-            f"A step has the constants of its source at every size. *By size*, the fastest of those tried: {'; '.join(named_constants)}.",
-        ]
+        said = "; ".join(named_constants)
+        alone = " *Alone*: without clusters." if "alone" in said else ""
+        lines += ["", f"A step has the constants of its source at every size. *By size*, the fastest of those tried: {said}.{alone}"]
     return "\n".join(lines) + "\n"
 
 
