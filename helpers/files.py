@@ -48,6 +48,18 @@ def one_at_a_time(path: Path, seconds: float) -> Iterator[None]:
         yield
 
 
+def write_export(path: Path, data: bytes, begins: bytes) -> None:
+    """Put `data` where the reader said, over nothing but an empty file or an earlier one of the kind. begins: how those begin. Raises
+    OSError, for what is there as well."""
+    try:
+        before = read_whole(path)
+    except FileNotFoundError:
+        before = b""
+    if before and not before.startswith(begins):
+        raise FileExistsError(errno.EEXIST, "what is there is something else: name another file, or remove it first", str(path))
+    write_whole(path, data)
+
+
 def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
     """Put `data` at `path`, making folders: who reads it sees all or nothing of it. Raises OSError.
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from helpers.files import one_at_a_time, read_whole, write_whole
+from helpers.files import one_at_a_time, read_whole, write_export, write_whole
 
 
 def in_the_way(path, what):
@@ -40,3 +40,23 @@ def test_one_has_its_turn_and_the_next_after_it(tmp_path):
             pass
     with one_at_a_time(tmp_path / "new" / "turn", 0.1):
         pass
+
+
+def test_an_export_replaces_one_of_its_kind_and_nothing_else(tmp_path):
+    path = tmp_path / "new" / "mine.json"
+    for before in (None, b"", b"{kind: 1, old}"):
+        if before is not None:
+            path.write_bytes(before)
+        write_export(path, b"{kind: 1, new}", b"{kind: 1")
+        assert path.read_bytes() == b"{kind: 1, new}"
+    path.write_bytes(b"my notes")
+    with pytest.raises(FileExistsError, match="name another file, or remove it first"):
+        write_export(path, b"{kind: 1, new}", b"{kind: 1")
+    assert path.read_bytes() == b"my notes"
+
+
+@NO_FILES
+def test_an_export_goes_to_a_file(tmp_path, what):
+    in_the_way(tmp_path / "x", what)
+    with pytest.raises(OSError):
+        write_export(tmp_path / "x", b"data", b"data")

@@ -19,7 +19,7 @@ from typing import Any
 
 from helpers.element_types import ELEMENT_TYPES, named
 from helpers.errors import CourseError
-from helpers.files import read_whole, write_whole
+from helpers.files import read_whole, write_export
 from helpers.model.hardware import digits
 from helpers.run.gemm import Problem
 
@@ -27,7 +27,7 @@ from . import rungs as ladder
 from .rungs import Rung
 from .store import CLIMBS, COUNTED, PREDICTED, RECORDED, Store, now, own
 from .table import Table, Tabular
-from .transfer import COURSE
+from .transfer import COURSE, written
 
 WHAT, FORMAT = "class ladder", 1
 _FIELDS: Mapping[str, tuple[type, ...]] = {
@@ -55,7 +55,8 @@ class ClassClimb:
 
 
 def export(path: Path, name: str, store: Store | None = None) -> int:
-    """Write the reader's climbs to a file under a name, and return how many there are. Raises CourseError without any."""
+    """Write the reader's climbs to a file under a name, and return how many there are. Raises CourseError without any, and where
+    something else than an earlier file of the kind is."""
     store = store or own()
     name = _clean(name)
     if not name:
@@ -65,7 +66,7 @@ def export(path: Path, name: str, store: Store | None = None) -> int:
         raise CourseError("There is no rung of yours yet. A kernel's climb() makes one.")
     content = {"course": COURSE, "what": WHAT, "format": FORMAT, "name": name, "reader": _reader(store), "written": now(), "climbs": climbs}
     try:
-        write_whole(path, json.dumps(content, ensure_ascii=False, indent=1).encode(errors="replace"))
+        write_export(path, written(content), written({"course": COURSE, "what": WHAT})[: -len("\n}")])
     except OSError as error:
         raise CourseError(f"{path} cannot be written ({error.strerror or error}).") from None
     return len(climbs)

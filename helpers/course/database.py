@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from os.path import exists, isfile  # False where a path cannot be, as one that is too long
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Database:
 
     def rows(self, query: str, values: tuple = ()) -> list[sqlite3.Row]:
         """What a SELECT finds. Looking makes no file."""
-        if self._memory is None and not self.path.exists() and all(parent.is_dir() for parent in self.path.parents if parent.exists()):
+        if self._memory is None and not exists(self.path) and all(parent.is_dir() for parent in self.path.parents if exists(parent)):
             return []
         return self.run(lambda db: db.execute(query, values).fetchall(), write=False)
 
@@ -212,7 +213,7 @@ class Database:
 
     def _readable(self) -> sqlite3.Connection:
         """The file, opened to read and nothing else; an empty one where that is not possible."""
-        if not self.path.is_file():
+        if not isfile(self.path):
             return _connect(":memory:")
         for options in ("mode=ro", "mode=ro&immutable=1"):  # the second sees no write-ahead log, and needs nothing but the file
             with contextlib.suppress(sqlite3.OperationalError):

@@ -353,7 +353,7 @@ def parse_sizes(text: str) -> list[tuple[int, ...]]:
     """
     sizes = []
     for part in text.split(","):
-        numbers = [int(number) for number in part.lower().split("x")]
+        numbers = [int(number) if number.isdecimal() else 0 for number in part.strip().lower().split("x")]
         if len(numbers) not in (1, 3, 4) or min(numbers) < 1:
             raise ValueError(
                 f"{part!r} is neither a size such as 4096, nor a shape such as 1000x3000x500, nor one with a batch such as 64x64x64x1024"

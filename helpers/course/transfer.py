@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.files import read_whole, write_whole
+from helpers.files import read_whole, write_export
 
 from .store import MIGRATIONS, Store
 
@@ -25,12 +25,21 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a character; no text of UTF-8 has on
 _CHANGES = "archived"  # the one column that a row does not keep for good
 
 
+def written(content: dict[str, Any]) -> bytes:
+    """The text of a file of the reader's work."""
+    return json.dumps(content, ensure_ascii=False, indent=1).encode(errors="replace")
+
+
+_BEGINS = written({"course": COURSE, "format": FORMAT})[: -len(f"{FORMAT}\n}}")]
+
+
 def export(store: Store, path: Path) -> int:
-    """Write all that the store keeps to a file, and return how many rows that is. Raises CourseError where it cannot be written."""
+    """Write all that the store keeps to a file, and return how many rows that is. Raises CourseError where it cannot be written, or
+    something else than an earlier export is."""
     tables = {name: [dict(row) for row in store.rows(f"SELECT * FROM {name}")] for name in TABLES}
     content = {"course": COURSE, "format": FORMAT, "schema": len(MIGRATIONS), "tables": tables}
     try:
-        write_whole(path, json.dumps(content, ensure_ascii=False, indent=1).encode(errors="replace"))
+        write_export(path, written(content), _BEGINS)
     except OSError as error:
         raise CourseError(f"{path} cannot be written ({error.strerror or error}). Your progress is as it was.") from None
     return sum(map(len, tables.values()))

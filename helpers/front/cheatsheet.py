@@ -18,7 +18,7 @@ from helpers.course.rungs import Rung
 from helpers.course.steps import STEPS
 from helpers.element_types import element_type
 from helpers.errors import CourseError
-from helpers.files import write_whole
+from helpers.files import write_export
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
@@ -81,7 +81,8 @@ def write(path: Path) -> int:
     """Write the page to `path`. Returns the exit code; raises CourseError if that cannot be done."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, page().encode())
+        made = page().encode()
+        write_export(path, made, made.partition(b"</title>")[0])
     except OSError as error:
         raise CourseError(f"The cheat sheet cannot be written to {path}: {error.strerror or error}.") from error
     print(f"wrote {path}: open it in a browser, and print it on one page")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import math
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from helpers.errors import CourseError
@@ -31,16 +32,23 @@ def progress(args: argparse.Namespace) -> int:
     from helpers.course import store, transfer
     from helpers.course.standing import standing
 
+    if args.reset is not None and args.restore:
+        raise CourseError("--reset and --restore contradict each other: give one of them. Nothing was changed.")
+    if args.yes and args.reset is None:
+        raise CourseError("--yes says that a reset is not to ask first, and no --reset STEP is there. Nothing was changed.")
+    for name, path in (("export", args.export), ("import", args.load)):
+        if path == Path():
+            raise CourseError(f"Which file? --{name} takes its path. Nothing was changed.")
     own = store.own()
     own.answers()  # looks whether the file can be used at all
-    if own.problem and (args.load or args.reset or args.restore):
+    if own.problem and (args.load or args.reset is not None or args.restore):
         raise CourseError(f"{own.path} can be read and not be changed, so nothing was done.")
     if args.export:
         print(f"{transfer.export(own, args.export)} rows are saved in {args.export}.")
     done = []
     if args.load:
         done.append(f"{transfer.load(own, args.load)} rows of {args.load} are added to yours; what you had already came once.")
-    if args.reset:
+    if args.reset is not None:
         if not (reset := _reset(own, args.reset, args.yes)):
             print("Nothing was reset.")
             return 1
@@ -90,11 +98,12 @@ def ladder(args: argparse.Namespace) -> int:
         return 1
     print(merged)
     if args.picture:
-        from helpers.files import write_whole
+        from helpers.files import write_export
         from helpers.views.canvas import to_svg
 
         try:
-            write_whole(args.picture, to_svg(merged.draw()).encode())
+            drawn = to_svg(merged.draw()).encode()
+            write_export(args.picture, drawn, drawn[: len("<svg")])
         except OSError as error:
             raise CourseError(f"{args.picture} cannot be written ({error.strerror or error}).") from None
         print(f"The picture is {args.picture}.")
@@ -299,18 +308,44 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Reads a whole number within limits. What it makes raises argparse.ArgumentTypeError."""
+
+    def read(text: str) -> int:
+        value = int(text) if text.removeprefix("-").isdecimal() else least - 1
+        if value < least or (most is not None and value > most):
+            limits = f", at least {least}" if most is None else f" from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"{text} is none: give a whole number{limits}")
+        return value
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    """Reads a time. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is none: give a number of seconds above 0")
+    return value
+
+
 def _add_gpu(made: argparse.ArgumentParser) -> None:
     from helpers.paths import data_folder
 
     actions = made.add_subparsers(dest="what", required=True, metavar="action")
     serve = actions.add_parser("serve", help="run the service on the machine with the GPU", allow_abbrev=False)
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0 is all (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=8790, help="port to listen at, 0 for a free one (default: %(default)s)")
+    serve.add_argument("--port", type=_whole(0, 65535), default=8790, help="port to listen at, 0 for a free one (default: %(default)s)")
     serve.add_argument("--socket", type=Path, metavar="PATH", help="listen at a socket of this machine instead")
-    serve.add_argument("--seconds", type=float, default=20.0, help="that a kernel may run (default: %(default)s)")
-    serve.add_argument("--queued", type=int, default=4, help="kernels that each learner may have waiting (default: %(default)s)")
+    serve.add_argument("--seconds", type=_seconds, default=20.0, help="that a kernel may run (default: %(default)s)")
+    serve.add_argument("--queued", type=_whole(1), default=4, help="kernels that each learner may have waiting (default: %(default)s)")
     serve.add_argument("--gpu", action="append", metavar="UUID", help="share this GPU, and others named so (default: all)")
-    serve.add_argument("--simulated", type=int, default=0, metavar="N", help="no GPU: N workers with the SIMT machine, to try the service")
+    serve.add_argument(
+        "--simulated", type=_whole(0), default=0, metavar="N", help="no GPU: N workers with the SIMT machine, to try the service"
+    )
     token = actions.add_parser("token", help="print a learner's token", allow_abbrev=False)
     token.add_argument("name", help="of the learner")
     for one in (serve, token):

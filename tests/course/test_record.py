@@ -61,8 +61,8 @@ def test_comments_and_layout_do_not_make_another_kernel():
 def test_sizes_and_steps_are_parsed():
     assert record.parse_sizes("256,1000x3000x500") == [(256, 256, 256), (1000, 3000, 500)]
     assert record.parse_sizes("64x64x64x1024") == [(64, 64, 64, 1024)]
-    for bad in ("", "12x3", "0", "a"):
-        with pytest.raises(ValueError):
+    for bad in ("", "12x3", "0", "a", "x", "-4", "4096,"):
+        with pytest.raises(ValueError, match="is neither a size such as 4096"):
             record.parse_sizes(bad)
     assert [step.number for step in record.parse_steps("0-3")] == [1, 2, 3], "step 0 has no kernel"
     assert [step.slug for step in record.parse_steps("naive,3")] == ["naive", "shared_tile"]

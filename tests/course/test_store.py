@@ -252,9 +252,10 @@ def check_goes_on_in_memory(store, said, why):
     assert why in said[0] and "GEMM_LADDER_HOME" in said[0] and store.problem == said[0]
 
 
-def test_a_folder_that_cannot_be_made(tmp_path, said):
+@pytest.mark.parametrize("folder", ["file/folder", "n" * 300], ids=["a file in the way", "a name too long"])
+def test_a_folder_that_cannot_be_made(folder, tmp_path, said):
     (tmp_path / "file").write_text("in the way")
-    check_goes_on_in_memory(Store(tmp_path / "file" / "folder", announce=said.append), said, "cannot be made")
+    check_goes_on_in_memory(Store(tmp_path / folder, announce=said.append), said, "cannot be made")
 
 
 @NO_FILES

@@ -200,6 +200,59 @@ def test_progress_goes_out_to_a_file_and_in_again(reader, tmp_path, monkeypatch,
     assert len(store.own().answers()) == 2
 
 
+@pytest.mark.parametrize("command", [["progress", "--export"], ["ladder", "export", "--name", "Ada"], ["cheatsheet", "--output"]], ids=str)
+def test_what_is_written_out_replaces_nothing_of_the_reader_s(command, reader, tmp_path, capsys):
+    reader.climb(label="naive", kind="measured", device="H200 SXM", m=4096, n=4096, k=4096, milliseconds=30.0, source="kernel")
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    for file in (notes, reader.path):
+        before = file.read_bytes()
+        assert cli.main([*command, str(file)]) == 1
+        assert "name another file" in capsys.readouterr().err and file.read_bytes() == before
+    for _ in range(2):  # its own may be written anew
+        assert cli.main([*command, str(tmp_path / "made")]) == 0
+    assert len(reader.answers()) >= 2
+
+
+@pytest.mark.parametrize(
+    "wish, said",
+    [
+        (["--port", "99999999"], "--port: 99999999 is none: give a whole number from 0 to 65535"),
+        (["--port", "-1"], "--port: -1 is none"),
+        (["--seconds", "nan"], "--seconds: nan is none: give a number of seconds above 0"),
+        (["--seconds", "-1"], "--seconds: -1 is none"),
+        (["--queued", "0"], "--queued: 0 is none: give a whole number, at least 1"),
+        (["--simulated", "x"], "--simulated: x is none: give a whole number, at least 0"),
+    ],
+    ids=str,
+)
+def test_limits_of_the_shared_gpu_are_numbers_that_can_be(wish, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["gpu", "serve", *wish])
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_socket_that_is_something_else_is_a_sentence(tmp_path, capsys):
+    assert cli.main(["gpu", "serve", "--simulated", "1", "--folder", str(tmp_path / "gpu"), "--socket", str(tmp_path)]) == 1
+    assert f"cannot listen at {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wishes, said",
+    [
+        (["--reset", "1", "--restore"], "contradict each other"),
+        (["--yes"], "no --reset STEP is there"),
+        (["--reset", "", "--yes"], "There is no step ''"),
+        (["--export", ""], "Which file?"),
+        (["--import", ""], "Which file?"),
+    ],
+    ids=str,
+)
+def test_wishes_that_say_nothing_or_two_things_change_nothing(wishes, said, reader, capsys):
+    assert cli.main(["progress", *wishes]) == 1
+    assert said in capsys.readouterr().err and len(reader.answers()) == 2
+
+
 def test_a_reset_asks_first_and_can_be_taken_back(reader, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
     assert cli.main(["progress", "--reset", "naive"]) == 1

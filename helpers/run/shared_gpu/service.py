@@ -320,10 +320,9 @@ async def _serve(settings: Settings, device: dict[str, Any]) -> None:
             sockets = bind_sockets(settings.port, settings.host)
             server.add_sockets(sockets)
             where = f"https://{_hosts(settings.host)[0]}:{sockets[0].getsockname()[1]}"
-    except OSError as error:
-        raise CourseError(
-            f"The shared GPU's service cannot listen at {settings.socket or settings.host}: {error.strerror or error}."
-        ) from None
+    except (OSError, ValueError) as error:  # ValueError: there is a file in place of the socket
+        why = getattr(error, "strerror", None) or error
+        raise CourseError(f"The shared GPU's service cannot listen at {settings.socket or settings.host}: {why}.") from None
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
