@@ -44,11 +44,11 @@ from helpers.run.gemm import Problem
 from helpers.run.kernel import Kernel
 from helpers.run.kernel import compile as compile_kernel
 from helpers.run.timing import time_gemms
-from helpers.toolchain.compile import compile_source
+from helpers.toolchain.compile import compile_source, readable
 from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
-from .sweep import variant
+from .sweep import is_whole, listed, variant
 from .table import Cell, Table, Tabular
 from .vetting import Vetted, vet
 
@@ -284,7 +284,7 @@ def search(
     size: int | Sequence[int] | Problem = 4096,
     gpu_name: str | None = None,
     trials: int | None = 24,
-    file: Path | None = None,
+    file: str | Path | None = None,
     bounded: bool = True,
     prepare: Callable[[list[Candidate]], None] | None = None,
 ) -> Search:
@@ -295,18 +295,23 @@ def search(
     call. file: where the trials are kept (by default the reader's file). bounded: refuse what its bound says cannot win;
     without it, everything that compiles is tried, for a whole map. prepare: called first, with what is neither refused nor
     tried. An interrupt ends the search with what it has.
-    Raises CourseError for a constant that the source does not set to a number, an empty space or an unknown GPU, and
-    what the compiler's absence raises.
+    Raises CourseError for an argument that is none of this, a constant that the source does not set to a number, an empty
+    space or an unknown GPU, and what the compiler's absence raises.
     """
-    problem = _problem(size)
+    source, choices, problem = readable(source), _choices(space), _problem(size)
+    if trials is not None and not (is_whole(trials) and trials >= 0):
+        raise CourseError(f"trials={trials!r}: give a whole number, 0 or more, or None for all.")
+    if not isinstance(file, str | Path | None):
+        raise CourseError(f"file={file!r}: give the path of a file to keep the trials in, or None for your own.")
+    if prepare is not None and not callable(prepare):
+        raise CourseError(f"prepare={prepare!r}: give a function that takes a list of candidates, or None.")
     target = _target(gpu_name)
-    choices = {name: tuple(values) for name, values in space.items()}
     points = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
     if not points or not choices:
         raise CourseError("There is nothing to search: give at least one constant with its numbers, such as {'BM': (64, 128)}.")
     candidates = [_judged(item, problem, target) for item in vet(source, points, target.capability.arch)]
     timing = gpu_name is None and gpu.available()
-    study, why_not = _study(file or data_folder() / FILE, source, choices, problem, target, timing)
+    study, why_not = _study(data_folder() / FILE if file is None else Path(file), source, choices, problem, target, timing)
     trying = _Trying(source, choices, candidates, problem, target, study, timing, bounded)
     if prepare:
         prepare([item for item in candidates if not item.rule and not item.code])
@@ -319,13 +324,28 @@ def search(
     return Search(problem, target.name, tuple(candidates), " ".join(filter(None, (stopped, why_not))), source=source)
 
 
-def _problem(size: int | Sequence[int] | Problem) -> Problem:
+def _choices(space: Any) -> dict[str, tuple[int, ...]]:
+    """Constant -> the different numbers to try. Raises CourseError for what is no such space."""
+    named = space.items() if isinstance(space, Mapping) else [(None, None)]
+    found = {}
+    for name, values in named:
+        numbers = listed(values)
+        if not isinstance(name, str) or numbers is None or not all(map(is_whole, numbers)):
+            raise CourseError(f"space={space!r}: give each constant with the whole numbers to try, such as {{'BM': (64, 128)}}.")
+        found[name] = tuple(dict.fromkeys(map(int, numbers)))
+    return found
+
+
+def _problem(size: Any) -> Problem:
+    """The product of this size. Raises CourseError for what is none."""
     if isinstance(size, Problem):
+        if not size.flops:
+            raise CourseError(f"A product of {size} has nothing to compute: there is nothing to search for.")
         return size
-    extents = (size,) if isinstance(size, int) else tuple(size)
-    if len(extents) not in (1, 3) or not all(isinstance(one, int) and one > 0 for one in extents):
+    extents = listed(size) or (size,)
+    if len(extents) not in (1, 3) or not all(is_whole(one) and one > 0 for one in extents):
         raise CourseError(f"size={size!r}: give one whole number for M = N = K, or three for (M, N, K), each at least 1.")
-    m, n, k = extents * 3 if len(extents) == 1 else extents
+    m, n, k = map(int, extents * 3 if len(extents) == 1 else extents)
     return Problem(m, n, k)
 
 

@@ -22,7 +22,7 @@ from helpers.toolchain.compile import compile_source
 
 from . import rungs, steps
 from .lesson import LessonKernel
-from .sweep import variant
+from .sweep import listed, variant
 from .table import Cell, Table, Tabular
 
 STEP = "autotune"
@@ -144,9 +144,16 @@ def _of_type(problem: Problem, dtype: str) -> Problem | None:
 
 
 def _family(dtype: str) -> Family:
-    if dtype not in FAMILIES:
+    if not isinstance(dtype, str) or dtype not in FAMILIES:
         raise CourseError(f"dtype={dtype!r}: configurations were tried for {' and '.join(map(repr, FAMILIES))}.")
     return FAMILIES[dtype]
+
+
+def _named(kind: str, name: str, known: Mapping[str, Any]) -> Any:
+    """What a name stands for. Raises CourseError with the known names."""
+    if not isinstance(name, str) or name not in known:
+        raise CourseError(f"There is no {kind} {name!r}; there are: {', '.join(map(repr, known))}.")
+    return known[name]
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,12 +164,13 @@ class Strategy(Tabular):
     dtype: str = "float32"
 
     def best(self, shape: str) -> str:
-        """The configuration that was fastest on a shape."""
-        return max(self.rows[shape], key=lambda name: self.rows[shape][name]["tflops"])
+        """The configuration that was fastest on a shape. Raises CourseError for a shape without rows."""
+        rows = _named("shape", shape, self.rows)
+        return max(rows, key=lambda name: rows[name]["tflops"])
 
     def ratio(self, shape: str, configuration: str) -> float:
-        """Its speed there, relative to cuBLAS."""
-        return self.rows[shape][configuration]["cublas_ratio"]
+        """Its speed there, relative to cuBLAS. Raises CourseError for a shape or a configuration without a row."""
+        return _named("configuration", configuration, _named("shape", shape, self.rows))["cublas_ratio"]
 
     def table(self) -> Table:
         """Shapes down, configurations across, speed relative to cuBLAS, shaded by it; the best of each shape in stars, or bold."""
@@ -392,6 +400,12 @@ def _timed(device: str, dtype: str) -> _Timed:
 
 
 def sources(source: str, names: Sequence[str] | None = None, dtype: str = "float32") -> dict[str, str]:
-    """Configuration -> the source with its constants. names: of which; None: of all of this type."""
+    """Configuration -> the source with its constants. names: of which; None: of all of this type.
+
+    Raises CourseError for a name or a type without configurations, and what `variant` raises.
+    """
     configurations = _family(dtype).configurations
-    return {name: variant(source, **configurations[name]) for name in (configurations if names is None else names)}
+    wanted = tuple(configurations) if names is None else listed(names)
+    if wanted is None:
+        raise CourseError(f"names={names!r}: give a list of configurations, such as {list(configurations)[:1]}, or None for all.")
+    return {name: variant(source, **_named("configuration", name, configurations)) for name in wanted}

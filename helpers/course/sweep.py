@@ -9,9 +9,11 @@ number in that place. Its counters come from executing it, its time from the GPU
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from helpers.errors import CourseError
 from helpers.model import hardware
@@ -19,16 +21,36 @@ from helpers.model.occupancy import Occupancy
 from helpers.progress import Progress
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
-from helpers.toolchain.compile import compile_source
+from helpers.toolchain.compile import compile_source, readable
 
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
 from .measures import count
 from .table import Table, Tabular
 
 
-def variant(source: str, **constants: int) -> str:
-    """The source with other numbers for some of its constants. Raises CourseError unless each is set in just one place."""
+def is_whole(value: Any) -> bool:
+    """Whether a constant can be set to it: a whole number, of Python or NumPy, and no truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def listed(value: Any) -> tuple[Any, ...] | None:
+    """What a list or the like holds; None for what is none: a number, a text, a dictionary."""
+    if isinstance(value, str | bytes | Mapping):
+        return None
+    try:
+        items = iter(value)
+    except TypeError:
+        return None
+    return tuple(items)
+
+
+def variant(source: str, /, **constants: int) -> str:
+    """The source with other numbers for some of its constants. Raises CourseError for what is no source or no whole number, and
+    unless each constant is set in just one place."""
+    source = readable(source)
     for name, value in constants.items():
+        if not is_whole(value):
+            raise CourseError(f"{name}={value!r}: a constant is set to a whole number, such as {name}=64.")
         source, places = re.subn(rf"\b({re.escape(name)} = )\d+", rf"\g<1>{value}", source)
         if places != 1:
             raise CourseError(
@@ -139,14 +161,22 @@ def _assignments(constants: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in constants.items())
 
 
+def _settings(constants: Any) -> tuple[Mapping[str, int], ...]:
+    """The settings that were listed. Raises CourseError for what is no list of settings."""
+    found = listed(constants)
+    if found is None or not all(isinstance(one, Mapping) and all(isinstance(name, str) for name in one) for one in found):
+        raise CourseError("constants: give a list of settings, such as [{'BM': 64}, {'BM': 128}].")
+    return found
+
+
 def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024, gpu_name: str | None = None) -> Sweep:
     """Compile and profile one variant for each set of constants, on a product of size³.
 
     gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError if there is nothing to
-    sweep, and what `variant`, the compiler (a static_assert that says no) and the model raise.
+    sweep or it is no list of settings, and what `variant`, the compiler (a static_assert that says no) and the model raise.
     """
     arch = hardware.gpu(gpu_name or DEFAULT_GPU).capability.arch
-    constants, settings = list(constants), []
+    constants, settings = _settings(constants), []
     with Progress("executing variants") as progress:
         for done, wanted in enumerate(constants):
             progress(done, len(constants))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from helpers.course import autotune
@@ -247,10 +248,44 @@ def _interrupt():
     ({"TM": (2,)}, 0, "at least 1"),
     ({"TM": (2,)}, (64, 64), "three for"),
     ({"WM": (2,)}, 64, "sets WM to a number in 0 places"),
+    ({"source": (2,)}, 64, "sets source to a number in 0 places"),
+    ({"TM": (2,)}, Problem(0, 64, 64), "nothing to search for"),
 ])  # fmt: skip
 def test_bad_requests_are_refused_with_a_sentence(space, size, message, file):
     with pytest.raises(CourseError, match=message):
         search(SOURCE, space, size, GPU, file=file)
+
+
+@pytest.mark.parametrize("space", [
+    None, 3, ["TM"], "TM", {"TM": 2}, {"TM": None}, {3: (2,)}, {"TM": "24"}, {"TM": b"24"}, {"TM": ("a",)}, {"TM": (2, 1.5)}, {"TM": [True]},
+    {"TM": np.array(2)}, {"TM": {2: 4}},
+])  # fmt: skip
+def test_what_is_no_space_is_refused(space, file):
+    with pytest.raises(CourseError, match=r"space=.*: give each constant with the whole numbers to try, such as {'BM': \(64, 128\)}"):
+        search(SOURCE, space, 64, GPU, file=file)
+
+
+@pytest.mark.parametrize("size", [None, 1.5, float("nan"), True, "64", (), np.array(64), (64, None, 64), (64, 64, 1.5)])
+def test_what_is_no_size_is_refused(size, file):
+    with pytest.raises(CourseError, match="size=.*: give one whole number for M = N = K, or three for"):
+        search(SOURCE, {"TM": (2,)}, size, GPU, file=file)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    *(({"trials": trials}, "trials=.*: give a whole number, 0 or more, or None for all") for trials in ("x", float("nan"), 1.5, -1, True)),
+    *(({"prepare": prepare}, "prepare=.*: give a function that takes a list of candidates") for prepare in (3, 0, "x")),
+    *(({"file": file}, "file=.*: give the path of a file") for file in (3, 0, b"x", ["x"])),
+    *(({"source": source}, "a source is text, and this is") for source in (None, 3)),
+])  # fmt: skip
+def test_what_a_search_cannot_take_is_refused(options, message, file):
+    with pytest.raises(CourseError, match=message):
+        search(**{"source": SOURCE, "space": {"TM": (2,)}, "size": 64, "gpu_name": GPU, "file": file, **options})
+
+
+def test_numbers_may_be_numpys_and_come_twice_and_the_file_a_text(file):
+    found = search(SOURCE, {"TM": np.array([2, 4, 2])}, np.int64(64), GPU, np.int64(9), str(file))
+    assert [item.constants for item in found.candidates] == [{"TM": 2}, {"TM": 4}]
+    assert not found.stopped and file.exists()
 
 
 def test_an_unknown_gpu_is_refused(file, no_gpu):

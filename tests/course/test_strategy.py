@@ -172,6 +172,24 @@ def test_best_of_nothing_is_refused():
         strategy.best(64, 0, 64)
 
 
+@pytest.mark.parametrize(("ask", "sentence"), [
+    (lambda: strategy.best(64, dtype=["x"]), r"dtype=\['x'\]: configurations were tried for 'float32' and 'bfloat16'"),
+    (lambda: strategy.held_out([]), r"dtype=\[\]: configurations were tried for"),
+    (lambda: strategy.recorded().best("x"), "There is no shape 'x'; there are: 'small', 'small, 512', "),
+    (lambda: strategy.recorded().best([]), r"There is no shape \[\]; there are: "),
+    (lambda: strategy.recorded().ratio("x", "y"), "There is no shape 'x'; there are: "),
+    (lambda: strategy.recorded().ratio("small", "y"), "There is no configuration 'y'; there are: "),
+    (lambda: strategy.sources(SOURCE, ["nosuch"]), "There is no configuration 'nosuch'; there are: '256 × 128', "),
+    (lambda: strategy.sources(SOURCE, [["x"]]), r"There is no configuration \['x'\]; there are: "),
+    (lambda: strategy.sources(SOURCE, 3), r"names=3: give a list of configurations, such as \['256 × 128'\], or None for all"),
+    (lambda: strategy.sources(SOURCE, "256 × 128"), "names='256 × 128': give a list of configurations"),
+    (lambda: strategy.sources(None), "a source is text, and this is NoneType"),
+])  # fmt: skip
+def test_what_is_not_known_is_refused_with_a_sentence(ask, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        ask()
+
+
 @pytest.mark.parametrize("dtype", strategy.FAMILIES)
 def test_the_rule_is_nearly_as_good_as_trying_everything_on_shapes_that_it_was_not_fitted_to(dtype):
     judged = strategy.judged(dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from helpers.course.steps import get
@@ -20,7 +21,7 @@ def test_a_variant_is_the_same_text_with_another_number():
     assert variant(SOURCE, TM=8) == SOURCE.replace("TM = 16;", "TM = 8;") != SOURCE
 
 
-@pytest.mark.parametrize("name", ["TN", "T", "THREADS"])
+@pytest.mark.parametrize("name", ["TN", "T", "THREADS", "source"])
 def test_a_constant_that_is_not_set_in_one_place_is_refused(name):
     with pytest.raises(CourseError, match="in 0 places"):
         variant(SOURCE, **{name: 3})
@@ -49,6 +50,27 @@ def test_the_table_names_what_differs_and_how_the_time_was_had(found):
 def test_what_the_kernel_forbids_is_said_in_its_own_words():
     with pytest.raises(CompileError, match="TM must divide BM"):
         sweep(SOURCE, [{"TM": 48}], size=64)
+
+
+@pytest.mark.parametrize("constants", [{"BM": 64}, None, [3], [{3: 64}], "BM", [{"TM": 8}, None]])
+def test_what_is_no_list_of_settings_is_refused(constants):
+    with pytest.raises(CourseError, match=r"constants: give a list of settings, such as \[{'BM': 64}, {'BM': 128}\]"):
+        sweep(SOURCE, constants)
+
+
+@pytest.mark.parametrize("value", ["8", "x", 1.5, True, None, [8]])
+def test_a_constant_is_a_whole_number(value):
+    for ask in (lambda: variant(SOURCE, TM=value), lambda: sweep(SOURCE, [{"TM": value}])):
+        with pytest.raises(CourseError, match=r"TM=.*: a constant is set to a whole number, such as TM=64"):
+            ask()
+    assert variant(SOURCE, TM=np.int64(8)) == variant(SOURCE, TM=8)
+
+
+@pytest.mark.parametrize("source", [None, 3, ["x"]])
+def test_what_is_no_source_has_no_variants(source):
+    for ask in (lambda: variant(source, TM=8), lambda: sweep(source, [{"TM": 8}])):
+        with pytest.raises(CourseError, match="a source is text, and this is"):
+            ask()
 
 
 def test_an_empty_sweep_is_refused():
