@@ -83,7 +83,7 @@ RESULTS = ("float32", "float16", "bfloat16")  # what C may be
 
 def element_type(name: str) -> ElementType:
     """The type of this name. Raises LaunchError with the known ones."""
-    if name not in ELEMENT_TYPES:
+    if not isinstance(name, str) or name not in ELEMENT_TYPES:
         raise LaunchError(f"{name!r} is no element type of the course; it has {', '.join(ELEMENT_TYPES)}.")
     return ELEMENT_TYPES[name]
 

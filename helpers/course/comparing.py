@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import math
 import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -120,17 +121,26 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
     for name, edits in settings.items():
         source = kernel.source
         for what, other in edits.items():
+            if not isinstance(what, str) or not what:
+                raise CourseError(f"{name}: what is changed is the name of a constant or a text of the kernel, not {what!r}.")
             if isinstance(other, bool) or not isinstance(other, str | numbers.Integral):
                 raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
-            source = _replaced(source, what, other, name) if isinstance(other, str) else variant(source, **{what: int(other)})
+            source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
         compiled = kernel.compiled
         if edits:
             try:
                 compiled = compile_source(source, compiled.entry, compiled.arch, compiled.options)
             except CompileError as error:
                 raise CompileError(f"{name}: {error.message}", error.line) from error
-        found[name] = LessonKernel(compiled, name)
+        found[name] = LessonKernel(compiled, str(name))
     return found
+
+
+def _set(source: str, constant: str, number: int, name: str) -> str:
+    try:
+        return variant(source, **{constant: number})
+    except CourseError as error:
+        raise CourseError(f"{name}: {error.message}") from error
 
 
 def _replaced(source: str, old: str, new: str, name: str) -> str:
@@ -156,19 +166,24 @@ class Counts(Tabular):
     estimate: str = ""
 
     def __getitem__(self, what: str) -> dict[str, float | None]:
-        """One row: the values by the runs' names."""
-        return dict(zip(self.names, dict(self.rows)[what], strict=True))
+        """One row: the values by the runs' names. Raises CourseError if there is no such row."""
+        for title, values in self.rows:
+            if title == what:
+                return dict(zip(self.names, values, strict=True))
+        raise CourseError(f"Nothing was counted as {what!r}. There are: {', '.join(str(title) for title, _ in self.rows)}.")
 
     def table(self) -> Table:
-        if len(self.names) > RUNS_IN_COLUMNS:
-            header = ["", *(what for what, _ in self.rows)]
+        names, titles = [str(name) for name in self.names], [str(what) for what, _ in self.rows]
+        if len(names) > RUNS_IN_COLUMNS:
+            header = ["", *titles]
             columns = [[_number(value) for value in values] for _, values in self.rows]
-            rows = [[name, *cells] for name, *cells in zip(self.names, *columns, strict=True)]
+            rows = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
             return Table(header, rows, self.caption, left=(0,), below=[self.estimate])
-        ratio = len(self.names) == 2
-        header = ["", *self.names, *(["ratio"] if ratio else [])]
-        return Table(header, [[what, *map(_number, values), *([_ratio(*values)] if ratio else [])] for what, values in self.rows],
-                     self.caption, left=(0,), below=[self.estimate])  # fmt: skip
+        ratio = len(names) == 2
+        header = ["", *names, *(["ratio"] if ratio else [])]
+        shown = [[*map(_number, values), *([_ratio(*values)] if ratio else [])] for _, values in self.rows]
+        rows = [[title, *cells] for title, cells in zip(titles, shown, strict=True)]
+        return Table(header, rows, self.caption, left=(0,), below=[self.estimate])
 
 
 def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str, Callable[[Any], float] | str]) -> Counts:
@@ -176,19 +191,21 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
     ("shared loads", "sectors per load of A", …), or {title: those words, or a function of a run}. Kernels will do instead of runs where
     nothing has to be executed: for "registers per thread" and the like.
 
-    Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, and for
-    words that mean nothing.
+    Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, for
+    words that mean nothing, and with the row's title where a function raises something else or answers with no number.
     """
-    if not isinstance(runs, Mapping) or not isinstance(wanted, Iterable):
+    if not isinstance(runs, Mapping) or not isinstance(wanted, Iterable) or isinstance(wanted, str):
         raise CourseError(
             "compare_counts wants {name: run} and a list of what to count, as in compare_counts({'mine': run}, ['shared loads'])."
         )
     runs = dict(runs)
     if not runs:
         raise CourseError("There is nothing to compare: give at least one run, such as {'mine': naive.gemm(64)}.")
-    asked = wanted if isinstance(wanted, Mapping) else {what: what for what in wanted}
+    asked = wanted if isinstance(wanted, Mapping) else {str(what): what for what in wanted}
     functions = {title: what if callable(what) else measures.measure(what) for title, what in asked.items()}
-    rows = tuple((title, tuple(_or_none(function, run) for run in runs.values())) for title, function in functions.items())
+    rows = tuple(
+        (title, tuple(_or_none(title, function, name, run) for name, run in runs.items())) for title, function in functions.items()
+    )
     shapes = {_shape(run) for run in runs.values() if hasattr(run, "arguments")}
     kernels = [getattr(run, "kernel", run) for run in runs.values()]
     estimate = next((each.compiled.estimate for each in kernels if isinstance(each, Kernel) and each.compiled.estimate), "")
@@ -203,18 +220,26 @@ def _shape(run: Run) -> str:
         return ""
 
 
-def _or_none(function: Callable[[Any], float], run: Any) -> float | None:
+def _or_none(title: str, function: Callable[[Any], float | None], name: str, run: Any) -> float | None:
+    """What the function says of the run, None where it has nothing of the kind. Raises CourseError for what is no number."""
     try:
-        return function(run)
-    except measures.NotRunError:
-        raise
+        value = function(run)
+    except measures.NotRunError as error:
+        raise measures.NotRunError(f"“{title}” of {name}: {error.message}") from error
     except CourseError:
         return None
+    except Exception as error:
+        raise CourseError(f"“{title}” of {name} cannot be had: {type(error).__name__}: {error}.") from error
+    if not isinstance(value, numbers.Real | None):
+        raise CourseError(f"“{title}” of {name} is to be a number, and is {value!r}.")
+    return value
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "–"
+    if not math.isfinite(value):
+        return f"{value}"
     value = value or 0  # no minus before a zero
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
 

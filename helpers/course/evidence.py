@@ -56,9 +56,10 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
     """The best evidence for how much faster `step` is than `over` at size³: the first of `kinds` that has timed both;
     `device` before others. Where a source has several kernels of one idea, the fastest stands, for either step.
 
-    Raises CourseError if nobody has timed both.
+    Raises CourseError if nobody has timed both, for a step or kinds that are none, and for a GPU of which no time is known.
     """
     fast, slow = steps.get(step), steps.get(over)
+    device, kinds = _timed(device), rungs.known_kinds(kinds)
     types = {(one.dtype, one.out_dtype) for one in (fast, slow)}
     every = [rung for pair in types for rung in rungs.rungs(size, dtype=pair[0], out_dtype=pair[1]) if rung.tflops]
     timed = [rung for rung in every if not (rung.mine and rung.kind == rungs.RECORDED)]  # a climb with the course's kernel: its time again
@@ -76,6 +77,17 @@ def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H
             best = min(found, key=rank)
             return best if best.fast.mine or own is None or own.fast.kind == best.fast.kind else replace(best, own=own)
     raise CourseError(f"Nobody has timed both {fast.slug} and {slow.slug} at {size}³ yet. Climb with both first.")
+
+
+def _timed(device: str) -> str:
+    """The GPU's name on the ladder. Raises CourseError for one of which there is no time, neither the course's, nor others', nor the
+    reader's."""
+    names = [rung.device for rung in rungs.published()] + [climb.device for climb in rungs.climbs() if climb.tflops]
+    known = {rungs.canonical(name) for name in [*names, *(row["device"] for row in rungs.recorded())]}
+    name = rungs.canonical(device)
+    if not isinstance(name, str) or name not in known:
+        raise CourseError(f"Nothing is recorded for a GPU called {device!r}; there are: {', '.join(sorted(known))}.")
+    return name
 
 
 def _origin(rung: Rung) -> tuple:
@@ -101,7 +113,7 @@ class Recorded:
 
 
 def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
-    """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded."""
+    """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded, and as `on_record`."""
     found = on_record(step, *sizes, device=device)
     if found.missing:
         raise CourseError(found.missing[0])
@@ -109,8 +121,11 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
 
 
 def on_record(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
-    """As `recorded`, for a step that may not have been: what is missing is said."""
-    wanted = steps.get(step)
+    """As `recorded`, for a step that may not have been: what is missing is said. Raises CourseError for a step that is none, without a
+    size, and for a GPU of which no time is known."""
+    wanted, device = steps.get(step), _timed(device)
+    if not sizes:
+        raise CourseError(f"At which size? Give one or several, such as recorded({wanted.slug!r}, 4096).")
     rows, missing = [], []
     for size in sizes:
         found = [
@@ -176,8 +191,10 @@ class Elsewhere(Tabular):
 def elsewhere(*names: int | str) -> Elsewhere:
     """What others published for these steps (all of them, in one source), best known source first.
 
-    Where a source has several kernels of one idea, the fastest stands.
+    Where a source has several kernels of one idea, the fastest stands. Raises CourseError without a step, and for one that is none.
     """
+    if not names:
+        raise CourseError("elsewhere wants a step or several, such as elsewhere('naive', 'coalesced').")
     wanted = tuple(steps.get(name) for name in names)
     sources: dict[tuple, list[Rung]] = {}
     for rung in rungs.published():

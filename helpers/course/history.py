@@ -128,7 +128,9 @@ def _hash(text: str) -> str:
 
 
 def history(cell: str, of: Store | None = None) -> History:
-    """The versions of the cell of this name: of `%%cuda naive`, or of the function of an exercise."""
+    """The versions of the cell of this name: of `%%cuda naive`, or of the function of an exercise. Raises CourseError for no name."""
+    if not isinstance(cell, str) or not cell.strip():
+        raise CourseError(f"{cell!r} is no name of a cell: give the one behind %%cuda, or that of an exercise's function, such as 'naive'.")
     of = of or store.own()
     rows = of.rows(
         "SELECT text, count(*) AS runs, max(runs.id) AS latest, min(runs.id) AS earliest, source FROM runs JOIN sources ON hash = source"
@@ -172,7 +174,7 @@ class Restored(str):
 def restore(cell: str, number: int = 0, of: Store | None = None) -> Restored | None:
     """Put version `number` of a cell into a new one below this, 0 for the lesson's own. Outside a notebook, return its text.
 
-    Raises CourseError if there is no such version.
+    Raises CourseError if there is no such version, or for what is no name of a cell.
     """
     text = history(cell, of)[number]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

@@ -196,10 +196,7 @@ class LessonKernel(Kernel):
 
 def reference(step: int | str) -> LessonKernel:
     """The course's own kernel of a step, by number or slug. Raises CourseError if there is none."""
-    try:
-        row = steps.get(step)
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}.") from error
+    row = steps.get(step)
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
     return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)

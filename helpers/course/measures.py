@@ -35,10 +35,11 @@ _READS = {"ld": (*_COUNTED_AS["ld"], AccessKind.ATOMIC), "st": _COUNTED_AS["st"]
 def shape_of(run) -> Problem:
     """The product that a run with the course's signature computed: its first three arguments are M, N, K.
 
-    Raises CourseError for a run whose first three arguments are not numbers.
+    Raises CourseError for a run whose first three arguments are not numbers, and for what is no run.
     """
     from helpers.run.gemm import Problem
 
+    _need_run(run)
     if any(np.ndim(value) for value in run.arguments[:3]):
         raise CourseError("This run is of a kernel whose first three arguments are not M, N and K.")
     m, n, k = (int(value) for value in run.arguments[:3])
@@ -627,9 +628,10 @@ def at_line(run, text: str) -> LineOfRun:
 def expect(sentence: str) -> Expectation:
     """An expectation from a sentence: "sectors per load of A <= 4", "barriers per warp == 1/16 K + 1".
 
-    The bound is a number, a fraction, or one of them times K and then some. Raises ValueError for a sentence it does not know.
+    The bound is a number, a fraction, or one of them times K and then some. Raises CourseError for a sentence it does not know.
     """
-    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/\d+)?)(?:( K)(?: \+ (\d+))?)?", sentence.strip())
+    text = sentence.strip() if isinstance(sentence, str) else ""
+    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
     if match:
         what, relation, number, per_k, more = match.groups()
         factor = Fraction(number)
@@ -638,7 +640,7 @@ def expect(sentence: str) -> Expectation:
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
             return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED)
-    raise ValueError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
+    raise CourseError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
 
 
 def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 DATA = Path(__file__).parents[1] / "data"
+KINDS = (MEASURED, PREDICTED, COUNTED, RECORDED, PUBLISHED, LIMIT)
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,18 @@ class Rung:
         return f"{self.name} ({'yours, ' if self.mine else ''}{self.kind})"
 
 
-def recorded_files(folder: Path = DATA) -> list[Path]:
-    """The files of recorded runs, of each device and of its strategy table, among other measurements."""
-    return sorted(folder.glob("*.json"))
+def recorded_files(folder: str | os.PathLike[str] = DATA) -> list[Path]:
+    """The files of recorded runs, of each device and of its strategy table, among other measurements. Raises CourseError for no folder."""
+    if not isinstance(folder, str | os.PathLike) or not Path(folder).is_dir():
+        raise CourseError(f"{folder!r} is no folder of recorded runs: name one, or leave it out for the course's own.")
+    return sorted(Path(folder).glob("*.json"))
 
 
-def recorded(folder: Path = DATA, variants: bool = False) -> list[dict[str, Any]]:
+def recorded(folder: str | os.PathLike[str] = DATA, variants: bool = False) -> list[dict[str, Any]]:
     """All recorded rows, each with its out_dtype, of the kernels as they are shipped, on single products.
 
     variants: rows of batches, and of kernels with other constants, as well (see `strategy.py`). Raises CourseError naming
-    the file if one is damaged.
+    the file if one is damaged, and for what is no folder.
     A file of recorded runs is a list of rows with a step; other measurements may lie beside them.
     """
     rows: list[dict[str, Any]] = []
@@ -198,10 +202,13 @@ def rungs(
     n, k: default to m. dtype, out_dtype: element types, as in `Problem`; figures of others are not comparable. device: only
     this one (a name of gpus.toml or as a driver says it); None for all. kinds: only these. Of the reader's
     climbs of one kernel the fastest of each kind and device stands. Sorted by device, then from slow to fast; climbs without
-    a time come first.
+    a time come first. Raises LaunchError where that is no product, and CourseError for a device or kinds that are none.
     """
-    n, k = m if n is None else n, m if k is None else k
-    product: dict[str, Any] = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": result_type(dtype, out_dtype)}
+    asked = Problem(m, m if n is None else n, m if k is None else k, dtype=dtype, out_dtype=out_dtype)
+    product: dict[str, Any] = {name: getattr(asked, name) for name in ("m", "n", "k", "dtype", "out_dtype")}
+    if not isinstance(device, str | None):
+        raise CourseError(f"device={device!r}: give the name of a GPU, such as device='H200 SXM', or leave it out for all.")
+    kept = KINDS if kinds is None else known_kinds(kinds)
     all_rungs = [
         *_recorded_rungs(product),
         *_published_rungs(product),
@@ -215,10 +222,16 @@ def rungs(
     if device is not None:
         wanted = canonical(device)
         all_rungs = [rung for rung in all_rungs if canonical(rung.device) == wanted]
-    if kinds is not None:
-        kept = set(kinds)
-        all_rungs = [rung for rung in all_rungs if rung.kind in kept]
+    all_rungs = [rung for rung in all_rungs if rung.kind in kept]
     return sorted(all_rungs, key=lambda rung: (canonical(rung.device), rung.tflops or 0.0, rung.name))
+
+
+def known_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    """These kinds of rungs. Raises CourseError for what is no list of them."""
+    given = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
+    if isinstance(kinds, str) or any(kind not in KINDS for kind in given):
+        raise CourseError(f"kinds={kinds!r}: give a list of kinds, such as kinds=['recorded']; there are: {', '.join(KINDS)}.")
+    return given
 
 
 NEAR = 0.01  # of an extent: a published figure for a product this near stands on the ladder, with its own size in its name

@@ -3,9 +3,12 @@ one row here, one kernel and one notebook of the same number and slug."""
 
 from __future__ import annotations
 
+import numbers
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from helpers.errors import CourseError
 
 from .measures import Expectation, expect
 
@@ -368,9 +371,16 @@ STEPS: tuple[Step, ...] = (
 )
 
 
+class UnknownStepError(CourseError, KeyError):
+    """There is no such step."""
+
+    __str__ = Exception.__str__  # the sentence, where a KeyError shows its repr
+
+
 def get(step: int | str) -> Step:
-    """The step of this number, slug or name ("3" and "03" are numbers too). Raises KeyError with the known ones."""
+    """The step of this number, slug or name ("3" and "03" are numbers too). Raises UnknownStepError with the known ones."""
+    is_name = isinstance(step, str | numbers.Integral) and not isinstance(step, bool)
     for row in STEPS:
-        if step in (row.number, str(row.number), f"{row.number:02}", row.slug, row.name):
+        if is_name and step in (row.number, str(row.number), f"{row.number:02}", row.slug, row.name):
             return row
-    raise KeyError(f"no step {step!r}; there are {', '.join(row.name for row in STEPS)}")
+    raise UnknownStepError(f"There is no step {step!r}; there are {', '.join(row.name for row in STEPS)}.")

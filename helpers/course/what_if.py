@@ -59,8 +59,10 @@ def what_if(run, *names: str, gpu: str = "H200 SXM", changes: Mapping[str, Mappi
     figures of model/cycles/chip.toml, as {"my memory": {"latency.l2": 100}}. Raises CourseError where the model of cycles does not know
     this kernel, or there is no such change or figure.
     """
+    if not isinstance(changes, Mapping):
+        raise CourseError(f"changes={changes!r}: give {{words: figures}}, such as changes={{'my memory': {{'latency.l2': 100}}}}.")
     for name in names:
-        if name not in changes:
+        if not isinstance(name, str) or name not in changes:
             raise CourseError(f"There is no change {name!r}. There are: {', '.join(changes)}.")
     run = getattr(run, "run", run)
     if not hasattr(run, "predict"):

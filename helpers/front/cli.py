@@ -66,10 +66,7 @@ def _reset(own, which: str, confirmed: bool) -> str:
     """Archive the climbs and answers of one step, or of all, once the reader has said yes: what was done, "" without."""
     from helpers.course.steps import get
 
-    try:
-        step = None if which == "all" else get(which)
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}.") from error
+    step = None if which == "all" else get(which)
     what = step.name if step else "all steps"
     rows = own.climbs(**({"step": step.number} if step else {})), own.answers(step.number if step else None)
     count = sum(map(len, rows))
@@ -134,10 +131,7 @@ def _steps(wanted: Sequence[str]) -> list:
     """The steps of these numbers or slugs; all if there are none."""
     from helpers.course.steps import STEPS, get
 
-    try:
-        return [get(step) for step in wanted] or list(STEPS)
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}.") from error
+    return [get(step) for step in wanted] or list(STEPS)
 
 
 def test(args: argparse.Namespace) -> int:
@@ -166,10 +160,7 @@ def check(args: argparse.Namespace) -> int:
     """Put reference kernels through their check, here and now. Returns 1 if one fails."""
     from helpers.course.steps import STEPS, get
 
-    try:
-        steps = STEPS if args.step is None else [get(args.step)]
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}.") from error
+    steps = STEPS if args.step is None else [get(args.step)]
     from helpers.course import exercises  # after the arguments were found to be right: it brings the compiler
 
     failed = 0

@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.notebook_file import dumps, read
-from helpers.course.steps import get
+from helpers.course.steps import UnknownStepError, get
 from helpers.errors import CourseError
 
 from .notebooks import paths
@@ -151,8 +151,8 @@ def _path(name: str) -> Path:
         return Path(name)
     try:
         return get(name).notebook_path
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}. A notebook of your own is named by its file, with .ipynb.") from error
+    except UnknownStepError as error:
+        raise CourseError(f"{error.message} A notebook of your own is named by its file, with .ipynb.") from error
 
 
 def _notebook(path: Path) -> NotebookNode:

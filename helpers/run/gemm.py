@@ -96,7 +96,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
 
     The Run carries the problem as `run.problem`. arrays: (A, B, C) to use instead of `problem.arrays()`. multiprocessors: that a
     persistent kernel's grid is to fill; by default those of the GPU, or of the one that the SIMT machine is.
-    Raises LaunchError for an empty C (there is nothing to launch) and what `Kernel.launch` raises.
+    Raises LaunchError for an empty C (there is nothing to launch) or other than three arrays, and what `Kernel.launch` raises.
     """
     _need("run", kernel, problem)
     shape, on = geometry(kernel), place(on, kernel)
@@ -105,7 +105,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
         raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 12 takes a batch.)")
-    a, b, c = arrays or problem.arrays()
+    a, b, c = problem.arrays() if arrays is None else _three(arrays)
     if shape.persistent is not None and multiprocessors is None and on == "gpu":
         multiprocessors = gpu_multiprocessors()
     given = launch_arguments(kernel, problem, a, b, c, multiprocessors=multiprocessors or shape.multiprocessors)
@@ -128,6 +128,14 @@ def _need(verb: str, kernel: Kernel, *problems: Problem) -> None:
         raise LaunchError(f"{verb} wants a kernel, as helpers.compile or a %%cuda cell makes it, not {type(kernel).__name__}.")
     if strange := [problem for problem in problems if not isinstance(problem, Problem)]:
         raise LaunchError(f"{verb} wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
+
+
+def _three(arrays: Any) -> tuple[Any, Any, Any]:
+    """A, B and C, as they were given. Raises LaunchError where these are not three; what each of them is the launch checks."""
+    given = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, (np.ndarray, str)) else ()
+    if len(given) != 3:
+        raise LaunchError("arrays: give the three arrays A, B and C, such as arrays=(a, b, c).")
+    return given
 
 
 def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:

@@ -79,7 +79,49 @@ def test_nothing_to_compare():
         compare_counts({}, ["shared loads"])
 
 
-@pytest.mark.parametrize("given", [(3, ["shared loads"]), (["a"], ["shared loads"]), ({"a": None}, 3)], ids=str)
+@pytest.mark.parametrize(
+    "given", [(3, ["shared loads"]), (["a"], ["shared loads"]), ({"a": None}, 3), ({"a": None}, "shared loads")], ids=str
+)
 def test_what_is_no_comparison_is_a_sentence(given):
     with pytest.raises(CourseError, match="compare_counts wants"):
         compare_counts(*given)
+
+
+@pytest.mark.parametrize(
+    ("edits", "sentence"),
+    [
+        ({3: 4}, "a: what is changed is the name of a constant or a text of the kernel, not 3"),
+        ({3: "4"}, "a: what is changed is .*, not 3"),
+        ({"": "x"}, "a: what is changed is .*, not ''"),
+        ({"source": 4}, "a: The kernel sets source to a number in 0 places"),
+    ],
+    ids=str,
+)
+def test_what_no_variant_can_change_is_a_sentence(edits, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        variants(reference("naive"), {"a": edits})
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "sentence"),
+    [
+        (3, ["global loads per result"], "“global loads per result” of a: This is counted in a run, .* and a int is none"),
+        (3, ["registers per thread"], "“registers per thread” of a cannot be had: AttributeError: "),
+        (3, {"mine": lambda run: run / 0}, "“mine” of a cannot be had: ZeroDivisionError: division by zero"),
+        (3, {"mine": str}, "“mine” of a is to be a number, and is '3'"),
+        (3, [["shared loads"]], "Nothing here counts"),
+    ],
+    ids=["no run", "neither run nor kernel", "a function that raises", "no number", "no words"],
+)
+def test_a_row_that_cannot_be_had_is_named(given, wanted, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        compare_counts({"a": given}, wanted)
+
+
+def test_names_may_be_numbers_and_values_no_finite_ones():
+    found = compare_counts({3: 1.0, 4: float("nan")}, {5: lambda value: value})
+    assert str(found).split() == ["3", "4", "ratio", "5", "1", "nan", "nan"]
+    assert found[5][3] == 1
+    with pytest.raises(CourseError, match="Nothing was counted as 'nosuch'. There are: 5."):
+        found["nosuch"]
+    assert variants(reference("naive"), {3: {}})[3].lesson_name == "3"

@@ -105,3 +105,36 @@ def test_power_decides_what_is_sustained():
     random, zeros = evidence.sustained().rows
     assert random["tflops"] < zeros["tflops"] and random["watts"] > zeros["watts"]
     assert "660 TFLOPS" in str(evidence.sustained()) and "recorded: cuBLAS on NVIDIA H200, 2026-11" in str(evidence.sustained())
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: evidence.speedup("naive", "nosuch"), "There is no step 'nosuch'; there are "),
+        (lambda: evidence.recorded(None), "There is no step None"),
+        (lambda: evidence.on_record(99), "There is no step 99"),
+        (lambda: evidence.elsewhere("nosuch"), "There is no step 'nosuch'"),
+        (evidence.elsewhere, r"elsewhere wants a step or several, such as elsewhere\('naive', 'coalesced'\)"),
+        (lambda: evidence.speedup(2, 1, size="x"), "m='x': a matrix extent is a whole number"),
+        (lambda: evidence.speedup(2, 1, kinds=3), "kinds=3: give a list of kinds"),
+        (lambda: evidence.speedup(2, 1, kinds=["nosuch"]), r"kinds=\['nosuch'\]: give a list of kinds"),
+        (
+            lambda: evidence.speedup(2, 1, device="nosuch"),
+            "Nothing is recorded for a GPU called 'nosuch'; there are: .*H200 SXM, .*RTX A6000",
+        ),
+        (lambda: evidence.recorded(3, device=3), "Nothing is recorded for a GPU called 3; there are: "),
+        (lambda: evidence.on_record(3, 4096, device=["x"]), r"Nothing is recorded for a GPU called \['x'\]"),
+        (lambda: evidence.recorded(3), r"At which size\? Give one or several, such as recorded\('shared_tile', 4096\)"),
+    ],
+)
+def test_what_nothing_is_known_of_is_a_sentence(call, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        call()
+
+
+def test_a_gpu_goes_by_its_driver_s_name_too_and_by_what_the_reader_measured():
+    assert evidence.recorded(3, 4096, device="NVIDIA H200") == evidence.recorded(3, 4096)
+    assert "not recorded at 4096³ on the RTX A6000" in str(evidence.on_record(3, 4096, device="RTX A6000"))
+    row("measured", 1, 1.0, device="my GPU")
+    row("measured", 2, 5.0, device="my GPU")
+    assert evidence.speedup(2, 1, device="my GPU").factor == pytest.approx(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,13 @@ def shell():
     magics.load_ipython_extension(shell)
     yield shell
     InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("cell", [["a"], 3, None, "", " "], ids=repr)
+@pytest.mark.parametrize("call", [history, restore])
+def test_what_is_no_name_of_a_cell_is_a_sentence(call, cell):
+    with pytest.raises(CourseError, match=f"^{re.escape(repr(cell))} is no name of a cell: give the one behind %%cuda, or .* 'naive'.$"):
+        call(cell)
 
 
 def ran(shell, text: str):

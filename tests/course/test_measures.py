@@ -149,9 +149,11 @@ def test_sentences():
     assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
 
 
-@pytest.mark.parametrize("sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", ""])
+@pytest.mark.parametrize(
+    "sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", "barriers per warp <= 1/0", "", 3, None]
+)
 def test_a_sentence_it_does_not_know_is_refused(sentence):
-    with pytest.raises(ValueError, match="not an expectation"):
+    with pytest.raises(CourseError, match=f"^{sentence!r} is not an expectation. Write one of .sectors per load of A; "):
         measures.expect(sentence)
 
 

@@ -122,3 +122,28 @@ def test_a_recording_is_read_again_when_it_has_changed(tmp_path):
 
 def test_a_fresh_reader_has_no_rungs_of_their_own():
     assert not any(rung.mine for rung in rungs.rungs(4096))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: rungs.rungs(None), "m=None: a matrix extent is a whole number"),
+        (lambda: rungs.rungs(4096, k="x"), "k='x': a matrix extent is a whole number"),
+        (lambda: rungs.rungs(4096.5), "m=4096.5: a matrix extent is a whole number"),
+        (lambda: rungs.rungs(dtype=["float32"]), r"\['float32'\] is no element type of the course"),
+        (lambda: rungs.rungs(device=3), "device=3: give the name of a GPU, such as device='H200 SXM'"),
+        (lambda: rungs.rungs(kinds=3), r"kinds=3: give a list of kinds, such as kinds=\['recorded'\]; there are: measured, predicted, "),
+        (lambda: rungs.rungs(kinds="recorded"), "kinds='recorded': give a list of kinds"),
+        (lambda: rungs.rungs(kinds=[["recorded"]]), "give a list of kinds"),
+        (lambda: rungs.recorded("x"), "'x' is no folder of recorded runs: name one, or leave it out for the course's own"),
+        (lambda: rungs.recorded_files(3), "3 is no folder of recorded runs"),
+    ],
+)
+def test_what_is_no_rung_s_is_a_sentence(call, sentence):
+    with pytest.raises(CourseError, match=sentence):
+        call()
+
+
+def test_what_means_the_same_is_taken():
+    assert rungs.recorded(str(rungs.DATA)) == rungs.recorded()
+    assert rungs.rungs(kinds=iter(["published"])) == rungs.rungs(kinds=["published"])

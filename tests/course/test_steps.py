@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from helpers.course.steps import ROOT, STEPS, get
+from helpers.errors import CourseError
 from helpers.run.passes import NAMES as PASSES
 
 KERNELS = [step for step in STEPS if step.kernel_path]
@@ -33,8 +35,14 @@ def test_a_kernel_says_its_number_and_its_entry(step):
 
 def test_a_step_is_found_by_number_and_by_slug():
     assert get(3) is get("shared_tile") is STEPS[3]
-    with pytest.raises(KeyError, match="01_naive"):
-        get("nonsense")
+
+
+@pytest.mark.parametrize("step", ["nonsense", 99, None, True, ["naive"], np.arange(2)], ids=repr)
+@pytest.mark.parametrize("caught", [CourseError, KeyError])
+def test_a_step_that_there_is_not_is_a_sentence(step, caught):
+    with pytest.raises(caught) as found:
+        get(step)
+    assert str(found.value).startswith(f"There is no step {step!r}; there are 00_start_here, 01_naive, ")
 
 
 def test_a_step_of_one_architecture_is_compiled_for_it_everywhere():

@@ -10,6 +10,7 @@ from helpers import Problem, TraceFilter, compare_counts, gemm, measures, varian
 from helpers.course.lesson import reference
 from helpers.errors import CourseError
 
+SQUARE = np.ones((4, 4), np.float32)
 ADD = "__global__ void add(float* x) { x[threadIdx.x] += 1; }"
 
 
@@ -40,6 +41,13 @@ def run(kernel):
         (lambda k: compare_counts({"a": k}, ["shared loads"]), "counted in a run, such as naive.gemm.64., and a LessonKernel is none"),
         (lambda k: measures.sectors_per_request(k, "A"), "counted in a run"),
         (lambda k: k.gemm(8, on="cpu").predict(what_if="latency.l2"), "a dictionary of figures, .* not 'latency.l2'"),
+        (lambda k: k.gemm(4, on="cpu", arrays=3), r"arrays: give the three arrays A, B and C, such as arrays=\(a, b, c\)."),
+        (lambda k: k.gemm(4, on="cpu", arrays=[SQUARE] * 2), "arrays: give the three arrays A, B and C"),
+        (lambda k: k.gemm(4, on="cpu", arrays=np.stack([SQUARE] * 3)), "arrays: give the three arrays A, B and C"),
+        (lambda k: k.gemm(4, on="cpu", arrays="abc"), "arrays: give the three arrays A, B and C"),
+        (lambda k: k.gemm(4, on="cpu", arrays=()), "arrays: give the three arrays A, B and C"),
+        (lambda k: what_if(k.gemm(8, on="cpu"), ["a"]), r"There is no change \['a'\]. There are: registers without banks, "),
+        (lambda k: what_if(k.gemm(8, on="cpu"), changes=3), "changes=3: give {words: figures}, such as "),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": 3}), "a dictionary of figures, .* not 3"),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"code.lines": 0}}), "nothing would ever run with fewer than 16"),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"queue.global": 0}}), "nothing would ever run with fewer than 1"),

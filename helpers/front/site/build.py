@@ -85,11 +85,8 @@ def _empty(output: Path) -> None:
 
 
 def steps(wanted: Iterable[str]) -> list[Step]:
-    """The steps of these numbers or slugs in the order of the table, all if there are none. Raises CourseError for what is none."""
-    try:
-        found = {get(int(name) if name.isdigit() else name).slug for name in wanted}
-    except KeyError as error:
-        raise CourseError(f"There is {error.args[0]}.") from None
+    """The steps of these numbers or slugs in the order of the table, all if there are none. Raises UnknownStepError for what is none."""
+    found = {get(int(name) if name.isdigit() else name).slug for name in wanted}
     return [step for step in STEPS if not found or step.slug in found]
 
 
