@@ -91,7 +91,7 @@ def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
 
 
 @picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.75, 0.2, 1.35), order=15)
-def banks(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
+def banks(run, site: int | None = None, line: int | None = None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Towers of words over the 32 banks, one row of towers per phase; lane numbers in the boxes.
 
     site: index into run.trace.sites, or line: source line (its first access to shared memory). The rest as in coalescing.

@@ -1,9 +1,9 @@
 """What every picture shares: the style sheet, an Axes that shows itself with alternative text, and the registry.
 
-A picture is one function of a Run in one file of this folder, marked with `@picture`. The mark does four things: it draws
+A picture is one function of a Run in one file of this folder, marked with `@picture`. The mark does five things: it draws
 in the course's style whatever the reader's own settings are, makes the Axes if none is given, writes the sentence of a
-CourseError into the Axes instead of failing (there is always something to see, or a reason why not), and lists the
-picture with its controls, so that widgets find it.
+CourseError into the Axes instead of failing (there is always something to see, or a reason why not), does so for arguments that
+the function's declaration does not allow (`given.py`), and lists the picture with its controls, so that widgets find it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
 from helpers.errors import CourseError
+
+from .given import Declared, must_be_axes
 
 # Okabe-Ito. Meanings are kept across pictures: blue is A and loads, orange B, green C and stores, vermillion trouble.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -153,10 +155,15 @@ def picture(
     """
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
+        declared = Declared(function, of)
+
         @functools.wraps(function)
         def draw(*args, ax: Axes | None = None, **options) -> Axes:
+            if ax is not None:
+                must_be_axes("ax", ax)
             with matplotlib.rc_context(style()):
                 try:
+                    declared.check(args, options)
                     if ax is None:
                         ax = new_axes(size(*args, **options) if callable(size) else size, margins)
                     alt = function(*args, ax=ax, **options)
@@ -323,6 +330,7 @@ def stamp(ax: Axes, x: float, y: float, text: str, *, down: float = 0, **font) -
 
 def to_png(ax: Axes, dpi: float | None = None) -> bytes:
     """The figure of `ax` as PNG."""
+    must_be_axes("to_png", ax)
     figure = ax.figure
     if dpi and dpi != figure.dpi:
         figure.set_dpi(dpi)
@@ -349,6 +357,7 @@ def _png(image: np.ndarray) -> bytes:
 
 def to_svg(ax: Axes) -> str:
     """The figure of `ax` as SVG text, with its alternative text as the title."""
+    must_be_axes("to_svg", ax)
     buffer = io.StringIO()
     with matplotlib.rc_context(style()):
         ax.figure.savefig(buffer, format="svg", metadata={"Title": getattr(ax, "alt", ""), "Date": None, "Creator": None})
@@ -367,6 +376,7 @@ THEME = """<style>
 
 def to_html(ax: Axes) -> str:
     """The figure of `ax` as an HTML image with alternative text, for light and dark themes."""
+    must_be_axes("to_html", ax)
     data = base64.b64encode(to_png(ax)).decode()
     width, height = (round(inches * 96) for inches in ax.figure.get_size_inches())
     alt = html.escape(getattr(ax, "alt", ""), quote=True)

@@ -90,7 +90,7 @@ def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
 
 
 @picture("Coalescing", controls=controls, size=(10, 5.1), margins=(1.3, 0.1, 0.2, 1.35), order=10)
-def coalescing(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
+def coalescing(run, site: int | None = None, line: int | None = None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Lanes of one warp above, the sectors they touch below, every sector as its eight 4-byte words.
 
     site: index into run.trace.sites, or line: source line (its first access to global memory). block: linear index,

@@ -32,8 +32,11 @@ def controls(run, source=None, size=None):
 
 
 @picture("Cycles by step", controls=controls, size=(12, 7), margins=(2.6, 1.3, 0.4, 1.1), order=99)
-def cycles_by_step(run, *, ax, source=MODEL, size=_SIZES[0]):
+def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
     """What warps do with their cycles, in each step and in this kernel. source: where the steps' bars come from."""
+    words = {value: label for label, value in _SOURCES}
+    if source not in tuple(words):
+        raise NothingToSee(f"source={source!r} is none of {', '.join(words)}.")
     product, known = product_of(run), steps(size, source)
     try:
         own = run.predict(DEFAULT_GPU)
@@ -48,8 +51,7 @@ def cycles_by_step(run, *, ax, source=MODEL, size=_SIZES[0]):
     if own.states and known:
         ax.axhline(len(rows) - 1.5, color=INK, linewidth=1)
     explain(ax, [word for word in (*(WORDS[state] for state in COLOURS), OTHERS) if word in seen], (-0.25, -0.1))
-    words = {value: label for label, value in _SOURCES}[source]
     this = f"this kernel at {product} by the model for {own.gpu}" if own.states else f"not this kernel: {own.from_counters}"
-    heading(ax, "What warps do with their cycles", detail=f"steps at {size}³ by {words}; {this}")
+    heading(ax, "What warps do with their cycles", detail=f"steps at {size}³ by {words[source]}; {this}")
     said = [f"{name}: " + ", ".join(f"{word} {share:.0%}" for word, share in parts(states).items()) for name, states in rows]
-    return f"What warps do with their cycles, by step at {size}³, by {words}; this kernel at {product}. " + ". ".join(said) + "."
+    return f"What warps do with their cycles, by step at {size}³, by {words[source]}; this kernel at {product}. " + ". ".join(said) + "."

@@ -76,7 +76,7 @@ def shares(spells: Sequence[Spell], begin: float, end: float, columns: int) -> n
 
 
 @picture("Cycles", controls=controls, size=(12, 6), margins=(1.6, 1.45, 0.4, 1.2), order=98)
-def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window=WINDOWS[1], sub_partition=0, start=0):
+def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_partition: int = 0, start: int = 0):
     """What the warps of one scheduler do, cycle by cycle. Predicted from the machine code. window: cycles shown; start: from where,
     0 to 100 % of those that were watched."""
     product, seen = product_of(run), _watched(run, gpu)

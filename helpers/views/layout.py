@@ -22,7 +22,7 @@ _MOST = 32  # rows drawn
 
 
 @picture("Layout", controls=controls, size=(10, 6.6), margins=(1.55, 0.75, 0.2, 1.35), order=17)
-def layout(run, site=None, line=None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
+def layout(run, site: int | None = None, line: int | None = None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Shared memory as rows of 128 bytes, a column per bank: what one access touches, lane by lane, a shade for each phase.
 
     Arguments as in `banks`. Outlined boxes come second (third, …) to a bank in their phase.

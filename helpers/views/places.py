@@ -36,7 +36,11 @@ def once_per_trace(function: Callable) -> Callable:
     def remembered(trace, *arguments, **options):
         known = ANSWERS.setdefault(trace, {})
         key = (function.__qualname__, arguments, tuple(options.items()))
-        if key not in known:
+        try:
+            remembers = key in known
+        except TypeError:  # a list among the arguments, say: the function knows what is wrong with it
+            return function(trace, *arguments, **options)
+        if not remembers:
             known[key] = function(trace, *arguments, **options)
         return known[key]
 
@@ -374,7 +378,8 @@ def choose_place(found: list[Place], site: int | None, line: int | None, otherwi
 
 def nearest(values: np.ndarray, wanted: int) -> int:
     """The value that is wanted, or the nearest there is."""
-    return int(values[np.abs(values - wanted).argmin()])
+    within = min(max(wanted, int(values.min())), int(values.max()))  # no number is too large for NumPy
+    return int(values[np.abs(values - within).argmin()])
 
 
 def plural(count: int, word: str) -> str:

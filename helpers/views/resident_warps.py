@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from matplotlib.collections import PolyCollection
 
+from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.model.occupancy import occupancy as fit
@@ -23,6 +24,13 @@ DEFAULT_GPU = "H200 SXM"
 # Resource -> what a reader calls it, and what one block takes of it.
 NAMES = {"threads": "threads", "registers": "registers", "shared memory": "shared memory", "blocks": "block slots", "barriers": "barriers"}
 
+# What a reader may ask for: the least, the most (None: as the GPU has it, which the picture says), and the sentence.
+_ASKED = {
+    "threads": (1, hardware.THREADS_PER_BLOCK, f"a block has 1 to {hardware.THREADS_PER_BLOCK} threads"),
+    "registers": (1, hardware.REGISTERS_PER_THREAD, f"a thread has 1 to {hardware.REGISTERS_PER_THREAD} registers"),
+    "shared": (0, None, "a block has 0 bytes of shared memory or more"),
+}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -34,10 +42,14 @@ class Change:
 
 def shape(run, gpu: str = DEFAULT_GPU, threads=None, registers=None, shared=None) -> tuple[Occupancy, int, int, int]:
     """Occupancy, with threads per block, registers per thread and bytes of shared memory per block it was computed for."""
+    for name, value in (("threads", threads), ("registers", registers), ("shared", shared)):
+        least, most, sentence = _ASKED[name]
+        if value is not None and (value < least or (most is not None and value > most)):
+            raise CourseError(f"{name}={value!r}: {sentence}.")
     compiled = run.kernel.compiled
     x, y, z = run.block
-    threads = threads or x * y * z
-    registers = registers or compiled.registers
+    threads = x * y * z if threads is None else threads
+    registers = compiled.registers if registers is None else registers
     shared = compiled.shared_bytes + getattr(run, "shared", 0) if shared is None else shared
     return fit(hardware.gpu(gpu), threads, registers, shared), threads, registers, shared
 

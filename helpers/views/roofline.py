@@ -29,6 +29,7 @@ from helpers.sim.code.hardware_units import SECTOR_BYTES as SECTOR
 from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, QUIET, VERMILLION, Choice, NothingToSee, heading, picture
+from .given import must_be
 
 DEFAULT_GPU = "H200 SXM"
 L1_BYTES_PER_CLOCK = 128  # per SM; CUDA C++ Best Practices: the L1 data path is 128 bytes wide
@@ -96,6 +97,7 @@ def point(run, name: str | None = None, tflops: float | None = None, kind: str =
 
 def _placed(run, gpu: str) -> Point:
     """Where a run stands on `gpu`: by its own time, else by the model's."""
+    must_be("run", "roofline", run)
     found = point(run)
     if found.tflops is None and found.flops >= _TRIED:
         try:
