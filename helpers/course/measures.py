@@ -53,7 +53,9 @@ class NotRunError(CourseError):
 def _need_run(run) -> None:
     """Raise NotRunError for a kernel, or whatever else has not run."""
     if not hasattr(type(run), "counters"):
-        raise NotRunError(f"This is counted in a run, such as naive.gemm(64), and a {type(run).__name__} is none: run the kernel first.")
+        raise NotRunError(
+            f"This is counted in a run, such as naive.gemm(64), and this is of type {type(run).__name__}: run the kernel first."
+        )
 
 
 def count(run, name: str) -> int:

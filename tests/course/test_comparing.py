@@ -105,7 +105,7 @@ def test_what_no_variant_can_change_is_a_sentence(edits, sentence):
 @pytest.mark.parametrize(
     ("given", "wanted", "sentence"),
     [
-        (3, ["global loads per result"], "“global loads per result” of a: This is counted in a run, .* and a int is none"),
+        (3, ["global loads per result"], "“global loads per result” of a: This is counted in a run, .* and this is of type int"),
         (3, ["registers per thread"], "“registers per thread” of a cannot be had: AttributeError: "),
         (3, {"mine": lambda run: run / 0}, "“mine” of a cannot be had: ZeroDivisionError: division by zero"),
         (3, {"mine": str}, "“mine” of a is to be a number, and is '3'"),
