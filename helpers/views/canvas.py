@@ -31,7 +31,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from helpers.errors import CourseError
 
-from .given import Declared, must_be_axes
+from .given import DeclaredArguments, must_be_axes
 
 # Okabe-Ito. Meanings are kept across pictures: blue is A and loads, orange B, green C and stores, vermillion trouble.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -155,7 +155,7 @@ def picture(
     """
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
-        declared = Declared(function, of)
+        declared = DeclaredArguments(function, of)
 
         @functools.wraps(function)
         def draw(*args, ax: Axes | None = None, **options) -> Axes:

@@ -95,7 +95,7 @@ def must_be_axes(name: str, what: Any) -> None:
         raise CourseError(f"{name} takes an Axes, as every picture returns it, and not {_called(what)}.")
 
 
-class Declared:
+class DeclaredArguments:
     """What the declaration of a picture says of its arguments, read once."""
 
     def __init__(self, function: Callable[..., Any], of: str):
