@@ -11,8 +11,6 @@ import stat
 from pathlib import Path
 
 _APP = "gemm-ladder"
-
-
 _HOME, _SHARED = "GEMM_LADDER_HOME", "GEMM_LADDER_SHARED_CACHE"
 
 

@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import is_whole, listed
 from helpers.errors import CompileError, CourseError, RunError
 from helpers.interrupts import delayed
 from helpers.model import hardware
@@ -48,7 +49,7 @@ from helpers.toolchain.compile import compile_source, readable
 from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
-from .sweep import is_whole, listed, variant
+from .sweep import variant
 from .table import Cell, Table, Tabular
 from .vetting import Vetted, vet
 

@@ -66,7 +66,7 @@ def export(path: Path, name: str, store: Store | None = None) -> int:
         raise CourseError("There is no rung of yours yet. A kernel's climb() makes one.")
     content = {"course": COURSE, "what": WHAT, "format": FORMAT, "name": name, "reader": _reader(store), "written": now(), "climbs": climbs}
     try:
-        write_export(path, written(content), written({"course": COURSE, "what": WHAT})[: -len("\n}")])
+        write_export(path, written(content), written({"course": COURSE, "what": WHAT}).rpartition(b"\n")[0])
     except OSError as error:
         raise CourseError(f"{path} cannot be written ({error.strerror or error}).") from None
     return len(climbs)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from helpers.arguments import is_whole
 from helpers.errors import CompileError, CourseError
 from helpers.run.kernel import Kernel, Run
 from helpers.toolchain.compile import compile_source
@@ -123,7 +124,7 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
         for what, other in edits.items():
             if not isinstance(what, str) or not what:
                 raise CourseError(f"{name}: what is changed is the name of a constant or a text of the kernel, not {what!r}.")
-            if isinstance(other, bool) or not isinstance(other, str | numbers.Integral):
+            if not isinstance(other, str) and not is_whole(other):
                 raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
             source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
         compiled = kernel.compiled

@@ -228,8 +228,8 @@ def rungs(
 
 def known_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
     """These kinds of rungs. Raises CourseError for what is no list of them."""
-    given = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
-    if isinstance(kinds, str) or any(kind not in KINDS for kind in given):
+    given = None if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)
+    if given is None or not all(kind in KINDS for kind in given):
         raise CourseError(f"kinds={kinds!r}: give a list of kinds, such as kinds=['recorded']; there are: {', '.join(KINDS)}.")
     return given
 

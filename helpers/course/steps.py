@@ -3,11 +3,11 @@ one row here, one kernel and one notebook of the same number and slug."""
 
 from __future__ import annotations
 
-import numbers
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.arguments import is_whole
 from helpers.errors import CourseError
 
 from .measures import Expectation, expect
@@ -379,7 +379,7 @@ class UnknownStepError(CourseError, KeyError):
 
 def get(step: int | str) -> Step:
     """The step of this number, slug or name ("3" and "03" are numbers too). Raises UnknownStepError with the known ones."""
-    is_name = isinstance(step, str | numbers.Integral) and not isinstance(step, bool)
+    is_name = isinstance(step, str) or is_whole(step)
     for row in STEPS:
         if is_name and step in (row.number, str(row.number), f"{row.number:02}", row.slug, row.name):
             return row

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from helpers.arguments import listed
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.hardware import digits
@@ -22,7 +23,7 @@ from helpers.toolchain.compile import compile_source
 
 from . import rungs, steps
 from .lesson import LessonKernel
-from .sweep import listed, variant
+from .sweep import variant
 from .table import Cell, Table, Tabular
 
 STEP = "autotune"

@@ -9,12 +9,12 @@ number in that place. Its counters come from executing it, its time from the GPU
 from __future__ import annotations
 
 import math
-import numbers
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from helpers.arguments import is_whole, listed
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
@@ -26,22 +26,6 @@ from helpers.toolchain.compile import compile_source, readable
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
 from .measures import count
 from .table import Table, Tabular
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a constant can be set to it: a whole number, of Python or NumPy, and no truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def listed(value: Any) -> tuple[Any, ...] | None:
-    """What a list or the like holds; None for what is none: a number, a text, a dictionary."""
-    if isinstance(value, str | bytes | Mapping):
-        return None
-    try:
-        items = iter(value)
-    except TypeError:
-        return None
-    return tuple(items)
 
 
 def variant(source: str, /, **constants: int) -> str:

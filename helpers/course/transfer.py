@@ -30,7 +30,7 @@ def written(content: dict[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, indent=1).encode(errors="replace")
 
 
-_BEGINS = written({"course": COURSE, "format": FORMAT})[: -len(f"{FORMAT}\n}}")]
+_BEGINS = written({"course": COURSE, "format": FORMAT}).rpartition(b" ")[0]  # whatever its format
 
 
 def export(store: Store, path: Path) -> int:

@@ -80,7 +80,6 @@ def content() -> str:
 def write(path: Path) -> int:
     """Write the page to `path`. Returns the exit code; raises CourseError if that cannot be done."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         made = page().encode()
         write_export(path, made, made.partition(b"</title>")[0])
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.arguments import is_whole
 from helpers.element_types import ELEMENT_TYPES
 from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
@@ -448,7 +449,7 @@ def _shared() -> Any:
 def _blocks(blocks, grid: Sequence[int]) -> list[int]:
     """The linear indices of blocks to simulate. Raises LaunchError for what is no list of them, and for blocks that the grid lacks."""
     found, total = list(blocks) if isinstance(blocks, Iterable) else None, math.prod(grid)
-    if found is None or not all(isinstance(item, numbers.Integral) and not isinstance(item, bool) for item in found):
+    if found is None or not all(map(is_whole, found)):
         raise LaunchError(f"blocks={blocks!r}: the blocks to simulate are a list of whole numbers, such as blocks=[0, 1].")
     if beyond := [item for item in found if not 0 <= item < total]:
         raise LaunchError(f"blocks={blocks!r}: the grid has the blocks 0 to {total - 1}, and not {beyond[0]}.")

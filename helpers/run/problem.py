@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.arguments import is_whole
 from helpers.element_types import ElementType, element_type, named, result_type
 from helpers.errors import LaunchError
 
@@ -48,7 +49,7 @@ class Problem:
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
             value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
+            if not is_whole(value) or value < 0:
                 raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
             if value >= 1 << 31:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
@@ -58,7 +59,7 @@ class Problem:
                 raise LaunchError(f"{name}={value!r}: a factor is a number, and neither infinite nor NaN.")
         if not isinstance(self.scale_block, tuple | None):
             raise LaunchError(f"scale_block={self.scale_block!r}: a block is (rows of A, k, columns of B), such as (1, 128, 128).")
-        if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool) or self.seed < 0:
+        if not is_whole(self.seed) or self.seed < 0:
             raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")

@@ -38,7 +38,10 @@ def run(kernel):
         (lambda k: gemm.run(k.gemm(8, on="cpu"), Problem(8, 8, 8)), "run wants a kernel, .* not Run"),
         (lambda k: gemm.check(k, []), "nothing is right because nothing was tried"),
         (lambda k: gemm.check(k, [64]), "check wants Problems, .* given 64"),
-        (lambda k: compare_counts({"a": k}, ["shared loads"]), "counted in a run, such as naive.gemm.64., and this is .* LessonKernel"),
+        (
+            lambda k: compare_counts({"a": k}, ["shared loads"]),
+            "counted in a run, such as naive.gemm.64., and this is of type LessonKernel: run the kernel first",
+        ),
         (lambda k: measures.sectors_per_request(k, "A"), "counted in a run"),
         (lambda k: k.gemm(8, on="cpu").predict(what_if="latency.l2"), "a dictionary of figures, .* not 'latency.l2'"),
         (lambda k: k.gemm(4, on="cpu", arrays=3), r"arrays: give the three arrays A, B and C, such as arrays=\(a, b, c\)."),
