@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from helpers import evidence, ladder, measures, reference, strategy
+from helpers import evidence, gemm, ladder, measures, reference, strategy
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
@@ -66,6 +66,14 @@ def recorded(step: str, size: int = 4096) -> float:
 def executed(step: str, counter: str) -> float:
     """What a measure says of a step at 4096."""
     return measures.measure(counter)(reference(step).profile().run)
+
+
+def for_64_products(step: str) -> int:
+    """Instructions in a warp's loop for each 64 HMMA, which are 32 of K in steps 14 and 15."""
+    kernel = reference(step)
+    short, long = (gemm.count(kernel, gemm.problem_for(kernel, 512, 512, k)).counters for k in (1024, 2048))
+    every, products = (long[name] - short[name] for name in ("smsp__inst_executed.sum", "smsp__inst_executed_pipe_tensor_op_hmma.sum"))
+    return round(64 * every / products)
 
 
 def beside_cublas(step: str, size: int) -> float:
@@ -317,7 +325,10 @@ CLAIMS = (
     Claim(17, "With sixteen slices that takes {2} µs.", all_add),
     Claim(17, "64 × 64 in 32 slices, which receives a third less, takes {1}, and would take {3} if the last one added. cuBLAS took {0} in that run.", lambda: (
         *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);"))),
-    Claim(17, "(which of course gives a wrong $C$) it would be {3}.", all_add),
+    Claim(17, "(which of course gives a wrong $C$), 64 × 64 in 32 slices would take {3} µs.", all_add),
+    Claim(15, "In the loop a warp executes {} for 32 `k` in place of {},", lambda: (for_64_products("mma_sync"), for_64_products("wmma"))),
+    Claim(15, "At 4096, see the two profiles, that makes a quarter less in all.",
+          holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "A tile's products take {} cycles, of which the tensor cores need {}, and its way to C {} more: 3 %.", lambda:
           logged(r"then (65 549) cycles for the products of each tile, of which the tensor cores need (65 536); (\d+) for each tile's way to C"),
           lambda: round(100 * 4 * 1940 / 285_549) == 3),
