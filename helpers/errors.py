@@ -84,5 +84,9 @@ class RunError(CourseError):
         self.findings = list(findings or [])
 
 
+class UnexplainedError(RunError):
+    """Native code met what only the NumPy machine can explain, and that was not asked to (`launch(explain=False)`)."""
+
+
 class NotBegunError(RunError):
     """The time of a launch was over before a thread could run: its code was still being prepared."""

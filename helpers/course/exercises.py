@@ -130,7 +130,7 @@ class Exercise:
         return report
 
     def judge(self, answer: Any, seed: int | None = None, **options: Any) -> ExerciseReport:
-        """As `check`, and nothing is kept of it. Options of a kernel's: `seconds` and `patience` of `gemm.check`, `on`."""
+        """As `check`, and nothing is kept of it. Options of a kernel's: `seconds`, `patience` and `whole` of `gemm.check`, `on`."""
         return self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed, **options)
 
     def _speed(self, answer: Any) -> str:

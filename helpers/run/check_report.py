@@ -50,6 +50,7 @@ class CheckReport:
     source: str = field(default="", repr=False)
     untried: int = 0  # shapes left when one did not end
     unfollowed: bool = False  # do its threads learn of one another in ways that the check of races does not follow?
+    waiting: Problem | None = None  # the longest shape, if it was put off until there is no finding
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
@@ -83,6 +84,8 @@ class CheckReport:
         result += [(None, case.remark) for case in self.cases if case.remark]
         if self.untried:
             result.append((None, f"The other {self.untried} shapes were not tried."))
+        if self.waiting is not None:
+            result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
         if self.findings:
             result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
         else:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from helpers.element_types import ELEMENT_TYPES, element_type
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.code.program import Program
 from helpers.sim.code.sites import AccessKind
@@ -488,6 +488,7 @@ def check(
     progress: Callable[[int, int], None] | None = None,
     seed: int | None = None,
     patience: float = PATIENCE,
+    whole: bool = False,
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
@@ -496,6 +497,8 @@ def check(
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
+    The longest of the shapes drawn is put off where native code notices something in it, because the NumPy machine takes long to
+    say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
     """
     _need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
@@ -517,13 +520,23 @@ def check(
     findings: dict[tuple, Finding] = {}
     used = "cpu"
     left = _Left()
-    for done, index in enumerate(order):
+    longest, put_off = len(fixed), False
+    while order:
+        index = order.pop(0)
         problem = problems[index]
-        tell = functools.partial(_tell, progress, done, len(problems))
+        tell = functools.partial(_tell, progress, len(cases), len(problems))
         tell()
         start = time.monotonic()
         long = index >= len(fixed)
-        case, found = _check_one(kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
+        explain = whole or index != longest or put_off
+        try:
+            case, found = _check_one(
+                kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left, explain=explain
+            )
+        except UnexplainedError:
+            put_off = True
+            order.append(index)
+            continue
         if not long:
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
@@ -533,16 +546,19 @@ def check(
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
         cases[index] = replace(case, drawn=long)
-        if any(finding.kind == "endless" for finding in found):
+        if any(finding.kind == "endless" for finding in found) or (put_off and findings and order == [longest]):
             break
     if not watched:  # else the machine has seen what comes of it
         for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
             findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
-    untried = len(problems) - len(cases)
+    waiting = problems[longest] if put_off and order == [longest] else None
+    untried = len(problems) - len(cases) - (waiting is not None)
     in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
-    return CheckReport(kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed)
+    return CheckReport(
+        kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting
+    )
 
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
@@ -617,14 +633,15 @@ class _Left:
 
 def _check_one(
     kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0,
-    left: _Left | None = None,
+    left: _Left | None = None, explain: bool = True,
 ) -> tuple[Case, list[Finding]]:  # fmt: skip
     """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time. The first two
     such problems run block after block then, upwards and downwards, on other data: blocks that share work must not depend on all running
     at the same pace, nor on those with lower numbers coming first.
 
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
-    prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after.
+    prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after. explain: as
+    `Kernel.launch` has it, which False lets raise UnexplainedError.
     """
     problem, left = fitted(kernel, problem), left or _Left()
     if isinstance(problem, SampledProblem) and on == "cpu":
@@ -632,7 +649,7 @@ def _check_one(
     arrays = problem.arrays()
     before, first = problem.copies(arrays), problem.copies(arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
-    options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress}
+    options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress, "explain": explain}
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         if text := compare(problem, before, first):
@@ -653,7 +670,7 @@ def _check_one(
             if on == "cpu":
                 left.problem, left.variables = problem, again.outcome.globals_after or state
                 done = done if done.findings else again
-    except LaunchError:
+    except (LaunchError, UnexplainedError):
         raise
     except NotBegunError as error:
         if at_most <= seconds:
@@ -662,7 +679,7 @@ def _check_one(
         return Case(problem, error.message, error.line), list(getattr(error, "findings", []))
     else:
         return Case(problem), done.findings if on == "cpu" else []
-    return _check_one(kernel, problem, on, at_most, progress, left=left)
+    return _check_one(kernel, problem, on, at_most, progress, left=left, explain=explain)
 
 
 def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:

@@ -213,6 +213,7 @@ class Kernel:
         globals_before: bytes | None = None,
         long: bool = False,
         in_turn: str = "",
+        explain: bool = True,
         before: Sequence[Before] = (),
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
@@ -232,6 +233,8 @@ class Kernel:
         long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
         in_turn: "upwards" or "downwards": in the SIMT machine each block, or cluster, goes as far as it gets before the next one begins,
         by their numbers from the first on or from the last.
+        explain: False raises UnexplainedError as soon as native code meets what only the slower NumPy machine can explain (a race, as a
+        rule); by default that runs the launch once more and names it.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
@@ -261,7 +264,7 @@ class Kernel:
                 return simulate(
                     self.compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-                    globals_before=globals_before, long=long, in_turn=in_turn,
+                    globals_before=globals_before, long=long, in_turn=in_turn, explain=explain,
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)

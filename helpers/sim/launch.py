@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from helpers import interrupts
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, UnexplainedError
 
 from . import isa, native
 from .checks import endless
@@ -127,6 +127,7 @@ class Launch:
     source: str = ""  # the reader's, for names in messages
     in_turn: str = ""  # UPWARDS or DOWNWARDS: one block, or cluster, in each chunk
     others_wait: Callable = lambda chunk: False
+    explain: bool = True  # in the NumPy machine, what native code only notices
     tick: Callable = lambda: None  # called now and then while a chunk runs
 
 
@@ -144,6 +145,7 @@ def simulate(
     globals_before: bytes | None = None,
     long: bool = False,
     in_turn: str = "",
+    explain: bool = True,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -157,7 +159,8 @@ def simulate(
     them (`Outcome.globals_after`), instead of as the source initialises them. long: the launch is known to take long in the NumPy
     machine, which then does not begin it while native code is made. in_turn: UPWARDS (by their numbers) or DOWNWARDS, each block,
     or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
-    for the others finds nothing of theirs.
+    for the others finds nothing of theirs. explain: False raises UnexplainedError where native code meets what only the NumPy machine
+    can explain, and the NumPy machine does not run the launch.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -166,8 +169,9 @@ def simulate(
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
             return _simulate(
-                start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn
-            )
+                start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn,
+                explain,
+            )  # fmt: skip
     except time_limit.TimeIsUp:
         raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -181,7 +185,7 @@ def simulate(
 
 
 def _simulate(
-    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn
+    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain
 ) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
@@ -210,6 +214,7 @@ def _simulate(
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
+        explain=explain,
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
@@ -234,6 +239,8 @@ def _simulate(
             indices = range(total) if chosen is None else chosen
             engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native", long)
     except native.Declined as reason:
+        if engine is None:
+            raise UnexplainedError(f"{program.name} was not run to its end: {reason}.", reason.op and reason.op.line) from None
         raise RunError(f"The native engine cannot run this launch: {reason}.", reason.op and reason.op.line) from None
     finally:
         launch.printed.end()

@@ -13,7 +13,7 @@ import pytest
 
 import helpers
 from helpers.course import steps
-from helpers.errors import LaunchError, NotBegunError
+from helpers.errors import LaunchError, NotBegunError, UnexplainedError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
 from helpers.run.launch_arguments import launch_arguments
@@ -113,6 +113,56 @@ def test_findings_fail_the_check_even_if_results_are_right():
     assert not report.passed
     assert {finding.kind for finding in report.findings} == {"race"}
     assert all(not case.message for case in report.cases)
+
+
+TILE = """
+extern "C" __device__ constexpr int block_shape[] = {8, 8, 1};
+extern "C" __device__ constexpr int tile_shape[] = {8, 8};
+extern "C" __global__ void tile(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta,
+                                float* C, int ldc) {
+    __shared__ float As[8][8], Bs[8][8];
+    const int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 8 + y, col = blockIdx.x * 8 + x;
+    float sum = 0;
+    for (int k0 = 0; k0 < K; k0 += 8) {
+        As[y][x] = row < M && k0 + x < K ? A[row * lda + k0 + x] : 0;
+        Bs[y][x] = k0 + y < K && col < N ? B[(k0 + y) * ldb + col] : 0;
+        __syncthreads();
+        for (int k = 0; k < 8; k++) sum += As[y][k] * Bs[k][x];
+        BARRIER
+    }
+    if (row < M && col < N) C[row * ldc + col] = alpha * sum + (beta == 0 ? 0 : beta * C[row * ldc + col]);
+}
+"""
+
+
+def test_with_a_race_the_longest_shape_waits_unless_the_whole_is_wanted():
+    """The NumPy machine, which names a race, takes seconds for the longest shape, and would name the same again."""
+    racy = helpers.compile(TILE.replace("BARRIER", ""))
+    short, whole = gemm.check(racy, on="cpu", seed=5), gemm.check(racy, on="cpu", seed=5, whole=True)
+    longest = gemm.drawn(racy, 5)[0]
+    assert short.waiting == longest and whole.waiting is None and not short.untried
+    assert [case.problem for case in whole.cases if case.problem == longest]
+    assert [case.problem for case in short.cases] == [case.problem for case in whole.cases if case.problem != longest]
+    assert {(f.kind, f.line, f.other_line) for f in short.findings} == {(f.kind, f.line, f.other_line) for f in whole.findings}
+    assert f"The longest shape, {longest}, takes a while with these findings: it is tried when they are gone." in str(short)
+
+
+def test_what_only_the_longest_shape_shows_is_named():
+    racy = helpers.compile(TILE.replace("BARRIER", "if (k0 > 1000) __syncwarp(); else __syncthreads();"))
+    report = gemm.check(racy, on="cpu", seed=5)
+    assert report.waiting is None and {finding.kind for finding in report.findings} == {"race"}
+    assert gemm.drawn(racy, 5)[0] in [case.problem for case in report.cases]
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_a_launch_ends_where_native_code_notices_what_is_not_to_be_explained(long):
+    racy = helpers.compile(TILE.replace("BARRIER", f"/* {long} */"))
+    with pytest.raises(
+        UnexplainedError, match="tile was not run to its end: something happened that the NumPy machine must explain"
+    ) as told:
+        gemm.run(racy, Problem(8, 8, 3000), on="cpu", explain=False, long=long)
+    assert told.value.line is not None
+    assert gemm.run(racy, Problem(8, 8, 24), on="cpu", explain=True, long=long).findings
 
 
 def test_the_bound_accepts_any_summation_order_and_rejects_a_lost_term():

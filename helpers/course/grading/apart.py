@@ -121,7 +121,7 @@ def judge_here(item: Exercise, text: str, seed: int, **options: float) -> Judgem
 
             kernel = kernel_text(text)
             remarks = kernel.remarks
-            report = item.judge(compile(kernel.source, entry=kernel.entry), seed, on="cpu", **options)
+            report = item.judge(compile(kernel.source, entry=kernel.entry), seed, on="cpu", whole=True, **options)
     except CourseError as error:
         return Judgement(False, False, False, 0.0, (f"✗ {error.message}",), time.monotonic() - start, refused=True)
     found = judgement(item, report, time.monotonic() - start)

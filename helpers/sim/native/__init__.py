@@ -19,7 +19,7 @@ from helpers.sim.counting.rules import TWO_SIDED
 from helpers.sim.machine.memory import DeviceMemory
 
 from . import engine, sums
-from .declined import Declined
+from .declined import Declined, Suspicious
 from .offsets import GENERIC
 
 sums.offer()
@@ -41,7 +41,7 @@ def execute(launch, blocks, progress, alone, required: bool = False, long: bool 
     try:
         compiling = _attempt(launch, blocks, progress, required or long)
     except Declined as reason:
-        if required:
+        if required or (isinstance(reason, Suspicious) and not launch.explain):
             raise
         alone()
         return "numpy", str(reason)
@@ -264,4 +264,4 @@ def _count(launch, totals) -> bool:
     return True
 
 
-__all__ = ["Declined", "execute"]
+__all__ = ["Declined", "Suspicious", "execute"]

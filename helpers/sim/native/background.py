@@ -16,7 +16,7 @@ from helpers.sim.counting.counters import Counting
 from helpers.sim.machine.chunk import Clock
 from helpers.sim.machine.memory import DeviceMemory
 
-from .declined import Declined
+from .declined import Declined, Suspicious
 from .workers import OutOfTime
 
 
@@ -71,7 +71,7 @@ class BackgroundRun:
 
 
 class _Clock(Clock):
-    """Ends the NumPy machine's run when the background run has finished."""
+    """Ends the NumPy machine's run when the background run has finished, or when it has met what that shall not explain."""
 
     def __init__(self, clock: Clock, other: BackgroundRun):
         super().__init__(clock.steps, float("inf") if clock.seconds is None else clock.seconds, clock.start)
@@ -80,4 +80,6 @@ class _Clock(Clock):
     def elapsed(self) -> float:
         if self.other.finished:
             raise Overtaken
+        if isinstance(self.other.failure, Suspicious) and not self.other.launch.explain:
+            raise self.other.failure
         return super().elapsed()

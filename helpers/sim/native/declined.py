@@ -16,5 +16,9 @@ class Declined(Exception):
         return self.why if self.op is None or self.op.line is None else f"{self.why} in line {self.op.line}"
 
 
+class Suspicious(Declined):
+    """Native code ran, and met what the NumPy machine must explain: as a rule there is something wrong with the kernel."""
+
+
 class Unsupported(Declined):
     """No code can be made for this kernel, whatever the launch."""

@@ -1,7 +1,7 @@
 """Run prepared code: lay out what it needs, hand blocks to worker threads, add up.
 
 Anything out of the ordinary (an address outside of every array, a possible race, threads that end before a barrier) ends in
-`Declined`, and the caller runs the launch in the NumPy machine, whose findings and messages are the only ones there are.
+`Suspicious`, and the caller runs the launch in the NumPy machine, whose findings and messages are the only ones there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
 
 from . import engine
-from .declined import Declined
+from .declined import Suspicious
 from .lower import RULES, Lowered
 from .machine_calls import MachineCalls
 from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RECORD_BYTES, WARP_STATE
@@ -214,7 +214,7 @@ def run(
     cancelled: threading.Event | None = None,
     watched=None,
 ) -> Totals:
-    """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Declined or OutOfTime.
+    """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Suspicious or OutOfTime.
 
     params: the parameter block, uint8. deadline: a time.monotonic() value. The calling thread only waits, so that an
     interrupt from the keyboard ends the run within milliseconds. cancelled: ends it, too. After any exception `memory` is
@@ -283,14 +283,14 @@ def run(
     for worker in workers:
         if worker.failed:
             op = prepared.program.ops[worker.position]
-            raise Declined(f"something happened that the NumPy machine must explain, at `{op.opcode}`", op)
+            raise Suspicious(f"something happened that the NumPy machine must explain, at `{op.opcode}`", op)
     if _failures:
         raise _failures.pop()
     for worker in workers:
         if worker.calls is not None and worker.calls.failure is not None:
             raise worker.calls.failure
     if watched is not None and watched.meet([worker.owners for worker in workers]):
-        raise Declined("blocks meet in device memory")
+        raise Suspicious("blocks meet in device memory")
     return _totals(prepared.lowered, workers)
 
 
