@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from pathlib import Path
 
 _APP = "gemm-ladder"
@@ -53,13 +54,24 @@ def cache_folder(name: str) -> Path | None:
 
 def shared_cache_folder(name: str) -> Path | None:
     """Folder of one cache that is read by many users and written by none of them; None if there is none, or others than its owner may
-    write to it: what they put there would be run by all."""
+    write to it, which is said."""
     root = _named(_SHARED)
     if root is None:
         return None
     folder = root / name
     try:
-        mode = os.stat(folder).st_mode | os.stat(root).st_mode
-    except OSError:
+        mode = os.stat(root).st_mode
+        if folder.exists():
+            mode |= os.stat(folder).st_mode
+    except OSError as error:
+        _say_unused(f"it cannot be read ({error.strerror})")
         return None
-    return None if mode & (stat.S_IWGRP | stat.S_IWOTH) else folder
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _say_unused("others than its owner may write to it, and what they put there would be run by all (chmod -R go-w)")
+        return None
+    return folder if folder.is_dir() else None
+
+
+def _say_unused(why: str) -> None:
+    """Say once that the shared cache is not used, and why."""
+    warnings.warn(f"{_SHARED}={os.environ[_SHARED]} is not used: {why}.", stacklevel=3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,13 @@ def known(language: str) -> str:
 
 
 def chosen() -> str:
-    """The reader's language: what the environment says, if there are catalogues of it, else English."""
-    language = os.environ.get(VARIABLE, "")
-    return language if language in languages() else ENGLISH
+    """The reader's language: what the environment says, if there are catalogues of it, else English, which is said."""
+    language = os.environ.get(VARIABLE) or ENGLISH
+    try:
+        return known(language)
+    except CourseError as error:
+        warnings.warn(f"{VARIABLE}: {error.message} It stays English.", stacklevel=2)
+        return ENGLISH
 
 
 def message_key(text: str) -> str:

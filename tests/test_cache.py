@@ -181,4 +181,11 @@ def test_a_shared_cache_that_others_can_write_to_is_not_read(home, tmp_path, mon
     monkeypatch.setenv("GEMM_LADDER_SHARED_CACHE", str(home / "cache"))
     assert Cache("x", 5).get("a") == b"1"
     (home / "cache" / folder).chmod(0o775)
-    assert Cache("x", 5).get("a") is None
+    with pytest.warns(UserWarning, match="GEMM_LADDER_SHARED_CACHE=.* is not used: others than its owner may write to it"):
+        assert Cache("x", 5).get("a") is None
+
+
+def test_a_shared_cache_that_is_not_there_is_named(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_SHARED_CACHE", str(tmp_path / "nowhere"))
+    with pytest.warns(UserWarning, match="nowhere is not used: it cannot be read .No such file or directory."):
+        assert Cache("x", 5).get("a") is None

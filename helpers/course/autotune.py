@@ -117,6 +117,9 @@ class Candidate:
         return ", ".join(f"{name} = {value}" for name, value in self.constants.items())
 
 
+_ORDERS = ("model", "score", "bound")  # of a search: what its configurations are ranked by, all known without timing them
+
+
 @dataclass(frozen=True, repr=False)
 class Search(Tabular):
     """What a search has found so far. stopped: why it is not complete, or "". origin: where it was recorded, or "". source: of the
@@ -142,6 +145,8 @@ class Search(Tabular):
         """
         if not self.source:
             raise CourseError("This search does not hold the kernel's source, so the model cannot run it: search again.")
+        if not is_whole(first):
+            raise CourseError(f"by_model(first={first!r}): how many of the ranking the model shall run is a whole number.")
         device = hardware.gpu(self.gpu_name)
         found = {id(item): item for item in self.ranked[: max(0, first)]}
         with Progress("running the machine code cycle by cycle") as progress:
@@ -194,6 +199,8 @@ class Search(Tabular):
 
     def _ordered(self, order: str) -> list[Candidate]:
         """What was timed, all of it with an `order`."""
+        if order not in _ORDERS:
+            raise CourseError(f"{order!r} is no order of a search. There are: {', '.join(_ORDERS)}.")
         timed = [item for item in self.candidates if item.measured]
         if any(getattr(item, order) is None for item in timed):
             raise CourseError(f"Not everything that was timed has a {order}: the order of these is not known.")
@@ -208,8 +215,8 @@ class Search(Tabular):
         order, and the loss is the mean over all of these. Raises CourseError if nothing was timed, or its order is not known.
         """
         timed = self._ordered(order)
-        if tries < 1:
-            raise CourseError("tries must be at least 1.")
+        if not is_whole(tries) or tries < 1:
+            raise CourseError(f"tries={tries!r}: it is a whole number, at least 1.")
         fastest, best, left = min(item.measured.milliseconds for item in timed), math.inf, tries
         equals = itertools.groupby(sorted(timed, key=lambda item: -getattr(item, order)), key=lambda item: getattr(item, order))
         for _, group in equals:
@@ -237,7 +244,9 @@ class Search(Tabular):
         return f"{len(self.candidates)} configurations for {self.problem} on {self.gpu_name}: {', '.join(alive + out)}."
 
     def table(self, rows: int = 8) -> Table:
-        """The best `rows`."""
+        """The best `rows`. Raises CourseError for what is no number of rows."""
+        if not is_whole(rows):
+            raise CourseError(f"table(rows={rows!r}): how many rows is a whole number.")
         header: list[str | Cell] = [
             _unbroken(map(" × ".join, self.pairs)),
             "threads",

@@ -175,7 +175,10 @@ class LessonKernel(Kernel):
         size: M = N = K, or (M, N, K).
         A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared. (Of the
         course's own code, unchanged, that was done on the GPU where its time was recorded.)
+        Raises CourseError for a GPU that the course has no figures for, and for a kernel that is not right.
         """
+        if gpu_name is not None:
+            hardware.gpu(gpu_name)
         report = self._checked.get(place(None, self)) or self.check()
         if not report.correct:
             raise CourseError(f"{self.lesson_name} is not ready to climb.\n{report}")

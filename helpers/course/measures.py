@@ -616,6 +616,8 @@ def line_number(kernel, text: str) -> int:
 
     Raises CourseError if there is none.
     """
+    if not isinstance(text, str) or not text:
+        raise CourseError(f"A line is found by a piece of its text, such as line_number(kernel, '__syncthreads'), and not by {text!r}.")
     for number, line in enumerate(kernel.source.split("\n"), 1):
         if text in line:
             return number
@@ -624,6 +626,7 @@ def line_number(kernel, text: str) -> int:
 
 def at_line(run, text: str) -> LineOfRun:
     """The part of a run that the first line with `text` did. Raises CourseError if there is no such line."""
+    _need_run(run)
     return LineOfRun(run, line_number(run.kernel, text))
 
 

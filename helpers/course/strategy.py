@@ -288,8 +288,15 @@ class Judged(Tabular):
     recorded: Mapping[Problem, Mapping[str, Mapping[str, Any]]]
     estimated: Mapping[Problem, Mapping[str, float]]
 
+    def _known(self, problem: Problem) -> Problem:
+        """`problem`, if it is one of these. Raises CourseError."""
+        if problem not in self.recorded:
+            raise CourseError(f"{problem} was not held out. What was: {'; '.join(map(str, self.recorded))}.")
+        return problem
+
     def chosen(self, problem: Problem) -> str:
-        """The configuration that is estimated to be the fastest."""
+        """The configuration that is estimated to be the fastest. Raises CourseError, as all of these, for a problem not held out."""
+        problem = self._known(problem)
         return min(self.estimated[problem], key=self.estimated[problem].__getitem__)
 
     def loss(self, problem: Problem) -> float:
@@ -299,11 +306,12 @@ class Judged(Tabular):
 
     def fastest(self, problem: Problem) -> str:
         """The configuration with the shortest recorded time."""
+        problem = self._known(problem)
         return min(self.recorded[problem], key=lambda name: self.recorded[problem][name]["milliseconds"])
 
     def right(self, problem: Problem) -> bool:
         """Whether the chosen one is the fastest, or within the spread that the two were measured with."""
-        rows = self.recorded[problem]
+        rows = self.recorded[self._known(problem)]
         return self.loss(problem) <= max(rows[name]["spread"] for name in (self.chosen(problem), self.fastest(problem)))
 
     def table(self) -> Table:

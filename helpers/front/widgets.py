@@ -250,7 +250,8 @@ def _thinned(options: list[Any], at: int, most: int) -> list[Any]:
 def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Panel:
     """One picture of a run, with its controls set to `initial` (else to what the reader set before under `state`).
 
-    Raises CourseError for a picture that does not exist, and for a state that is no text: a picture's second thing has a name.
+    Raises CourseError for a picture that does not exist, for what it does not draw, and for a state that is no text: a picture's second
+    thing has a name.
     """
     if name not in PICTURES:
         raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
@@ -259,6 +260,7 @@ def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Pan
             f"widgets.{name} draws one thing, and was given a {type(state).__name__} behind it. If the picture takes a second, "
             "name it: right=…"
         )
+    PICTURES[name].must_draw(what)
     return Panel(what, PICTURES[name], _state(what, state), initial)
 
 

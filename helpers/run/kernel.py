@@ -251,6 +251,11 @@ class Kernel:
         filter_ = trace if isinstance(trace, TraceFilter) else TraceFilter() if trace else None
         if progress is not None and not callable(progress):
             raise LaunchError(f"progress={progress!r} cannot be called: it is a function of (blocks done, blocks in all).")
+        for name, value in (("counters", counters), ("findings", findings), ("long", long), ("explain", explain)):
+            if not isinstance(value, (bool, np.bool_)):
+                raise LaunchError(f"{name}={value!r}: it is True or False.")
+        if repeat is not None and not (is_whole(repeat) and repeat > 0):
+            raise LaunchError(f"repeat={repeat!r}: how often the launch is timed on a GPU is a whole number, at least 1.")
         if not isinstance(globals_before, (bytes, type(None))):
             raise LaunchError(f"globals_before is what an earlier run's outcome.globals_after says, not {type(globals_before).__name__}.")
         if not isinstance(in_turn, str) or in_turn not in ("", UPWARDS, DOWNWARDS):

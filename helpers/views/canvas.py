@@ -117,6 +117,7 @@ class Picture:
     of: what its first argument is, "run" or "rungs" (rows of the ladder). controls(run, **values): the controls that make
     sense for these values. html(run, **values), where there is one: the same as an object with `_repr_html_`, for notebooks.
     needs: options of the TraceFilter of a run of its own, for a picture that an ordinary recording is not enough for.
+    must_draw: raises CourseError for what is no first argument of it.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Picture:
     of: str = "run"
     html: Callable[..., Any] | None = None
     needs: Mapping[str, Any] | None = None
+    must_draw: Callable[[Any], None] = lambda what: None
 
 
 PICTURES: dict[str, Picture] = {}
@@ -174,7 +176,10 @@ def picture(
                     ax.alt = alt or ""
             return ax
 
-        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html, needs)
+        def must_draw(what: Any) -> None:
+            declared.check((what,), {})
+
+        PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html, needs, must_draw)
         return draw
 
     return mark

@@ -194,6 +194,9 @@ def test_a_question_is_asked_in_the_readers_language_and_kept_under_its_own_name
     assert NUMBER.said == NUMBER.text, "what is not translated stays English"
     monkeypatch.setenv("GEMM_LADDER_LANGUAGE", "ko")
     assert question.said == question.text
+    monkeypatch.setenv("GEMM_LADDER_LANGUAGE", "zh-tw")
+    with pytest.warns(UserWarning, match="GEMM_LADDER_LANGUAGE: The course is not in 'zh-tw'. There are: en, ko, zh. It stays English."):
+        assert question.said == question.text
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import helpers
 from helpers import Problem, TraceFilter, compare_counts, gemm, measures, variants, what_if, widgets
+from helpers.course import recorded_search, strategy
 from helpers.course.lesson import reference
 from helpers.errors import CourseError
 
@@ -49,6 +52,21 @@ def run(kernel):
         (lambda k: k.gemm(4, on="cpu", arrays=np.stack([SQUARE] * 3)), "arrays: give the three arrays A, B and C"),
         (lambda k: k.gemm(4, on="cpu", arrays="abc"), "arrays: give the three arrays A, B and C"),
         (lambda k: k.gemm(4, on="cpu", arrays=()), "arrays: give the three arrays A, B and C"),
+        (lambda k: k.climb(64, "nosuch"), "no figures for a GPU called 'nosuch'; it knows T4, "),
+        (lambda k: measures.line_number(k, 3), "found by a piece of its text, such as .*, and not by 3"),
+        (lambda k: measures.at_line(k.gemm(8, on="cpu"), None), "and not by None"),
+        (lambda k: measures.at_line(k, "row"), "counted in a run"),
+        (lambda k: widgets.timeline(k), "timeline draws a run, .* and not a LessonKernel"),
+        (lambda k: widgets.search(3), "search draws a search, .* and not an int"),
+        (lambda k: recorded_search.recorded().loss(3, "speed"), "'speed' is no order of a search. There are: model, score, bound"),
+        (lambda k: recorded_search.recorded().correlation(None), "None is no order of a search"),
+        (lambda k: recorded_search.recorded().loss(1.5), "tries=1.5: it is a whole number, at least 1"),
+        (lambda k: recorded_search.recorded().table("all"), "how many rows is a whole number"),
+        (lambda k: replace(recorded_search.recorded(), source="x").by_model("all"), "is a whole number"),
+        *(
+            (lambda k, ask=ask: getattr(strategy.judged(), ask)(Problem(1, 2, 3)), "1 × 2 × 3 was not held out. What was: ")
+            for ask in ("loss", "chosen", "fastest", "right")
+        ),
         (lambda k: what_if(k.gemm(8, on="cpu"), ["a"]), r"There is no change \['a'\]. There are: registers without banks, "),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes=3), "changes=3: give {words: figures}, such as "),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": 3}), "a dictionary of figures, .* not 3"),
@@ -74,6 +92,9 @@ def test_what_takes_kernels_runs_and_problems_says_so(naive, call, sentence):
         (lambda k: run(k).trace.select(line=1.5), "give a value, such as line=12"),
         (lambda k: run(k).trace.select(block="0"), "select.block='0'.: give a whole number, or a set or range of them"),
         (lambda k: run(k).trace.select(warp=[0.5]), "these are no whole numbers"),
+        (lambda k: TraceFilter(blocks=[-1]), "blocks are numbered from 0 on, and -1 is none of them"),
+        (lambda k: TraceFilter(lines={0, 4}), "lines are numbered from 1 on, and 0 is none of them"),
+        (lambda k: TraceFilter(warps=[0.5]), "warps are numbered from 0 on, and 0.5 is none of them"),
         (lambda k: TraceFilter(limit=-5), "limit=-5.: it is a whole number of rows"),
     ],
 )

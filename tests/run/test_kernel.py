@@ -205,7 +205,8 @@ def test_numbers_that_are_no_integers_are_refused(scale, value):
     [
         {"trace": 1}, {"trace": "yes"}, {"seconds": float("nan")}, {"seconds": 0}, {"seconds": "1"}, {"blocks": 3}, {"blocks": [0.5]},
         {"progress": 3}, {"uninitialized": None}, {"uninitialized": [["a"]]}, {"globals_before": "x"}, {"globals_before": b"x"},
-        {"in_turn": "up"}, {"in_turn": None}, {"in_turn": ["upwards"]},
+        {"in_turn": "up"}, {"in_turn": None}, {"in_turn": ["upwards"]}, {"counters": "no"}, {"findings": None}, {"long": 1},
+        {"explain": "yes"}, {"repeat": 0}, {"repeat": "x"},
     ],
 )  # fmt: skip
 def test_options_of_the_wrong_kind_are_refused(options):

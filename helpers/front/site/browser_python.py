@@ -15,16 +15,30 @@ from helpers.files import write_whole
 
 HELPERS = Path(__file__).resolve().parents[2]
 _STATED = Path(__file__).with_name("pyodide.toml")
-_MODULES = ("__init__.py", "errors.py", "interrupts.py", "files.py", "paths.py", "cache.py")  # what helpers.sim imports of the rest
+_MODULES = (
+    "__init__.py",
+    "arguments.py",
+    "errors.py",
+    "interrupts.py",
+    "files.py",
+    "paths.py",
+    "cache.py",
+)  # what helpers.sim imports of the rest
 # The machine asks whether there is native code; there is not.
 _NATIVE = ("__init__.py", "engine.py", "declined.py", "offsets.py", "sums.py")
 
 
 def found(folder: Path | None = None) -> Path | None:
-    """Where Pyodide's files are: `folder`, or the package of the extra `site`; None without either."""
-    if folder is not None:
-        return folder
+    """Where Pyodide's files are: `folder`, or the package of the extra `site`; None without either.
+
+    Raises CourseError for a folder that lacks one of them.
+    """
     stated = tomllib.loads(_STATED.read_text(encoding="utf-8"))
+    if folder is not None:
+        for name in stated["files"]:
+            if not (folder / name).is_file():
+                raise CourseError(f"There is no {name} in {folder}: it is no folder of Pyodide {stated['version']}.")
+        return folder
     try:
         installed = importlib.metadata.distribution(stated["package"])
     except importlib.metadata.PackageNotFoundError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from helpers.arguments import is_whole
 from helpers.errors import CourseError, LaunchError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
@@ -48,6 +49,13 @@ class TraceFilter:
             if value is not None and (isinstance(value, (str, bytes)) or not isinstance(value, Container)):
                 example = "{'shared'}" if name == "spaces" else "{0, 1}"
                 raise LaunchError(f"TraceFilter({name}={value!r}): name what to record as a set, such as {name}={example}.")
+            if name != "spaces" and isinstance(value, Iterable) and not isinstance(value, range):
+                least = 1 if name == "lines" else 0
+                for item in value:
+                    if not is_whole(item) or item < least:
+                        raise LaunchError(
+                            f"TraceFilter({name}={value!r}): {name} are numbered from {least} on, and {item!r} is none of them."
+                        )
         if not isinstance(self.limit, numbers.Integral) or self.limit < 0:
             raise LaunchError(f"TraceFilter(limit={self.limit!r}): it is a whole number of rows.")
         if self.limit > MOST_ROWS:

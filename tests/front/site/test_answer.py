@@ -13,7 +13,7 @@ import helpers
 from helpers.course import measures
 from helpers.course.steps import get
 from helpers.errors import CourseError
-from helpers.front.site import browser_python, trials
+from helpers.front.site import browser_python, build, trials
 from helpers.front.site.answer import PageMachine, recorded
 from helpers.run import gemm
 
@@ -81,3 +81,11 @@ def test_other_bytes_than_pyodide_s_are_not_published(tmp_path):
         browser_python.write(tmp_path, tmp_path / "site")
     with pytest.raises(CourseError, match="no folder of Pyodide"):
         browser_python.write(tmp_path / "none", tmp_path / "site")
+
+
+def test_a_folder_without_pyodide_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "mine").write_text("x", encoding="utf-8")
+    with pytest.raises(CourseError, match="There is no pyodide.* in .*none: it is no folder of Pyodide"):
+        build.build(tmp_path / "site", ["1"], tmp_path / "none")
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["mine"]
