@@ -19,7 +19,7 @@ from typing import Any
 from helpers.arguments import is_whole
 from helpers.errors import CompileError, CourseError
 from helpers.run.kernel import Kernel, Run
-from helpers.toolchain.compile import compile_source
+from helpers.toolchain.compile import Source, compile_each
 
 from . import measures
 from .lesson import LessonKernel
@@ -118,7 +118,8 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
         raise CourseError(f"variants wants a kernel, as a %%cuda cell or reference() makes it, not {type(kernel).__name__}.")
     if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
         raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
-    found = Variants()
+    sources: dict[Any, Source] = {}
+    old = kernel.compiled
     for name, edits in settings.items():
         source = kernel.source
         for what, other in edits.items():
@@ -127,14 +128,15 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
             if not isinstance(other, str) and not is_whole(other):
                 raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
             source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
-        compiled = kernel.compiled
         if edits:
-            try:
-                compiled = compile_source(source, compiled.entry, compiled.arch, compiled.options)
-            except CompileError as error:
-                raise CompileError(f"{name}: {error.message}", error.line) from error
-        found[name] = LessonKernel(compiled, str(name))
-    return found
+            sources[name] = Source(source, old.entry, old.arch, old.options)
+    compiled = dict(zip(sources, compile_each(list(sources.values())), strict=True))
+    for name, made in compiled.items():
+        if isinstance(made, CompileError):
+            raise CompileError(f"{name}: {made.message}", made.line) from made
+        if isinstance(made, CourseError):
+            raise made
+    return Variants({name: LessonKernel(compiled.get(name, old), str(name)) for name in settings})
 
 
 def _set(source: str, constant: str, number: int, name: str) -> str:

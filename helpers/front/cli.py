@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from helpers import processors
 from helpers.errors import CourseError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +143,7 @@ def test(args: argparse.Namespace) -> int:
         return subprocess.run([*_with_test_packages(), *args.rest], cwd=ROOT, check=False).returncode
     command = [sys.executable, "-m", "pytest"]
     if not args.rest:
-        command += ["--numprocesses", str(min(2, os.cpu_count() or 1))]
+        command += ["--numprocesses", str(min(2, processors.available()))]
     return subprocess.run(command + args.rest, cwd=ROOT, check=False).returncode
 
 

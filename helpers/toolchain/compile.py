@@ -15,12 +15,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
-from helpers.errors import CompileError
+from helpers.errors import CompileError, CourseError
 
-from . import installation, kernels, signatures
+from . import installation, kernels, nvrtc, signatures
 from .attempts import attempt
 from .compiled import Compiled, load, save
 from .diagnostics import Diagnostic
@@ -73,6 +74,41 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     compiled = _compile(source, entry, arch, options, flags, key)
     save(compiled)
     return compiled
+
+
+@dataclass(frozen=True)
+class Source:
+    """What `compile_source` is asked: the same fields."""
+
+    source: str
+    entry: str | None = None
+    arch: str = "sm_90"
+    options: Sequence[str] = ()
+
+
+def compile_each(wanted: Sequence[Source]) -> list[Compiled | CourseError]:
+    """Compile several sources at once, as many as this machine has room for: what came of each, in order, and what was raised instead.
+
+    An interrupt ends all of them, and is passed on.
+    """
+
+    def made(one: Source) -> Compiled | CourseError:
+        try:
+            return compile_source(one.source, one.entry, one.arch, one.options)
+        except CourseError as error:
+            return error
+
+    if len(wanted) < 2:
+        return [made(one) for one in wanted]
+    with nvrtc.several() as count, ThreadPoolExecutor(count) as pool:
+        waiting = [pool.submit(made, one) for one in wanted]
+        try:
+            return [one.result() for one in waiting]
+        except BaseException:
+            for one in waiting:
+                one.cancel()
+            nvrtc.stop()
+            raise
 
 
 def front_end(source: str, arch: str = "compute_90") -> tuple[list[Diagnostic], dict[str, tuple[int, ...]]]:

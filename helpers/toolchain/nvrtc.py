@@ -1,8 +1,9 @@
 """NVIDIA's compiler, in a process of its own.
 
 NVRTC can crash on source it does not expect (inline assembly, mostly), and no signal stops it while it compiles. In a child
-process a crash is a sentence, Ctrl-C ends it at once, and the notebook's kernel lives on. The child stays for the next cell.
-It may use so much memory and time (a template can ask for any amount), and it ends with its parent, however that ends.
+process a crash is a sentence, Ctrl-C ends it at once, and the notebook's kernel lives on. The child stays for the next cell; where
+several programs are wanted at once, there are more of them for so long. A child may use so much memory and time (a template can ask
+for any amount), and it ends with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from helpers import processors
 from helpers.errors import CompileError
 
 
@@ -47,31 +50,35 @@ class Answer:
 
 MEMORY = 4 << 30  # bytes that a compilation may use
 SECONDS = 180.0  # that a compilation may take
+MOST = 3  # compilers at a time: each takes 220 MB for the course's largest kernels, and a learner's server may have 2 GB
 APART = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, what a session of its own is elsewhere
 _TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 
 
 def compile_program(request: Request) -> Answer:
-    """Compile in the child process. Raises CompileError if the compiler crashes or asks for too much; an interrupt ends it
+    """Compile in a child process. Raises CompileError if the compiler crashes or asks for too much; an interrupt ends it
     and is passed on."""
-    with _lock:
-        child = _started()
-        requests, answers = _pipes(child)
-        timer = threading.Timer(SECONDS, child.kill)
-        start = time.monotonic()
-        timer.start()
-        try:
-            pickle.dump(request, requests)
-            requests.flush()
-            answer = pickle.load(answers)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            raise CompileError(_why_it_died(_stop(), time.monotonic() - start)) from None
-        except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
-            _stop()
-            raise
-        finally:
-            timer.cancel()
-    return answer
+    child = _POOL.take()
+    try:
+        return child.compile(request)
+    finally:
+        _POOL.give_back(child)
+
+
+@contextlib.contextmanager
+def several() -> Iterator[int]:
+    """While this lasts, so many programs may be compiled at a time, each in a child of its own."""
+    count = min(MOST, processors.available())
+    _POOL.allow(count)
+    try:
+        yield count
+    finally:
+        _POOL.allow(1)
+
+
+def stop() -> None:
+    """End all children, whatever they are doing."""
+    _POOL.stop()
 
 
 def _why_it_died(status: int | None, seconds: float) -> str:
@@ -91,50 +98,118 @@ def _why_it_died(status: int | None, seconds: float) -> str:
     )
 
 
-_lock = threading.Lock()
-_child: subprocess.Popen | None = None
-_owner = 0  # the process that started it: a fork must not share the pipes
+class Child:
+    """A process that compiles what it is asked, one program after the other."""
 
-
-def _started() -> subprocess.Popen:
-    global _child, _owner
-    if _child is None or _owner != os.getpid() or _child.poll() is not None:
+    def __init__(self):
         root = Path(__file__).resolve().parents[2]
         paths = [str(root), os.environ.get("PYTHONPATH", "")]
-        _child = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, str(MEMORY)],  # -P: a queue.py in the reader's folder is not ours
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             start_new_session=True, creationflags=APART,  # Ctrl-C is for the notebook's kernel, which then decides
         )  # fmt: skip
-        _owner = os.getpid()
-    return _child
 
+    def compile(self, request: Request) -> Answer:
+        """Raises as `compile_program`; the process has ended then."""
+        timer = threading.Timer(SECONDS, self.process.kill)
+        start = time.monotonic()
+        timer.start()
+        try:
+            requests, answers = self._pipes()
+            pickle.dump(request, requests)
+            requests.flush()
+            answer = pickle.load(answers)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            raise CompileError(_why_it_died(self.stop(), time.monotonic() - start)) from None
+        except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
+            self.stop()
+            raise
+        finally:
+            timer.cancel()
+        return answer
 
-def _pipes(child: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
-    """Where requests go, and where answers come from."""
-    if child.stdin is None or child.stdout is None:
-        raise OSError("the child was started without pipes")
-    return child.stdin, child.stdout
+    @property
+    def lives(self) -> bool:
+        return self.process.poll() is None
 
-
-def _stop() -> int | None:
-    """End the child; its exit status if it had ended by itself."""
-    global _child
-    status = None
-    if _child is not None and _owner == os.getpid():
+    def stop(self) -> int | None:
+        """End the process; its exit status if it had ended by itself."""
+        status = None
         with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
-            status = _child.wait(0.2)
-        _child.kill()
-        for pipe in _pipes(_child):
-            with contextlib.suppress(OSError):  # what was being written has nowhere to go
+            status = self.process.wait(0.2)
+        self.process.kill()
+        for pipe in self._pipes():
+            with contextlib.suppress(OSError, ValueError):  # what was being written has nowhere to go
                 pipe.close()
-        _child.wait()
-    _child = None
-    return status
+        self.process.wait()
+        return status
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Where requests go, and where answers come from."""
+        if self.process.stdin is None or self.process.stdout is None:
+            raise OSError("the child was started without pipes")
+        return self.process.stdin, self.process.stdout
 
 
-atexit.register(_stop)
+class _Pool:
+    """The children of this process: as many at work as are allowed, one at rest."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.resting: list[Child] = []
+        self.working: dict[int, Child] = {}  # by the thread that waits for it
+        self.allowed, self.owner = 1, os.getpid()
+
+    def take(self) -> Child:
+        """A child that is at rest, or a new one, once so many may work."""
+        with self.changed:
+            self._forget_another_process_s()
+            if threading.get_ident() in self.working:  # an interrupt came before it could be given back
+                self.resting.append(self.working.pop(threading.get_ident()))
+            self.changed.wait_for(lambda: len(self.working) < self.allowed)
+            alive = [child for child in self.resting if child.lives]
+            child = alive.pop() if alive else Child()
+            self.resting = alive
+            self.working[threading.get_ident()] = child
+            return child
+
+    def give_back(self, child: Child) -> None:
+        with self.changed:
+            if self.working.pop(threading.get_ident(), None) is child and child.lives:  # else it was stopped with all others
+                self.resting.append(child)
+            self.changed.notify_all()
+
+    def allow(self, count: int) -> None:
+        with self.changed:
+            self.allowed = count
+            surplus, self.resting = self.resting[count:], self.resting[:count]
+            self.changed.notify_all()
+        for child in surplus:
+            child.stop()
+
+    def stop(self) -> None:
+        """End all of them, whatever they are doing."""
+        with self.changed:
+            self._forget_another_process_s()
+            found, self.resting, self.working = [*self.resting, *self.working.values()], [], {}
+            self.changed.notify_all()
+        for child in found:
+            child.process.kill()
+        for child in found:
+            child.process.wait()
+
+    def _forget_another_process_s(self) -> None:
+        """A fork must not share the pipes."""
+        if self.owner != os.getpid():
+            self.resting, self.working, self.allowed, self.owner = [], {}, 1, os.getpid()
+
+
+_POOL = _Pool()
+
+
+atexit.register(stop)
 
 
 # ---------------------------------------------------------------------------------------------------------- the child

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.errors import CompileError
 from helpers.toolchain import nvrtc
-from helpers.toolchain.compile import compile_source
+from helpers.toolchain.compile import Source, compile_each, compile_source
 from tests import ROOT
 
 # ptxas dies of these two (CUDA 13.0); if a later one refuses them with a message, that is as good.
@@ -20,6 +20,11 @@ DEADLY = [
     '__global__ void k(int* a) { int r; asm("{ .reg .b64 s; mov.b64 s, 0; mbarrier.pending_count.b64 %0, s; }" : "=r"(r)); a[0] = r; }',
     '__global__ void k() { __shared__ long long b; asm("mbarrier.init.shared.b64 [%0], 0;" :: "r"((int)__cvta_generic_to_shared(&b))); }',
 ]
+
+
+def only_child() -> nvrtc.Child:
+    (child,) = nvrtc._POOL.resting
+    return child
 
 
 def source(number: int) -> str:
@@ -35,8 +40,8 @@ def test_a_crash_of_the_compiler_is_a_sentence(deadly):
 
 def test_a_child_that_died_is_replaced():
     compile_source(source(1))
-    nvrtc._child.kill()
-    nvrtc._child.wait()
+    only_child().process.kill()
+    only_child().process.wait()
     assert compile_source(source(2)).entry == "k"
 
 
@@ -44,7 +49,7 @@ def test_an_interrupt_ends_the_compilation_at_once():
     """A source that takes the compiler a while: Ctrl-C must not wait for it."""
     slow = "__global__ void k(float* a) { float x = a[0];\n" + "x = sinf(x) * x;\n" * 20000 + "a[0] = x; }" + f"// {time.time()}"
     compile_source(source(1))
-    child = nvrtc._child
+    child = only_child().process
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -53,9 +58,47 @@ def test_an_interrupt_ends_the_compilation_at_once():
     assert compile_source(source(2)).entry == "k"
 
 
+def test_several_are_compiled_at_once_and_one_child_is_kept(monkeypatch):
+    monkeypatch.setattr(nvrtc.processors, "available", lambda: 8)
+    at_work: set[int] = set()
+    compile_one = nvrtc.Child.compile
+    together = threading.Barrier(nvrtc.MOST)  # broken, and so an error, unless so many come to it at a time
+
+    def noted(child, request):
+        if len(at_work) < nvrtc.MOST:
+            at_work.add(child.process.pid)
+            together.wait(20)
+        return compile_one(child, request)
+
+    monkeypatch.setattr(nvrtc.Child, "compile", noted)
+    wanted = [Source(source(number)) for number in range(4)]
+    wanted.insert(2, Source(f"__global__ void wrong() {{ return 1 + ; }}  // {time.time()}"))
+    made = compile_each(wanted)
+    assert [one.source for one in made if not isinstance(one, CompileError)] == [wanted[i].source for i in (0, 1, 3, 4)]
+    assert isinstance(made[2], CompileError) and made[2].line == 1
+    assert len(at_work) == nvrtc.MOST and only_child().lives
+
+
+def test_an_interrupt_ends_all_that_are_compiled_at_once():
+    slow = "__global__ void k(float* a) { float x = a[0];\n" + "x = sinf(x) * x;\n" * 20000 + "a[0] = x; }"
+    start = time.monotonic()
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        compile_each([Source(f"{slow}// {number} {time.time()}") for number in range(5)])
+    assert time.monotonic() - start < 10 and not nvrtc._POOL.resting and not nvrtc._POOL.working
+    assert compile_source(source(2)).entry == "k"
+
+
+def test_a_child_that_an_interrupt_kept_from_being_given_back_is_used_again():
+    compile_source(source(1))
+    child = nvrtc._POOL.take()
+    assert compile_source(source(2)).entry == "k" and only_child() is child
+
+
 def test_the_child_ends_with_its_parent():
     compile_source(source(1))
-    child = nvrtc._child
+    child = only_child().process
     child.stdin.close()
     assert child.wait(timeout=20) == 0
 
@@ -67,9 +110,9 @@ __global__ void k(long* a) { a[0] = T<24, 1>::v; }"""  # 2^24 classes: gigabytes
 
 @pytest.fixture
 def fresh_child():
-    nvrtc._stop()
+    nvrtc.stop()
     yield
-    nvrtc._stop()
+    nvrtc.stop()
 
 
 def test_a_compilation_has_a_cap_of_memory(monkeypatch, fresh_child):
@@ -93,7 +136,7 @@ def test_a_child_at_work_ends_with_a_parent_that_is_killed():
     """kill -9 runs no clean-up, and the compiler would go on with a full core."""
     program = (
         "import sys, threading, time\nfrom helpers.toolchain import nvrtc\nfrom helpers.toolchain.compile import compile_source\n"
-        "compile_source('__global__ void k() {}  // %f' % time.time())\nprint(nvrtc._child.pid, flush=True)\n"
+        "compile_source('__global__ void k() {}  // %f' % time.time())\nprint(nvrtc._POOL.resting[0].process.pid, flush=True)\n"
         f"compile_source({TEMPLATE!r} + '  // %f' % time.time())"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT)

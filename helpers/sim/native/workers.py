@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers import processors
 from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
@@ -193,8 +193,7 @@ class _Worker:
 
 def workers_wanted() -> int:
     """Threads to use: one per available core, not more than eight."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, available))
+    return min(8, processors.available())
 
 
 # --- the launch --------------------------------------------------------------------------------------------------------
