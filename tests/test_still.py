@@ -90,7 +90,7 @@ def test_everything_the_course_displays_is_kept(runs, tmp_path, monkeypatch):
 
 
 def test_a_cell_run_again_leaves_no_widgets_and_no_runs(runs):
-    """Four times the same cell, with every picture opened and controls rebuilt: as many widgets as after one."""
+    """Three times the same cell, with every picture opened and controls rebuilt: as many widgets as after one."""
     data = []
 
     def work():
@@ -110,11 +110,11 @@ def test_a_cell_run_again_leaves_no_widgets_and_no_runs(runs):
     out = [run_cell("a", work)]  # IPython's Out holds on to what was displayed
     gc.collect()
     once = len(_instances)
-    for _ in range(3):
+    for _ in range(2):
         out.append(run_cell("a", work))
     gc.collect()
     assert len(_instances) == once
-    assert [ref() is not None for ref in data] == [False, False, False, True]
+    assert [ref() is not None for ref in data] == [False, False, True]
 
 
 def test_a_progress_bar_leaves_no_widgets(monkeypatch):

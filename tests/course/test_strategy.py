@@ -126,9 +126,10 @@ def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
 @pytest.mark.parametrize("name", strategy.TENSOR_CONFIGURATIONS)
 def test_every_configuration_of_tensor_cores_computes_the_product(name):
     kernel = compile_kernel(strategy.sources(TENSOR_SOURCE, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
+    columns = 140 if gemm.geometry(kernel).parts <= 16 else 60  # 64 blocks that wait for each other are enough
     for options in ({}, {"alpha": 0.5, "beta": -2.0, "pad_a": 8, "pad_c": 3}):
-        problem = gemm.problem_for(kernel, 100, 140, 600, **options)
-        report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu", patience=60.0)  # 192 blocks share the smallest tiles
+        problem = gemm.problem_for(kernel, 100, columns, 600, **options)
+        report = gemm.check(kernel, [problem, replace(problem, k=0)], on="cpu", patience=60.0)
         assert report.passed, str(report)
 
 
