@@ -97,7 +97,9 @@ def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forg
     # nvcc takes an unannotated constexpr function, and a lambda in device code, for device code; NVRTC has to be told that each is.
     device_code = device_functions(source) if errors else []
     own: list[HostPart | Declaration] = [*device_code, *(part for part in found if part.constexpr and part not in out)]
-    real = [item for item in errors if not (_UNANNOTATED in item.message and any(_is_in(source, item, part) for part in own))]
+    real = [
+        item for item in errors if not (_UNANNOTATED in item.message and (item.header or any(_is_in(source, item, part) for part in own)))
+    ]
     if errors and not real:
         return _attempt(source, (*flags, "-default-device"), expressions, forgiving)
     return replace(last, errors=real)

@@ -24,7 +24,7 @@ from helpers.errors import CompileError, CourseError
 from . import installation, kernels, nvrtc, signatures
 from .attempts import attempt
 from .compiled import Compiled, load, save
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, not_here
 from .headers import HEADERS, IMPLICIT
 from .host_code import strip_comments
 
@@ -205,7 +205,10 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
     if answer.refused:
         raise made.error()
     log, ptx, cubin = answer.log, answer.ptx, answer.cubin
-    symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
+    try:
+        symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
+    except kernels.NoKernelError as error:
+        raise CompileError(f"{error.message} {not_here(made.missing)}".rstrip()) from None
     usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     if not cubin:
         usage["shared_bytes"] = signatures.shared_bytes(ptx, symbol)

@@ -140,6 +140,8 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, EMPTY)
+    for name in _FOR_HEADERS:
+        headers.setdefault(name, _HALF)
     code = strip_comments(source)
     for name in dict.fromkeys(match[1] for match in INCLUDE.finditer(source) if "#" in code[match.start() : match.end()]):
         library = _LIBRARY.match(name)
@@ -161,3 +163,5 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
 
 
 _STANDARD = (*_CPP, *(f"{name}.h" for name in _C))
+# Those of `_WITH_HALF` that the reader's own headers, which are not read here, include most.
+_FOR_HEADERS = ("cublas_v2.h", "cublasLt.h", "cublas.h", "cudnn.h", "torch/types.h", "torch/extension.h", "torch/torch.h", "nccl.h")

@@ -79,7 +79,7 @@ class Mistake:
 
 def strip_comments(source: str) -> str:
     """Blank out comments and the contents of strings, keeping every line break and column."""
-    return _COMMENTS.sub(lambda match: _blank(match[0]), source)
+    return _COMMENTS.sub(lambda match: re.sub(r"\\(?!\n)|[^\n\\]", " ", match[0]), source)  # a macro goes on behind its last backslash
 
 
 def _blank(text: str) -> str:
@@ -212,7 +212,7 @@ def structure(source: str) -> tuple[str, dict[str, str]]:
             macros[define[1]] = match[0] + "".join(text for macro, text in macros.items() if macro in match[0])
         return _blank(match[0])
 
-    return _DIRECTIVE.sub(directive, text), macros
+    return _DIRECTIVE.sub(directive, text).replace("\\\n", " \n"), macros
 
 
 def _one_branch(text: str) -> str:

@@ -24,6 +24,10 @@ _CONSTANT = r"\b(?:const|constexpr)\b[^;{{}}()]*?\b{0}\s*(?:=\s*|\{{\s*)([^,;}}]
 _ALIAS = r"\busing\s+{0}\s*=\s*([^;]+?)\s*;|\btypedef\s+([^;]+?)\s+{0}\s*;"
 
 
+class NoKernelError(CompileError):
+    """A source without a kernel."""
+
+
 @dataclass(frozen=True)
 class KernelDeclaration:
     """A `__global__` function: name with its namespaces, line, template parameters as written (() for no template),
@@ -57,7 +61,9 @@ def kernels(source: str) -> tuple[KernelDeclaration, ...]:
         line = text.count("\n", 0, item.start + item.head.rindex(name, 0, item.head.rindex("("))) + 1
         arguments = _instances(text, items, item) if parameters else ()
         instances = tuple(
-            dict.fromkeys(f"{item.namespace}{name}<{', '.join(values)}>" for values in arguments if not _unknown(values, known))
+            dict.fromkeys(
+                f"{item.namespace}{name}<{' '.join(', '.join(values).split())}>" for values in arguments if not _unknown(values, known)
+            )
         )
         found.setdefault(item.namespace + name, KernelDeclaration(item.namespace + name, line, parameters, instances))
     return tuple(found.values())
@@ -103,13 +109,14 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         matches = [symbol for symbol in matches if known[symbol] == wanted] or [
             symbol for symbol in matches if symbol == entry or known[symbol].endswith(wanted)
         ]
-    if len(matches) == 1:
+    others = [item for item in declared if item.instances and not item.is_called(plain_name(matches[0]))] if len(matches) == 1 else []
+    if len(matches) == 1 and (entry or not others):
         return matches[0]
     called = [item for item in declared if item.is_called(entry)]
     names = ", ".join([item.name.split("::")[-1] for item in declared] or dict.fromkeys(plain_name(symbol) for symbol in symbols))
     templates = "".join(f"\n  {item}" for item in declared if item.parameters) if len(declared) > 1 else ""
     if not names:
-        raise CompileError(
+        raise NoKernelError(
             "There is no kernel in this source: write __global__ in front of the function that the GPU starts, "
             "as in `__global__ void gemm(…)`."
         )

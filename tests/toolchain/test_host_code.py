@@ -213,3 +213,19 @@ def test_a_generic_lambda_in_device_code_is_device_code(where):
     assert (x == 2).all()
     with pytest.raises(helpers.CompileError, match="__device__ in front of a function"):
         helpers.compile(source + "\nfloat twice(float v) { return 2 * v; }\n__global__ void l(float* x) { x[0] = twice(x[0]); }", "l")
+
+
+def test_a_string_that_goes_on_in_the_next_line_does_not_end_its_macro():
+    source = '#define CHECK(x) do { if (x) printf("failed \\\n here: %d\\n", x); } while (0)\n' + KERNEL.format(body="a[0] = 1;")
+    assert helpers.compile(source + "\nvoid run(int* a) { CHECK(cudaMalloc(&a, 4)); }").compiled.warnings == (
+        "Host code is left out: run (line 5). The course allocates, copies and launches.",
+    )
+
+
+def test_a_reader_s_own_header_may_have_host_code_and_the_libraries_it_needs(tmp_path):
+    (tmp_path / "mine.cuh").write_text(
+        "#pragma once\n#include <cublas_v2.h>\n#include <torch/types.h>\ninline int cdiv(int a, int b) { return (a + b - 1) / b; }\n"
+        "void launch(float* a);\n"
+    )
+    source = '#include "mine.cuh"\n' + KERNEL.format(body="a[0] = cdiv(7, 2);")
+    assert helpers.compile(source, options=[f"-I{tmp_path}"]).name == "k"

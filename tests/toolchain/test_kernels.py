@@ -93,3 +93,21 @@ def test_overloaded_kernels_cannot_be_told_apart():
     made = TEMPLATE + "template __global__ void k<1>(float*);\ntemplate __global__ void k<2>(float*);"
     with pytest.raises(helpers.CompileError, match="2 kernels are called 'k': name a template with its arguments"):
         helpers.compile(made, "k")
+
+
+def test_a_file_that_launches_templates_is_not_bound_to_its_only_other_kernel():
+    """What its author measures are the templates; a warm-up beside them is no template."""
+    source = TEMPLATE + "__global__ void warm(float* a) { a[0] = 1; }\n"
+    with pytest.raises(helpers.CompileError, match=r"2 kernels \(k, warm\)(?s:.*)line 1: k<int N>, launched as k<2>, k<4>"):
+        helpers.compile(source + "int main() { warm<<<1, 1>>>(a); k<2><<<1, 1>>>(a); k<4><<<1, 1>>>(a); }")
+    assert helpers.compile(source).name == "warm"
+
+
+def test_an_instance_is_named_in_one_line():
+    source = TEMPLATE + "int main() { const int A = 4, B = A *\n        2; k<B><<<1, 1>>>(a); k<1><<<1, 1>>>(a); }"
+    assert kernels(source)[0].instances == ("k<(4 * 2)>", "k<1>")
+
+
+def test_a_file_without_a_kernel_names_the_headers_that_may_have_it():
+    with pytest.raises(helpers.CompileError, match="There is no kernel in this source: .* left out: mine.cuh. .*paste it above"):
+        helpers.compile('#include "mine.cuh"\nint main() { run(); }')

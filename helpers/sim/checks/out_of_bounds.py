@@ -17,6 +17,10 @@ KIND = "out-of-bounds"
 MEANING = {KIND: "an access outside every array"}
 ADVISED = {KIND: "Check the index against the matrix's size before the access, or fix the address."}
 FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
+PART_ADVICE = (
+    "{0} is a part of a larger array, and a launch has this part alone. If the kernel is to reach the rest, pass the whole array, "
+    "and let the kernel begin further on."
+)
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 
 
@@ -24,8 +28,13 @@ def _verb(site: Site) -> str:
     return "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes" if site.op is AccessKind.STORE else "accesses"
 
 
-def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
-    """Threads (bad, per lane) reach device memory outside its allocations. Stops where it cannot be a small mistake."""
+def in_device_memory(
+    m: Machine, site: Site, allocations, offsets: np.ndarray, width: int, bad: np.ndarray, rest_of: Callable[[str], tuple[int, int]]
+) -> None:
+    """Threads (bad, per lane) reach device memory outside its allocations. Stops where it cannot be a small mistake.
+
+    rest_of(name): bytes before and behind an array in the larger one that it is a part of.
+    """
     block, thread, offset, count = m.example(bad, offsets)
     address = DEVICE_BASE + offset
     name, distance, side = nearest(allocations, offset, width)
@@ -37,7 +46,11 @@ def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, w
     else:
         what = f"{distance} bytes {side} {name}" if distance else f"just {side} {name}"
     verb = _verb(site)
-    finding = m.findings.add(KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count)
+    before, behind = rest_of(name) if name is not None else (0, 0)
+    advice = PART_ADVICE.format(name) if not fatal and distance <= (before if side == "before" else behind - width) else None
+    finding = m.findings.add(
+        KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count, advice=advice
+    )
     if fatal:
         m.findings.stop(f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}", site.line)
 

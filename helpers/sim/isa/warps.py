@@ -134,9 +134,10 @@ def match(op):
     a, mask = op.source(1, t), op.source(2, "b32")
     op.members = mask
     d, p = op.pair(0, "b32", "pred")
-    every = op.has("all")
+    every, line = op.has("all"), op.line
 
     def run(m):
+        check_members(m, mask, line, "match")
         values = m.warps(m.regs[a].view(DTYPES[t]), 0)
         lanes = members(m, mask)
         same = (values[..., :, None] == values[..., None, :]) & lanes[..., None, :]
@@ -174,9 +175,10 @@ def redux(op):
         info = np.finfo(dtype) if t == "f32" else np.iinfo(dtype)
         neutral = (np.inf if t == "f32" else info.max) if name == "min" else (-np.inf if t == "f32" else info.min)
     filler = np.array(neutral).astype(dtype) if t == "f32" or neutral != -1 else np.array(-1).astype(dtype)
-    magnitude, nan = op.has("abs"), op.has("NaN")
+    magnitude, nan, line = op.has("abs"), op.has("NaN"), op.line
 
     def run(m):
+        check_members(m, mask, line, "reduction")
         values = m.warps(m.regs[a].view(dtype), 0)
         lanes = members(m, mask)
         if t == "f32":
@@ -210,8 +212,10 @@ def elect(op):
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
     mask = op.members = op.source(1, "b32")
     d, p = op.pair(0, "b32", "pred")
+    line = op.line
 
     def run(m):
+        check_members(m, mask, line, "election")
         lanes = members(m, mask)
         leader = lanes.argmax(axis=2)[..., None]
         m.regs[d] = m.from_warps(np.broadcast_to(leader.astype(U32), lanes.shape))

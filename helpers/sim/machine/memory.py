@@ -87,6 +87,14 @@ class DeviceMemory:
         """The machine's address of an argument array."""
         return next(DEVICE_BASE + a.base for a in self.arguments if a.array is array)
 
+    def _rest_of(self, name: str) -> tuple[int, int]:
+        """Bytes before and behind an argument in the array that it is a part of; 0 and 0 if it is none."""
+        part = root = next((argument.array for argument in self.arguments if argument.name == name), np.empty(0))
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        (low, high), (first, last) = _bounds(part), _bounds(root)
+        return max(0, low - first), max(0, last - high)
+
     def copy_back(self) -> None:
         """Give the results to the host arrays."""
         for argument in self.arguments:
@@ -129,7 +137,7 @@ class DeviceMemory:
                 self.low[site.index], self.high[site.index] = int(self.starts[first]), int(self.ends[first])
             return offsets, m.mask
         if not inside.all():
-            out_of_bounds.in_device_memory(m, site, self.allocations, offsets, width, ~inside)
+            out_of_bounds.in_device_memory(m, site, self.allocations, offsets, width, ~inside, self._rest_of)
         if not (straight | ~inside).all():
             misaligned.in_device_memory(m, site, offsets, width, inside & ~straight)
         fallback = offsets[good].flat[0] if good.any() else 0

@@ -67,3 +67,20 @@ def test_addresses_at_which_sums_wrap_are_out_of_bounds_in_every_form_of_access(
     command = [sys.executable, "-m", "tests.sim.hostile_addresses"]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert (child.returncode, child.stdout) == (0, ""), child.stdout[-2000:] + child.stderr[-2000:]
+
+
+def test_a_part_of_an_array_says_that_it_is_one():
+    """`in + 3`, as host code writes it, is `a[3:]` here, whose beginning a launch does not have."""
+    source = "__global__ void f(const int* in, int* out, int back) { out[threadIdx.x] = in[(int)threadIdx.x + back]; }"
+    kernel, whole = helpers.compile(source), np.arange(70, dtype=np.int32)
+
+    def advice(array, back):
+        run = kernel.launch(1, 16, (array, np.zeros(16, np.int32), back), on="cpu", counters=False)
+        return [finding.advice for finding in run.findings]
+
+    for array, back in ((whole[3:], -3), (whole[:64], 50), (whole.reshape(7, 10)[1], -10)):
+        (said,) = advice(array, back)
+        assert said.startswith("in is a part of a larger array, and a launch has this part alone.")
+    for array, back in ((whole[3:], -4), (whole, -3), (whole[3:].copy(), -3)):
+        (said,) = advice(array, back)
+        assert said.startswith("Check the index")

@@ -53,3 +53,12 @@ def test_what_matters_is_told(body, told):
     source = f'extern "C" __global__ void f(const float* x, float* y) {{ int t = threadIdx.x; float v = x[t]; {body} }}'
     run = helpers.compile(source).launch(1, 32, (np.ones(32, np.float32), np.zeros(32, np.float32)), on="cpu", counters=False)
     assert [finding.kind for finding in run.findings] == ["divergent-barrier"] * told
+
+
+@pytest.mark.parametrize("call, what", [("__reduce_add_sync(MASK, a[t])", "reduction"), ("__match_any_sync(MASK, a[t])", "match")])
+@pytest.mark.parametrize("mask, lanes, told", [("0xff", 32, True), ("0xff", 8, False), ("~0u", 32, False), ("__activemask()", 8, False)])
+def test_reductions_and_matches_want_a_mask_with_those_who_call(call, what, mask, lanes, told):
+    body = f"const int t = threadIdx.x; if (t < {lanes}) a[t] = {call.replace('MASK', mask)};"
+    run = helpers.compile(f"__global__ void k(unsigned* a) {{ {body} }}").launch(1, 32, [np.arange(32, dtype=np.uint32)], on="cpu")
+    said = [finding.message for finding in run.findings]
+    assert said == ([f"A thread calls {what} with the mask 0x000000ff, which leaves the thread itself out."] if told else [])
