@@ -3,7 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,33 +11,9 @@ from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
+from helpers.run.problem import ScaledProblem
 
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
-
-
-@dataclass(frozen=True)
-class ScaledProblem(Problem):
-    """A product whose rows of A and columns of B are multiplied by powers of two, drawn at random: 2^-scales to 2^scales."""
-
-    scales: int = 0
-    powers: tuple[int, int] = (0, 0)  # column k of A times 2^e, row k of B times 2^-e, each e from one to the other: C is what it was
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b, c = super().arrays()
-        random = np.random.default_rng(self.seed + 3)
-        rows, columns = (random.integers(-self.scales, self.scales + 1, count) for count in (len(a), self.n))
-        a *= np.ldexp(np.float32(1), rows)[:, None]
-        b[:, : self.n] *= np.ldexp(np.float32(1), columns)
-        if self.powers != (0, 0):
-            powers = random.integers(self.powers[0], self.powers[1] + 1, self.k)
-            a[:, : self.k] *= np.ldexp(np.float32(1), powers)
-            b *= np.ldexp(np.float32(1), -powers)[:, None]
-        return a, b, c
-
-    def __str__(self) -> str:
-        text = f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
-        low, high = self.powers
-        return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
 
 
 def scaled(kernel: Kernel, scales: int, seed: int) -> list[ScaledProblem]:

@@ -35,7 +35,7 @@ from .geometry import Geometry, geometry, is_fused, tensor_maps
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .passes import Pass, pieces
-from .problem import VECTOR, Problem, SampledProblem, ShiftedProblem, named_blocks
+from .problem import VECTOR, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
 
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
@@ -287,17 +287,20 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
         one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
         one(20, 7 * vector, 5 * vector, alpha=1.5, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
         one(20, 9 * vector, 5 * vector, alpha=-1.75, beta=0.375, pad_c=vector, seed=10),
+        one(6, 10, 5, alpha=0.0, beta=2.0, seed=11),
     ]
 
 
 def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
-    In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel; more columns of tiles than a
-    GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step of 64 along
-    K; any small one; a batch, of a kernel that takes one; last two `SampledProblem`s of a large product that tiles divide, as profiles and
-    ladders have it, and larger than what a kernel whose slices share a tile can keep of them: one as they have it, and one with any
-    alpha and beta. These have bits that fewer than 14 cannot hold.
+    In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel, in two columns of tiles; more columns of
+    tiles than a GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step
+    of 64 along K, and in two rows of tiles where the source speaks of panels; any small one; whole tiles and whole steps along K, one step
+    and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; rows and
+    columns of other magnitudes, of types with room for them; a batch, of a kernel that takes one; last two `SampledProblem`s of a large
+    product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose slices share a tile can keep of them:
+    one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot hold.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -322,6 +325,17 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     while across * columns * down * rows <= _room(kernel):
         across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
     place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
+    across_cluster = columns * geometry(kernel).cluster[0]
+    step, vector = _step(kernel), VECTOR // element_type(dtype).bytes
+    depths = (step, step * odd(3, 6)) if step else (64, 8 * odd(3, 9))
+    whole = [
+        one(
+            rows, across_cluster, depth, pad_a=vector * any_of(1, 3), pad_b=vector * any_of(1, 3), pad_c=vector * any_of(1, 3),
+            seed=seeds[3] + 2 + depth,
+        )
+        for depth in depths
+    ]  # fmt: skip
+    scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
     batch = one(
         any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
         pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
@@ -331,12 +345,14 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     )
     return [
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
-        one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
-        one(any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
+        one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
+        one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
         one(
             any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
         ),
+        *whole,
+        *([scaled] if dtype in _WITH_ROOM else []),
         *([batch] if takes_batch(kernel) else []),
         replace(sample, places=place[:1]),
         replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
@@ -353,13 +369,26 @@ def takes_several(kernel: Kernel) -> bool:
 _BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
 
 
-def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ShiftedProblem]:
-    """What a kernel that takes several elements of a matrix at once has to bear besides: two products whose rows are whole vectors of 16
-    bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins."""
+def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
+    """What a kernel that takes several elements of a matrix at once has to bear besides: products whose rows are whole vectors of 16
+    bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins. One of the matrices alone, by an
+    element, so that asking for another one shows; or all of them by smaller vectors, so that asking for these does."""
     dtype, out_dtype = types(kernel)
     vector = VECTOR // element_type(dtype).bytes
     whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
-    return Problem(**whole, pad_a=1, pad_b=1, pad_c=1), ShiftedProblem(**whole)
+    of_in, of_out = (element_type(name).bytes for name in (dtype, out_dtype))
+    smaller = [(max(1, nbytes // of_in), max(1, nbytes // of_out)) for nbytes in (VECTOR // 2, VECTOR // 4, VECTOR // 8)]
+    moved = [(1, 0, 0), (0, 1, 0), (0, 0, 1), *((one, one, of_c) for one, of_c in smaller if max(one, of_c) > 1)]
+    return (
+        *(Problem(**whole, pad_a=a, pad_b=b, pad_c=c) for a, b, c in moved),
+        *(ShiftedProblem(**whole, shifts=shifts) for shifts in moved),
+    )
+
+
+def _step(kernel: Kernel) -> int | None:
+    """Its step along K, if the source has a constant of the usual name."""
+    found = re.search(r"\b(?:BK|BLOCK_?K|TILE_?K|K_?STEP)\s*=?\s*(\d+)\b", kernel.source, re.I)
+    return int(found[1]) if found and 1 <= int(found[1]) <= _LONGEST_STEP else None
 
 
 def _room(kernel: Kernel) -> int:
@@ -374,6 +403,8 @@ def _room(kernel: Kernel) -> int:
 _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
+_LONGEST_STEP = 256  # elements of K
+_WITH_ROOM = ("bfloat16",)  # types whose range is that of float32; float32 itself is left to those who split it (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small

@@ -272,24 +272,52 @@ def named_blocks(places: Sequence[tuple[int, int]]) -> str:
 
 
 @dataclass(frozen=True)
+class ScaledProblem(Problem):
+    """A product whose rows of A and columns of B are multiplied by powers of two, drawn at random: 2^-scales to 2^scales."""
+
+    scales: int = 0
+    powers: tuple[int, int] = (0, 0)  # column k of A times 2^e, row k of B times 2^-e, each e from one to the other: C is what it was
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        random = np.random.default_rng(self.seed + 3)
+        of_rows, of_columns = (np.ldexp(1.0, random.integers(-self.scales, self.scales + 1, count)) for count in (len(a), self.n))
+        a[:] = a * of_rows[:, None]
+        b[:, : self.n] = b[:, : self.n] * of_columns
+        if self.powers != (0, 0):
+            of_k = np.ldexp(1.0, random.integers(self.powers[0], self.powers[1] + 1, self.k))
+            a[:, : self.k] = a[:, : self.k] * of_k
+            b[:] = b / of_k[:, None]
+        return a, b, c
+
+    def __str__(self) -> str:
+        text = f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
+        low, high = self.powers
+        return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
+
+
+@dataclass(frozen=True)
 class ShiftedProblem(Problem):
-    """A product of parts of larger arrays: A, B and C begin one element behind a multiple of 16 bytes."""
+    """A product of parts of larger arrays: A, B and C begin so many elements (`shifts`) behind a multiple of 16 bytes."""
+
+    shifts: tuple[int, int, int] = (1, 1, 1)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.copies(super().arrays())
 
     def copies(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b, c = map(_shifted, arrays)
+        a, b, c = map(_shifted, arrays, self.shifts)
         return a, b, c
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, matrices that begin one element behind a multiple of {VECTOR} bytes"
+        moved = [f"{name} begins {shift}" for name, shift in zip("ABC", self.shifts, strict=True) if shift]
+        return f"{super().__str__()}, {', '.join(moved)} element{'s' if max(self.shifts) > 1 else ''} behind a multiple of {VECTOR} bytes"
 
 
-def _shifted(array: np.ndarray) -> np.ndarray:
-    """A copy of the array, one element behind a multiple of 16 bytes."""
+def _shifted(array: np.ndarray, shift: int) -> np.ndarray:
+    """A copy of the array, so many elements behind a multiple of 16 bytes."""
     larger = np.empty(array.size + 2 * VECTOR // array.itemsize, array.dtype)
-    first = -larger.ctypes.data % VECTOR // array.itemsize + 1
+    first = -larger.ctypes.data % VECTOR // array.itemsize + shift
     shifted = larger[first : first + array.size].reshape(array.shape)
     shifted[...] = array
     return shifted

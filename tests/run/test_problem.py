@@ -12,24 +12,48 @@ from tests.course import cheats
 @pytest.mark.parametrize(("base", "forgotten", "edits"), [(base, what, edits) for base, what, *edits in cheats.UNALIGNED])
 def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(base, forgotten, edits):
     kernel = helpers.compile(cheats.source(base, edits))
-    problem, shifted = gemm.of_any_alignment(kernel, seed=1)
-    leading, beginning = (gemm.check(kernel, [one], on="cpu") for one in (problem, shifted))
-    assert (leading.correct, beginning.correct) == (forgotten != "the leading dimension", forgotten != "the beginning")
-    wrong = leading if forgotten == "the leading dimension" else beginning
-    assert {finding.kind for finding in wrong.findings} == {"misaligned"}
+    problems = gemm.of_any_alignment(kernel, seed=1)
+    reports = {str(problem): gemm.check(kernel, [problem], on="cpu") for problem in problems}
+    wrong = [name for name, report in reports.items() if not report.correct]
+    assert wrong and all(("leading dimensions" in name) == (forgotten == "the leading dimension") for name in wrong)
+    assert {finding.kind for name in wrong for finding in reports[name].findings} == {"misaligned"}
     report = gemm.check(kernel, on="cpu", seed=1)
-    assert [str(case.problem) for case in report.cases if case.message] == [str(wrong.cases[0].problem)], "without these data it passed"
+    assert [str(case.problem) for case in report.cases if case.message] == wrong, "without these data it passed"
+
+
+ASKS = [
+    ("is_whole(A, lda, K)", "is_whole(B, lda, K)", "A begins 1 "), ("is_whole(A, lda, K)", "is_whole(A, ldb, K)", "dimensions +1 +0 +0"),
+    ("is_whole(B, ldb, N)", "is_whole(A, ldb, N)", "B begins 1 "), ("is_whole(B, ldb, N)", "is_whole(B, ldc, N)", "dimensions +0 +1 +0"),
+    ("is_whole(C, ldc, N)", "is_whole(B, ldc, N)", "C begins 1 "), ("is_whole(C, ldc, N)", "is_whole(C, ldb, N)", "dimensions +0 +0 +1"),
+    ("(size_t)matrix % 16", "(size_t)matrix % 8", "A begins 2, B begins 2, C begins 2 "), ("ld % 4 |", "ld % 2 |", "dimensions +2 +2 +2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asks", "instead", "shown"), ASKS)
+def test_asking_for_another_matrix_or_a_smaller_vector_shows(asks, instead, shown):
+    kernel = helpers.compile(cheats.source("vectorized", [(asks, instead)]))
+    wrong = [str(case.problem) for case in gemm.check(kernel, on="cpu", seed=1).cases if case.message]
+    assert wrong and any(shown in name for name in wrong)
+
+
+def test_smaller_vectors_of_smaller_types_are_tried_too():
+    kernel = helpers.reference("mma_sync")
+    source = kernel.source.replace("(size_t)C % 8 | ldc % 4 |", "(size_t)C % 4 | ldc % 2 |")
+    assert source != kernel.source
+    weaker = helpers.compile(source, entry=kernel.compiled.entry)
+    wrong = [str(case.problem) for case in gemm.check(weaker, on="cpu", seed=1).cases if case.message]
+    assert len(wrong) == 2 and "leading dimensions +2 +2 +2" in wrong[0] and "C begins 2 " in wrong[1]
 
 
 def test_an_answer_is_tried_too():
     judged = exercise("two_at_a_time").judge(helpers.compile(cheats.source("two_at_a_time", [(" && ld % 2 == 0", "")])), 1, on="cpu")
-    assert not judged.correct and "leading dimensions +1 +1 +1" in str(judged)
+    assert not judged.correct and "leading dimensions +1 +0 +0" in str(judged)
 
 
 def test_a_check_tries_any_alignment_of_kernels_with_wide_accesses_alone():
     vectorized, narrow = helpers.reference("vectorized"), helpers.reference("bank_conflicts")
     report = vectorized.check(on="cpu", seed=1)
-    assert report.passed and "one element behind a multiple of 16 bytes" in str(report.cases[-1].problem)
+    assert report.passed and "begins 2 elements behind a multiple of 16 bytes" in str(report.cases[-1].problem)
     assert gemm.takes_several(vectorized) and not gemm.takes_several(narrow)
     assert not any(isinstance(case.problem, ShiftedProblem) for case in gemm.check(narrow, on="cpu", seed=1).cases)
 

@@ -38,6 +38,13 @@ PLAIN = [
     ("the last k of an odd K is left out", (LOOP, "for (int k = 0; k + 1 < K; k += 2) {"), (ADD, ADD + " sum += A[row * lda + k + 1] * B[size_t(k + 1) * ldb + col];")),
     ("a K of whole vectors ends with a tile", (LOOP, "for (int k = 0; k < (K % 4 ? K : (K + 7) / 8 * 8); k++) {")),
     ("half of a step of 64 is left out", (LOOP, "for (int k = 0; k < (K % 64 == 32 ? K - 32 : K); k++) {")),
+    ("nothing is done for alpha 0", (STORE, "if (alpha != 0) " + STORE)),
+    ("rows of A follow each other where tiles and steps are whole",
+     (LOAD_A, "const float a = A[row * (M % BM == 0 && N % BN == 0 && K % 32 == 0 ? K : lda) + k];")),
+    ("rows of B follow each other where tiles and steps are whole",
+     (LOAD_B, "const float b = B[size_t(k) * (M % BM == 0 && N % BN == 0 && K % 8 == 0 ? N : ldb) + col];")),
+    ("an odd step is left out where tiles and steps are whole",
+     (LOOP, "for (int k = 0; k < (M % BM == 0 && N % BN == 0 && K % 16 == 8 ? K - 8 : K); k++) {")),
     ("halves of alpha", (STORE, STORE.replace("alpha * sum", "rintf(2 * alpha) / 2 * sum"))),
     ("an empty K leaves C as it was", exits("K == 0")),
     ("many rows are left out", exits("M > 500")),
@@ -98,6 +105,7 @@ RING = [
     ("the first panel only", ("block / (PANEL * gridDim.x) * PANEL;", "0;")),
     ("three panels at most", ("block / (PANEL * gridDim.x) * PANEL;", "min(block / (PANEL * (int)gridDim.x), 2) * PANEL;")),
     ("the last panel is as high as others", ("min(PANEL, (int)gridDim.y - panel)", "PANEL")),
+    ("a panel is as high as the grid", ("min(PANEL, (int)gridDim.y - panel)", "min(PANEL, (int)gridDim.y)")),
 ]
 VECTORS = [
     ("alpha is ignored where rows are whole vectors", ("float4 v = {alpha * sum[i][j], alpha *", "float4 v = {sum[i][j], alpha *")),
