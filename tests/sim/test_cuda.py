@@ -315,7 +315,7 @@ def test_the_last_arrival_of_two_that_take_turns_is_waited_for_by_nobody():
 
 def test_who_waits_for_an_arrival_that_was_used_up_is_stuck():
     first = 'asm volatile("bar.arrive 1, 64;" ::: "memory");  // warp 0 begins'
-    with pytest.raises(RunError, match="32 of 64 threads of block .* wait at a barrier that the others never reach"):
+    with pytest.raises(RunError, match="32 of 64 threads of block .* wait at barrier 1, for 64 threads, that the others never reach"):
         run(
             TURNS.replace(f"if (warp == 1) {first}", f"if (warp == 1) {{ {first.split('//')[0]} {first.split('//')[0]} }}"),
             1,
@@ -532,3 +532,13 @@ def test_addresses_as_inline_assembly_writes_them():
     x = np.array([1, 2, 3, 4], np.float32)
     run(source, 1, 1, [x])
     assert x.tolist() == [4, 4, 3, 4]
+
+
+def test_a_named_barrier_that_gets_too_few_says_how_many_it_is_for():
+    """Whoever writes bar.sync has no __syncthreads() to move."""
+    source = '__global__ void k(int* o) { if (threadIdx.x < 64) asm volatile("bar.sync 1, 96;" ::: "memory"); o[threadIdx.x] = 1; __syncthreads(); }'
+    with pytest.raises(
+        RunError, match="64 of 128 threads of block .* wait at barrier 1, for 96 threads, that the others never reach"
+    ) as told:
+        run(source, 1, 128, [np.zeros(128, np.int32)])
+    assert "__syncthreads" not in told.value.findings[-1].advice

@@ -105,6 +105,9 @@ def deadlock(m: Machine, parked: Sequence[Waiting], cluster: int) -> NoReturn:
     if entry.barrier == cluster:
         whole = "the cluster's barrier, which other threads of the cluster never reach"
         advice = "Every thread of every block of the cluster must call cluster.sync(): move it out of the if."
+    elif entry.expected is not None:
+        whole = f"barrier {entry.barrier}, for {entry.expected} threads, that the others never reach"
+        advice = "As many threads as the barrier is for must arrive at it or wait there, and it is for whole warps: check who comes."
     message = f"{int(rows[block].sum())} of {m.threads} threads of block {m.block_position(block)} wait at {whole}.{elsewhere}"
     finding = m.findings.add(
         KIND, entry.line, message, other_line=others[0] if others else None,

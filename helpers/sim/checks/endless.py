@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NoReturn
 
+from helpers.sim.code import cfg
+
 from .findings import Findings
 from .protocols import LoadedKernel, Machine
 
@@ -13,15 +15,37 @@ MEANING = {KIND: "a run that does not end within its budget"}
 ADVISED = {KIND: "Check that the loop's condition becomes false for every thread."}
 
 
-def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None) -> NoReturn:
-    """Stop a run that has used up its budget while it was at `line`."""
+WAITS_FOR_NOTHING = (
+    "This loop does nothing and reads nothing. If it shall wait for a value that others write, the compiler has read that once, before the "
+    "loop: make it volatile, or read it by an atomic operation or ld.acquire."
+)
+
+
+def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None, position: int | None = None) -> NoReturn:
+    """Stop a run that has used up its budget while it was at `line`, before the instruction at `position`."""
     where = f"line {line}" if line is not None else f"kernel {program.name}"
-    findings.add(KIND, line, f"The kernel had not ended after {budget}.")
+    idle = position is not None and _only_goes_round(program, position)
+    findings.add(KIND, line, f"The kernel had not ended after {budget}.", advice=WAITS_FOR_NOTHING if idle else None)
     findings.stop(
-        f"{where} may never end: the kernel had not ended after {budget} and was stopped here. If it is right and only large, "
-        "run a smaller problem or give it a larger budget; if not, some loop never ends.",
+        f"{where} may never end: the kernel had not ended after {budget} and was stopped here. "
+        + (
+            WAITS_FOR_NOTHING
+            if idle
+            else "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
+        ),
         line,
     )
+
+
+def _only_goes_round(program: LoadedKernel, position: int) -> bool:
+    """Is the instruction in a loop whose instructions have no results and reach no memory?"""
+    graph = [block.successors for block in program.blocks]
+    here = next((block.index for block in program.blocks if position in block.ops), None)
+    if here is None:
+        return False
+    loop = [i for i in cfg.reachable(graph, here) if i < len(graph) and here in cfg.reachable(graph, i) and (i != here or here in graph[i])]
+    ops = [program.ops[at] for i in loop for at in program.blocks[i].ops]
+    return bool(ops) and not any(op.writes or op.sites or op.rendezvous for op in ops)
 
 
 def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | None, places: Collection[int]) -> NoReturn:

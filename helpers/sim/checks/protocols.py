@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 class LoadedKernel(Protocol):
     """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
     of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites
-    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory."""
+    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory. ops, blocks: its instructions, and
+    what is executed together."""
 
     name: str
+    ops: tuple[Any, ...]
+    blocks: list[Any]
     sites: tuple[Site, ...]
     shared: list[tuple[str, int, int]]
     shared_start: int

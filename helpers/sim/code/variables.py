@@ -10,6 +10,7 @@ from .addresses import DEVICE_BASE, FUNCTION_BASE, shared_start
 from .ptx import Address, Function, Module, Symbol, Variable, Vector
 
 MOST_DEVICE_BYTES = 1 << 30
+MOST_BETWEEN = 1 << 16  # bytes between two variables in device memory; as many as the first of them has, at most
 
 
 def align(value: int, to: int) -> int:
@@ -52,8 +53,9 @@ class Variables:
         raise RunError(f"The compiled code refers to {name}, which it does not define.")
 
     def add_device(self, name: str, space: str, nbytes: int, alignment: int = 0, initial: bytes = b"") -> int:
-        """Place a variable in device memory."""
-        at = align(len(self.image), max(alignment, 256))
+        """Place a variable in device memory, with nobody's memory between it and the one before: an index too large shall not reach it."""
+        nobodys = min(self.device[-1][2], MOST_BETWEEN) if self.device else 0
+        at = align(len(self.image) + nobodys, max(alignment, 256))
         if at + nbytes > MOST_DEVICE_BYTES:
             raise LaunchError(
                 f"The kernel's __device__ and __constant__ variables take {(at + nbytes) / 2**30:,.1f} GB with `{name}`, "

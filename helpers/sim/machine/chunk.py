@@ -188,7 +188,7 @@ class Chunk(Lanes):
         return self.launch.others_wait(self)
 
     def _endless(self, budget: str, block) -> None:
-        endless.out_of_budget(self.program, self.findings, budget, block.line)
+        endless.out_of_budget(self.program, self.findings, budget, block.line, block.ops.start)
 
     # -------------------------------------------------------------------------------------------- groups of threads
 

@@ -96,7 +96,7 @@ def _attempt(launch, blocks, progress, at_once):
         launch.memory = DeviceMemory(program, arrays)
         raise
     except OutOfTime as late:
-        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line)
+        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line, late.position)
         raise
     return None
 

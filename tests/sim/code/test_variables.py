@@ -73,3 +73,13 @@ def test_an_alignment_that_is_not_given_is_told_with_its_line_and_what_relies_on
     (note,), (finding, *_) = said["sm_90"]
     assert note.startswith("line 2: s asks for an alignment of 16384 bytes and does not get it") and "0x400" in note
     assert finding.kind == "out-of-bounds" and "s asks for an alignment of 16384 bytes" in finding.advice
+
+
+@pytest.mark.parametrize("n, told", [(0, None), (225, "just past the end of first."), (384, "512 bytes past the end of first.")])
+def test_an_index_too_large_does_not_reach_the_next_variable(n, told):
+    compiled = compile_source(
+        "__device__ float first[256], second[1 << 14];\n"
+        "__global__ void k(float* out, int n) { first[threadIdx.x + n] = 1; out[threadIdx.x] = second[threadIdx.x] + first[threadIdx.x]; }"
+    )
+    found = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.zeros(32, np.float32), n]).findings
+    assert [finding.message for finding in found] == ([] if told is None else [f"A thread writes 4 bytes {told}"])

@@ -1,0 +1,45 @@
+"""A run that does not end, and why its loop never will."""
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.errors import RunError
+from helpers.sim import simulate
+from helpers.sim.launch import Budget
+
+KERNEL = "__global__ void k(%sint* flag, int* out) { int n = 0; %s out[threadIdx.x] = n; }"
+
+
+LOOPS = [
+    ("", "while (flag[0] == 0);", True),  # the compiler reads it once
+    ("", "if (threadIdx.x == 3) while (flag[threadIdx.x] == 0);", True),
+    ("volatile ", "while (flag[0] == 0);", False),
+    ("", "while (atomicAdd(flag, 0) == 0);", False),
+    ("", "while (n >= 0) n ^= clock() & 1;", False),
+    ("", "while (flag[0] == 0) __syncthreads();", False),
+]
+
+
+def told(kind, loop, run):
+    """(the error's message, the advice of its only finding)."""
+    arrays = [np.zeros(32, np.int32), np.zeros(32, np.int32)]
+    with pytest.raises(RunError, match="line 1 may never end") as error:
+        run(helpers.compile(KERNEL % (kind, loop), arch="compute_90"), arrays)
+    (finding,) = error.value.findings
+    return error.value.message, finding.advice
+
+
+@pytest.mark.parametrize("kind, loop, idle", LOOPS)
+def test_a_loop_that_waits_for_what_it_never_reads_is_told_so(kind, loop, idle):
+    def run(kernel, arrays):
+        simulate(kernel.compiled, (1, 1, 1), (32, 1, 1), arrays, budget=Budget(steps=20_000, seconds=None))
+
+    message, advice = told(kind, loop, run)
+    assert ("the compiler has read that once, before the loop" in advice) == idle == ("reads nothing" in message)
+
+
+@pytest.mark.parametrize("kind, loop, idle", LOOPS[::2])
+def test_native_code_tells_the_same(kind, loop, idle):
+    _, advice = told(kind, loop, lambda kernel, arrays: kernel.launch(1, 32, arrays, on="cpu", seconds=2, long=True))
+    assert ("the compiler has read that once, before the loop" in advice) == idle
