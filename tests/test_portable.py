@@ -24,7 +24,7 @@ MODULES_NOT_ON_WINDOWS = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "
 GUARDED = {
     ("front/site/executed.py", ".symlink_to"): "OSError",
     ("run/shared_gpu/service.py", ".add_signal_handler"): "the service says that it needs Linux",
-    ("sim/native/workers.py", "os.sched_getaffinity"): "hasattr",
+    ("processors.py", "os.sched_getaffinity"): "hasattr",
     ("front/lab/__init__.py", "os.geteuid"): "sys.platform",
     ("course/grading/apart.py", "resource"): "ImportError",
     ("course/grading/apart.py", "os.getuid"): "sys.platform",
