@@ -140,8 +140,7 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     headers[IMPLICIT] += "".join(f"#include <{name}>\n" for name, used in _BROUGHT.items() if "std" in device and used.search(device))
     for name in _STANDARD:
         headers.setdefault(name, EMPTY)
-    for name in _FOR_HEADERS:
-        headers.setdefault(name, _HALF)
+    headers |= {name: _HALF for name in _FOR_HEADERS if not _is_in(folders, name)}
     code = strip_comments(source)
     for name in dict.fromkeys(match[1] for match in INCLUDE.finditer(source) if "#" in code[match.start() : match.end()]):
         library = _LIBRARY.match(name)
@@ -151,7 +150,7 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
             headers[name] = f"{EMPTY}namespace {library[1]} {{}}\n"
         elif name == "cub/cub.cuh":
             headers[name] = _CUB_DEVICE
-        elif any((Path(folder) / name).is_file() for folder in folders):
+        elif _is_in(folders, name):
             continue
         elif _WITH_HALF.match(name):
             headers[name] = _HALF
@@ -160,6 +159,10 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
             if not _HOST.match(name):
                 missing.append(name)
     return headers, tuple(missing)
+
+
+def _is_in(folders: Sequence[str], name: str) -> bool:
+    return any((Path(folder) / name).is_file() for folder in folders)
 
 
 _STANDARD = (*_CPP, *(f"{name}.h" for name in _C))

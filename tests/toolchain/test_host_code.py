@@ -229,3 +229,11 @@ def test_a_reader_s_own_header_may_have_host_code_and_the_libraries_it_needs(tmp
     )
     source = '#include "mine.cuh"\n' + KERNEL.format(body="a[0] = cdiv(7, 2);")
     assert helpers.compile(source, options=[f"-I{tmp_path}"]).name == "k"
+
+
+def test_a_library_that_is_there_is_not_replaced(tmp_path):
+    (tmp_path / "cublas_v2.h").write_text("#pragma once\n#define FOUND 7\n")
+    (tmp_path / "mine.cuh").write_text("#pragma once\n#include <cublas_v2.h>\n")
+    for header in ("mine.cuh", "cublas_v2.h"):
+        source = f'#include "{header}"\n' + KERNEL.format(body="a[0] = FOUND;")
+        assert helpers.compile(source, options=[f"-I{tmp_path}"]).name == "k"
