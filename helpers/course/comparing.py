@@ -19,7 +19,7 @@ from typing import Any
 from helpers.arguments import is_whole
 from helpers.errors import CompileError, CourseError
 from helpers.run.kernel import Kernel, Run
-from helpers.toolchain.compile import Source, compile_each
+from helpers.toolchain.compile import compile_each
 
 from . import measures
 from .lesson import LessonKernel
@@ -118,7 +118,7 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
         raise CourseError(f"variants wants a kernel, as a %%cuda cell or reference() makes it, not {type(kernel).__name__}.")
     if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
         raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
-    sources: dict[Any, Source] = {}
+    sources: dict[Any, str] = {}
     old = kernel.compiled
     for name, edits in settings.items():
         source = kernel.source
@@ -129,8 +129,8 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
                 raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
             source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
         if edits:
-            sources[name] = Source(source, old.entry, old.arch, old.options)
-    compiled = dict(zip(sources, compile_each(list(sources.values())), strict=True))
+            sources[name] = source
+    compiled = dict(zip(sources, compile_each(list(sources.values()), old.entry, old.arch, old.options), strict=True))
     for name, made in compiled.items():
         if isinstance(made, CompileError):
             raise CompileError(f"{name}: {made.message}", made.line) from made

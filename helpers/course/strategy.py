@@ -288,30 +288,31 @@ class Judged(Tabular):
     recorded: Mapping[Problem, Mapping[str, Mapping[str, Any]]]
     estimated: Mapping[Problem, Mapping[str, float]]
 
-    def _known(self, problem: Problem) -> Problem:
-        """`problem`, if it is one of these. Raises CourseError."""
+    def _rows(self, problem: Problem) -> Mapping[str, Mapping[str, Any]]:
+        """What was recorded of a problem, by configuration. Raises CourseError for one that was not held out."""
         if problem not in self.recorded:
             raise CourseError(f"{problem} was not held out. What was: {'; '.join(map(str, self.recorded))}.")
-        return problem
+        return self.recorded[problem]
 
     def chosen(self, problem: Problem) -> str:
         """The configuration that is estimated to be the fastest. Raises CourseError, as all of these, for a problem not held out."""
-        problem = self._known(problem)
+        self._rows(problem)
         return min(self.estimated[problem], key=self.estimated[problem].__getitem__)
 
     def loss(self, problem: Problem) -> float:
         """How much slower the chosen one is than the fastest, as a part of the fastest's time."""
-        chosen, fastest = (self.recorded[problem][name]["milliseconds"] for name in (self.chosen(problem), self.fastest(problem)))
+        rows = self._rows(problem)
+        chosen, fastest = (rows[name]["milliseconds"] for name in (self.chosen(problem), self.fastest(problem)))
         return chosen / fastest - 1
 
     def fastest(self, problem: Problem) -> str:
         """The configuration with the shortest recorded time."""
-        problem = self._known(problem)
-        return min(self.recorded[problem], key=lambda name: self.recorded[problem][name]["milliseconds"])
+        rows = self._rows(problem)
+        return min(rows, key=lambda name: rows[name]["milliseconds"])
 
     def right(self, problem: Problem) -> bool:
         """Whether the chosen one is the fastest, or within the spread that the two were measured with."""
-        rows = self.recorded[self._known(problem)]
+        rows = self._rows(problem)
         return self.loss(problem) <= max(rows[name]["spread"] for name in (self.chosen(problem), self.fastest(problem)))
 
     def table(self) -> Table:

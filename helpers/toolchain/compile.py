@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from helpers.errors import CompileError, CourseError
@@ -76,32 +76,24 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     return compiled
 
 
-@dataclass(frozen=True)
-class Source:
-    """What `compile_source` is asked: the same fields."""
-
-    source: str
-    entry: str | None = None
-    arch: str = "sm_90"
-    options: Sequence[str] = ()
-
-
-def compile_each(wanted: Sequence[Source]) -> list[Compiled | CourseError]:
-    """Compile several sources at once, as many as this machine has room for: what came of each, in order, and what was raised instead.
+def compile_each(
+    sources: Sequence[str], entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()
+) -> list[Compiled | CourseError]:
+    """`compile_source` of several, as many at once as this machine has room for: what came of each, in order, or what was raised instead.
 
     An interrupt ends all of them, and is passed on.
     """
 
-    def made(one: Source) -> Compiled | CourseError:
+    def made(source: str) -> Compiled | CourseError:
         try:
-            return compile_source(one.source, one.entry, one.arch, one.options)
+            return compile_source(source, entry, arch, options)
         except CourseError as error:
             return error
 
-    if len(wanted) < 2:
-        return [made(one) for one in wanted]
+    if len(sources) < 2:
+        return [made(source) for source in sources]
     with nvrtc.several() as count, ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(made, one) for one in wanted]
+        waiting = [pool.submit(made, source) for source in sources]
         try:
             return [one.result() for one in waiting]
         except BaseException:

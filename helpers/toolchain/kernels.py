@@ -109,9 +109,10 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         matches = [symbol for symbol in matches if known[symbol] == wanted] or [
             symbol for symbol in matches if symbol == entry or known[symbol].endswith(wanted)
         ]
-    others = [item for item in declared if item.instances and not item.is_called(plain_name(matches[0]))] if len(matches) == 1 else []
-    if len(matches) == 1 and (entry or not others):
-        return matches[0]
+    if len(matches) == 1:
+        bound = plain_name(matches[0])
+        if entry or not any(item.instances and not item.is_called(bound) for item in declared):
+            return matches[0]
     called = [item for item in declared if item.is_called(entry)]
     names = ", ".join([item.name.split("::")[-1] for item in declared] or dict.fromkeys(plain_name(symbol) for symbol in symbols))
     templates = "".join(f"\n  {item}" for item in declared if item.parameters) if len(declared) > 1 else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import processors
 from helpers.course import store
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
@@ -99,7 +100,7 @@ def test_the_whole_suite_runs_on_workers(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     assert cli.main(["test"]) == 3
-    assert called[0][3:] == ["--numprocesses", str(min(2, os.cpu_count()))]
+    assert called[0][3:] == ["--numprocesses", str(min(2, processors.available()))]
 
 
 def test_an_environment_for_readers_gets_what_the_tests_need(monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.errors import CompileError
 from helpers.toolchain import nvrtc
-from helpers.toolchain.compile import Source, compile_each, compile_source
+from helpers.toolchain.compile import compile_each, compile_source
 from tests import ROOT
 
 # ptxas dies of these two (CUDA 13.0); if a later one refuses them with a message, that is as good.
@@ -71,10 +71,10 @@ def test_several_are_compiled_at_once_and_one_child_is_kept(monkeypatch):
         return compile_one(child, request)
 
     monkeypatch.setattr(nvrtc.Child, "compile", noted)
-    wanted = [Source(source(number)) for number in range(4)]
-    wanted.insert(2, Source(f"__global__ void wrong() {{ return 1 + ; }}  // {time.time()}"))
+    wanted = [source(number) for number in range(4)]
+    wanted.insert(2, f"__global__ void wrong() {{ return 1 + ; }}  // {time.time()}")
     made = compile_each(wanted)
-    assert [one.source for one in made if not isinstance(one, CompileError)] == [wanted[i].source for i in (0, 1, 3, 4)]
+    assert [one.source for one in made if not isinstance(one, CompileError)] == [wanted[i] for i in (0, 1, 3, 4)]
     assert isinstance(made[2], CompileError) and made[2].line == 1
     assert len(at_work) == nvrtc.MOST and only_child().lives
 
@@ -85,7 +85,7 @@ def test_an_interrupt_ends_all_that_are_compiled_at_once():
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        compile_each([Source(f"{slow}// {number} {time.time()}") for number in range(5)])
+        compile_each([f"{slow}// {number} {time.time()}" for number in range(5)])
     assert time.monotonic() - start < 10 and not nvrtc._POOL.resting and not nvrtc._POOL.working
     assert compile_source(source(2)).entry == "k"
 

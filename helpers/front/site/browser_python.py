@@ -15,15 +15,8 @@ from helpers.files import write_whole
 
 HELPERS = Path(__file__).resolve().parents[2]
 _STATED = Path(__file__).with_name("pyodide.toml")
-_MODULES = (
-    "__init__.py",
-    "arguments.py",
-    "errors.py",
-    "interrupts.py",
-    "files.py",
-    "paths.py",
-    "cache.py",
-)  # what helpers.sim imports of the rest
+# What helpers.sim imports of the rest.
+_MODULES = ("__init__.py", "arguments.py", "errors.py", "interrupts.py", "files.py", "paths.py", "cache.py")
 # The machine asks whether there is native code; there is not.
 _NATIVE = ("__init__.py", "engine.py", "declined.py", "offsets.py", "sums.py")
 

@@ -15,6 +15,7 @@ MEANING = {KIND: "a run that does not end within its budget"}
 ADVISED = {KIND: "Check that the loop's condition becomes false for every thread."}
 
 
+MAY_BE_LARGE = "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
 WAITS_FOR_NOTHING = (
     "This loop does nothing and reads nothing. If it shall wait for a value that others write, the compiler has read that once, before the "
     "loop: make it volatile, or read it by an atomic operation or ld.acquire."
@@ -24,26 +25,15 @@ WAITS_FOR_NOTHING = (
 def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None, position: int | None = None) -> NoReturn:
     """Stop a run that has used up its budget while it was at `line`, before the instruction at `position`."""
     where = f"line {line}" if line is not None else f"kernel {program.name}"
-    idle = position is not None and _only_goes_round(program, position)
-    findings.add(KIND, line, f"The kernel had not ended after {budget}.", advice=WAITS_FOR_NOTHING if idle else None)
-    findings.stop(
-        f"{where} may never end: the kernel had not ended after {budget} and was stopped here. "
-        + (
-            WAITS_FOR_NOTHING
-            if idle
-            else "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
-        ),
-        line,
-    )
+    why = WAITS_FOR_NOTHING if position is not None and _only_goes_round(program, position) else None
+    findings.add(KIND, line, f"The kernel had not ended after {budget}.", advice=why)
+    findings.stop(f"{where} may never end: the kernel had not ended after {budget} and was stopped here. {why or MAY_BE_LARGE}", line)
 
 
 def _only_goes_round(program: LoadedKernel, position: int) -> bool:
     """Is the instruction in a loop whose instructions have no results and reach no memory?"""
-    graph = [block.successors for block in program.blocks]
-    here = next((block.index for block in program.blocks if position in block.ops), None)
-    if here is None:
-        return False
-    loop = [i for i in cfg.reachable(graph, here) if i < len(graph) and here in cfg.reachable(graph, i) and (i != here or here in graph[i])]
+    here = next(block.index for block in program.blocks if position in block.ops)
+    loop = cfg.loop_around([block.successors for block in program.blocks], here)
     ops = [program.ops[at] for i in loop for at in program.blocks[i].ops]
     return bool(ops) and not any(op.writes or op.sites or op.rendezvous for op in ops)
 

@@ -46,6 +46,12 @@ def cycles(graph: Graph) -> set[int]:
     return {i for i, found in enumerate(reach) if found >> i & 1}
 
 
+def loop_around(graph: Graph, block: int) -> set[int]:
+    """The blocks on the ways from `block` back to itself, itself included; none if there is no such way."""
+    after = {i for successor in graph[block] for i in reachable(graph, successor)}
+    return {i for i in after if block in reachable(graph, i)}
+
+
 def dominators(graph: Graph) -> list[int]:
     """Per block, the set of the blocks that every way from the entry to it passes, itself included."""
     before: list[list[int]] = [[] for _ in graph]

@@ -20,6 +20,11 @@ def test_reachable_and_cycles():
     assert cfg.cycles([[1], [2], [0, 3]]) == {0, 1, 2}
 
 
+def test_the_loop_around_a_block():
+    graph = [(1,), (2, 4), (3,), (1, 3), (4, 5), (6,)]  # 1, 2, 3 go round, 3 and 4 besides on their own; 6 is the end
+    assert [cfg.loop_around(graph, block) for block in range(6)] == [set(), {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {4}, set()]
+
+
 def test_dominators():
     assert cfg.dominators(DIAMOND) == [0b1, 0b11, 0b101, 0b1001]
     assert cfg.post_dominators(DIAMOND) == [0b11001, 0b11010, 0b11100, 0b11000]
