@@ -40,7 +40,7 @@ from .table import Cell, Table, Tabular
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
 LAUNCH_OPTIONS = (
     "arrays", "multiprocessors", "trace", "counters", "findings", "blocks", "cluster", "seconds", "progress", "repeat", "uninitialized",
-    "globals_before", "long", "in_turn", "explain",
+    "globals_before", "long", "in_turn", "explain", "symbols",
 )  # fmt: skip
 SHOW_SIZE = 128  # pictures: a few blocks, so that every slider has somewhere to go
 SHOW_LIMIT = 512  # the largest: above, a recording of every access no longer fits

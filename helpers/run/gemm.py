@@ -159,7 +159,7 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
     if given.copies:
         product["copies"] = len(given.copies)
         product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
-    told = tuple(f"{remark} ({how})." for remark in given.remarks)
+    told = (*(f"{remark} ({how})." for remark in given.remarks), *done.remarks)
     return replace(
         done, problem=product, first_tiles=functools.partial(_first_tiles, done.kernel, problem), remarks=told, passes=tuple(passes)
     )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import numbers
@@ -18,42 +19,23 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import is_whole
-from helpers.element_types import ELEMENT_TYPES
 from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
+from helpers.sim.code import elf
 from helpers.sim.code.ptx import directives
 from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
 
-from . import gpu
+from . import gpu, variable_values
+from .c_types import DTYPES
 from .gpu.launching import Before
 from .shared_gpu import service_address
 
 FIRST_SPECIFIC = 90  # the first architecture that has code of its own besides ("sm_90a")
-
-# C's pointee types and the array element types that match them.
-_INTEGERS: dict[str, tuple[Any, ...]] = {
-    "char": (np.int8, np.uint8), "signed char": (np.int8,), "unsigned char": (np.uint8,), "uchar": (np.uint8,),
-    "short": (np.int16,), "unsigned short": (np.uint16,), "ushort": (np.uint16,),
-    "int": (np.int32,), "signed": (np.int32,), "unsigned int": (np.uint32,), "unsigned": (np.uint32,), "uint": (np.uint32,),
-    "long": (np.dtype("l"),), "unsigned long": (np.dtype("L"),), "ulong": (np.dtype("L"),),
-    "long long": (np.int64,), "longlong": (np.int64,), "unsigned long long": (np.uint64,), "ulonglong": (np.uint64,),
-    "size_t": (np.uintp,), "ptrdiff_t": (np.intp,), "uintptr_t": (np.uintp,), "intptr_t": (np.intp,),
-    "int8_t": (np.int8,), "uint8_t": (np.uint8,), "int16_t": (np.int16,), "uint16_t": (np.uint16,),
-    "int32_t": (np.int32,), "uint32_t": (np.uint32,), "int64_t": (np.int64,), "uint64_t": (np.uint64,),
-}  # fmt: skip
-_ELEMENT_TYPES: dict[str, tuple[Any, ...]] = {
-    **{f"{name}{width}": kinds for name, kinds in _INTEGERS.items() if re.fullmatch(r"[a-z]+", name) for width in "1234"},
-    **{f"{name}{width}": (kind,) for name, kind in (("float", np.float32), ("double", np.float64)) for width in "1234"},
-    **_INTEGERS,
-    **{name: (item.storage,) for item in ELEMENT_TYPES.values() for name in item.c_names},
-    "double": (np.float64,),
-    "bool": (np.bool_, np.uint8),
-}  # fmt: skip
 
 _SCALAR_TYPES = {
     "u8": np.uint8, "s8": np.int8, "b8": np.uint8, "u16": np.uint16, "s16": np.int16, "b16": np.uint16,
@@ -215,6 +197,7 @@ class Kernel:
         in_turn: str = "",
         explain: bool = True,
         before: Sequence[Before] = (),
+        symbols: Mapping[str, Any] | None = None,
     ) -> Run:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
@@ -236,6 +219,8 @@ class Kernel:
         explain: False raises UnexplainedError as soon as native code meets what only the slower NumPy machine can explain (a race, as a
         rule); by default that runs the launch once more and names it.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
+        symbols: values of its `__constant__` and `__device__` variables by their names, {"mask": array}, as a program's main gives them by
+        cudaMemcpyToSymbol: arrays, bytes, or numbers where the source shows the type. Each fills the beginning of its variable.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
@@ -263,13 +248,14 @@ class Kernel:
                 f"in_turn={in_turn!r} is no order of the blocks: write in_turn={UPWARDS!r} or in_turn={DOWNWARDS!r}, or leave it out."
             )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
+        given, remarks = variable_values.given(self.compiled, symbols), variable_values.forgotten(self.compiled, symbols)
 
         def simulated(values: Sequence[Any]) -> Outcome:
             try:
                 return simulate(
-                    self.compiled, grid, block, values, shared=shared, collect=collect,
+                    holding(self, given).compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-                    globals_before=globals_before, long=long, in_turn=in_turn, explain=explain,
+                    globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=given,
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)
@@ -280,13 +266,30 @@ class Kernel:
             outcome = simulated(host)
             for value, copy in zip(arguments, host, strict=False):
                 gpu.copy_back(value, copy)
-            return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
+            return Run(
+                holding(self, given), grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, remarks=remarks
+            )
         there = gpu if gpu.available() else _shared()
         kernel = self.native(there.arch())
-        timing = there.launch(kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims, before=before)
+        there_given = variable_values.given(kernel.compiled, symbols)  # by the names that they have in this code
+        timing = there.launch(
+            kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims, before=before, symbols=there_given
+        )
         # The copies keep a later look at counters from changing the reader's arrays a second time.
         later = functools.partial(lambda: simulated(gpu.all_to_host(arguments, copy=True)))
-        return Run(kernel, grid, block, shared, "gpu", timing.device, timing.milliseconds, tuple(arguments), later, timing)
+        return Run(
+            holding(kernel, there_given),
+            grid,
+            block,
+            shared,
+            "gpu",
+            timing.device,
+            timing.milliseconds,
+            tuple(arguments),
+            later,
+            timing,
+            remarks=remarks,
+        )
 
     def count(
         self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0, *, blocks: Iterable[int],
@@ -425,6 +428,15 @@ class Kernel:
         return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args, strict=False)]
 
 
+def holding(kernel: Kernel, values: Sequence[tuple[str, bytes]]) -> Kernel:
+    """The kernel with these values in its variables, for whoever counts what its machine code does; without any, itself."""
+    if not values:
+        return kernel
+    found = copy.copy(kernel)
+    found.compiled = replace(kernel.compiled, cubin=elf.with_values(kernel.compiled.cubin, values))
+    return found
+
+
 def _needed(arch: str) -> str:
     """The GPUs that run code for one architecture alone ("sm_90a"), for people."""
     limits = hardware.capability(arch)
@@ -499,7 +511,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
                 f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
                 "An address as a number cannot be checked; None is the null pointer."
             )
-        expected = _ELEMENT_TYPES.get(parameter.pointer_to)
+        expected = DTYPES.get(parameter.pointer_to)
         if expected and _CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:
             expected = None
         if expected and value.dtype not in [np.dtype(item) for item in expected]:

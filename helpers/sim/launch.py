@@ -146,6 +146,7 @@ def simulate(
     long: bool = False,
     in_turn: str = "",
     explain: bool = True,
+    symbols: Sequence[tuple[str, bytes]] = (),
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -160,7 +161,8 @@ def simulate(
     machine, which then does not begin it while native code is made. in_turn: UPWARDS (by their numbers) or DOWNWARDS, each block,
     or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
     for the others finds nothing of theirs. explain: False raises UnexplainedError where native code meets what only the NumPy machine
-    can explain, and the NumPy machine does not run the launch.
+    can explain, and the NumPy machine does not run the launch. symbols: bytes for the beginnings of global variables, by the names that
+    the PTX gives them; they come after globals_before.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -170,7 +172,7 @@ def simulate(
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
             return _simulate(
                 start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn,
-                explain,
+                explain, symbols,
             )  # fmt: skip
     except time_limit.TimeIsUp:
         raise NotBegunError(
@@ -185,7 +187,7 @@ def simulate(
 
 
 def _simulate(
-    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain
+    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain, symbols
 ) -> Outcome:
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
@@ -195,6 +197,8 @@ def _simulate(
         if len(globals_before) != len(program.image):
             raise LaunchError("globals_before is of another kernel: take outcome.globals_after of a run of this one.")
         program = replace(program, image=globals_before, image_addresses=())
+    if symbols:
+        program = program.with_values(symbols)
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
     memory = DeviceMemory(program, arrays)

@@ -15,6 +15,7 @@ from helpers.model.occupancy import occupancy
 from helpers.run import gemm, gpu, kernel, timing
 from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
+from tests.run.test_variable_values import SOURCE as VARIABLES
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
 ON_TENSOR_CORES = [step for step in steps.STEPS if step.entry and step.dtype != "float32"]
@@ -130,6 +131,22 @@ def test_more_than_48_kb_of_dynamic_shared_memory():
     last = limit // 4 - 1
     cpu, on_gpu = both(source, 1, 64, [np.zeros(64, np.float32), last], limit)
     assert same_bits(cpu, on_gpu) and on_gpu[0][0] == last
+
+
+def test_variables_hold_what_the_launch_gives_them():
+    x = np.zeros(8, np.float32)
+    blur = kernel.compile(VARIABLES, "blur")
+    for mask, rounds in ((np.array([1, 2, 4], np.float32), 2), (np.array([3, 5, 7], np.float32), 3)):
+        pair = np.array([(0.5, rounds)], [("a", "f4"), ("b", "i4")])
+        given = {"mask": mask, "rounds": rounds, "by": [2, 3], "pair": pair}
+        there, here = x.copy(), x.copy()
+        run = blur.launch(1, 32, [there, 8], on="gpu", symbols=given)
+        blur.launch(1, 32, [here, 8], on="cpu", symbols=given)
+        assert there.tolist() == here.tolist() and there.any()
+        assert run.remarks == () and run.counters["smsp__inst_executed.sum"] > 0
+    there = x.copy()
+    run = blur.launch(1, 32, [there, 8], on="gpu", symbols={"rounds": 0})
+    assert "mask" in run.remarks[0]
 
 
 def test_cupy_arrays_are_used_in_place_and_timing_leaves_them_alone():

@@ -210,12 +210,14 @@ def launch(
     repeat: int | None = None,
     cluster: tuple[int, int, int] | None = None,
     before: Sequence[Before] = (),
+    symbols: Sequence[tuple[str, bytes]] = (),
 ) -> Timing:
     """Run a kernel on the GPU. NumPy arrays in `args` are copied there and back; CuPy arrays are used in place.
 
     grid, block: (x, y, z). shared: dynamic shared memory, bytes per block. repeat: None times the one launch that made
     the results; n takes n samples more (see the module's head), on data that the reader never sees changed. cluster:
-    blocks per cluster (x, y, z). before: launched before each launch, and part of its time.
+    blocks per cluster (x, y, z). before: launched before each launch, and part of its time. symbols: bytes for the beginnings of the
+    kernel's variables, by the names in its PTX, copied before the first launch.
     Raises LaunchError if the launch is refused, RunError if the kernel goes wrong or does not end.
     """
     cupy = presence.need()
@@ -225,6 +227,9 @@ def launch(
         there, rest = on_device.args[: len(args)], iter(on_device.args[len(args) :])
         before = [item.on([next(rest) for _ in item.arrays]) for item in before]
         once = launcher(compiled, grid, block, there, shared, cluster, before)
+        for symbol, data in symbols:
+            address = loaded(compiled, shared).module.get_global_var(symbol)
+            cupy.cuda.runtime.memcpy(address, np.frombuffer(data, np.uint8).ctypes.data, len(data), cupy.cuda.runtime.memcpyHostToDevice)
         cupy.cuda.Device().synchronize()
         stream = event_timing.own_stream()
         with stream:

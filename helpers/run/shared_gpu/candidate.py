@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from helpers.errors import CourseError, RunError
-from helpers.run import gemm, gpu, timing
+from helpers.run import gemm, gpu, timing, variable_values
 from helpers.run.block_scales import scale_block
 from helpers.run.gemm import Problem
 from helpers.run.gpu import failures
@@ -58,6 +58,7 @@ class KernelProcess:
         compiled = job.code.compiled()
         arrays = [made.array() for made in job.arrays]
         values = job.values(arrays, compiled.parameters)
+        variable_values.need_room(compiled, job.symbols)
         if not self.simulated:
             gpu.device()  # the driver's own start is no part of the launch
         self._begin()
@@ -73,12 +74,14 @@ class KernelProcess:
                 Budget(seconds=_ENDLESS),
                 engine="numpy",
                 cluster=job.cluster,
+                symbols=job.symbols,
             )
             timed = _simulated(time.perf_counter() - start)
             if outcome.findings and outcome.findings[0].kind == "out-of-bounds":
                 raise RunError(f"{compiled.entry} read or wrote memory outside its arrays.")
         else:
-            timed = gpu.launch(compiled, job.grid, job.block, values, job.shared, job.repeat, job.cluster, job.row_copies(arrays))
+            copies = job.row_copies(arrays)
+            timed = gpu.launch(compiled, job.grid, job.block, values, job.shared, job.repeat, job.cluster, copies, job.symbols)
         for number, (made, array) in enumerate(zip(job.arrays, arrays, strict=True)):
             if made.returned:
                 self._write(str(number), array)

@@ -25,12 +25,13 @@ from helpers.run.gemm import Problem
 from helpers.run.geometry import MAPS
 from helpers.run.row_copies import GRANULE, RowCopy
 from helpers.run.tensor_maps import L2_PROMOTIONS
+from helpers.run.variable_values import Symbol
 from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor, TensorMap
 from helpers.toolchain import signatures
 from helpers.toolchain.compiled import Compiled, Parameter
 
-VERSION = 2
+VERSION = 3
 HEADER = "Gemm-Ladder-Protocol"
 MOST_PTX = 4 << 20  # characters
 MOST_SENT = 32 << 20  # bytes of arrays in a message
@@ -119,7 +120,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class LaunchJob:
-    """One launch. repeat: how often it is timed besides, None for not at all."""
+    """One launch. repeat: how often it is timed besides, None for not at all. symbols: bytes for variables, by their names in the PTX."""
 
     code: SentCode
     grid: tuple[int, int, int]
@@ -130,6 +131,7 @@ class LaunchJob:
     arrays: tuple[Made, ...]
     arguments: tuple[Passed, ...]
     copies: tuple[Copied, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
 
     def row_copies(self, arrays: Sequence[np.ndarray]) -> list[RowCopy]:
         """Its copies, on these arrays."""
@@ -175,6 +177,7 @@ def dumps(job: Job) -> bytes:
         {"dtype": made.dtype, "shape": made.shape, "data": encoded(made.data), "seed": made.seed, "returned": made.returned}
         for made in job.arrays
     ]
+    fields["symbols"] = {name: encoded(data) for name, data in job.symbols}
     fields["copies"] = [dataclasses.asdict(copied) for copied in job.copies]
     fields["arguments"] = [
         {"value": encoded(passed.value), "array": passed.array, "tensor": encoded(passed.tensor.pack() if passed.tensor else None),
@@ -338,7 +341,13 @@ def _launch(fields: dict[str, Any], code: SentCode) -> LaunchJob:
         code, _extent(fields, "grid", (most, 65535, 65535)), block, _whole(fields, "shared", 0, 228 << 10),
         cluster, repeat, arrays, tuple(_passed(item, arrays) for item in _field(fields, "arguments", list)),
         tuple(_copied(item, arrays) for item in _field(fields, "copies", list)),
+        _symbols(_field(fields, "symbols", dict)),
     )  # fmt: skip
+
+
+def _symbols(given: dict[str, Any]) -> tuple[Symbol, ...]:
+    """The values of variables in a message; how long each is, the candidate's process says."""
+    return tuple(Symbol(name, decoded(_field(given, name, str), "The value of a variable")) for name in given)
 
 
 def _copied(item: Any, arrays: Sequence[Made]) -> Copied:

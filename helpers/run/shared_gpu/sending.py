@@ -27,6 +27,7 @@ from helpers.run.gpu.launching import Before
 from helpers.run.gpu.transfers import all_to_host, overlapping
 from helpers.run.passes import pieces
 from helpers.run.row_copies import RowCopy
+from helpers.run.variable_values import Symbol
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from . import protocol, service_address
@@ -62,6 +63,7 @@ def launch(
     repeat: int | None = None,
     cluster: tuple[int, int, int] | None = None,
     before: Sequence[Before] = (),
+    symbols: Sequence[Symbol] = (),
 ) -> Timing:
     """`gpu.launch` on the shared GPU: NumPy arrays in `args` are changed. Raises LaunchError, RunError, CourseError."""
     copies = [item for item in before if isinstance(item, RowCopy)]
@@ -69,7 +71,16 @@ def launch(
         raise LaunchError(f"{compiled.entry} {_PASSES}")
     sent = _Sent(args, [parameter.const for parameter in compiled.parameters], copies)
     job = LaunchJob(
-        _code(compiled), tuple(grid), tuple(block), int(shared), cluster, repeat, tuple(sent.made), tuple(sent.passed), tuple(sent.copied)
+        _code(compiled),
+        tuple(grid),
+        tuple(block),
+        int(shared),
+        cluster,
+        repeat,
+        tuple(sent.made),
+        tuple(sent.passed),
+        tuple(sent.copied),
+        tuple(symbols),
     )
     result = _result(job, compiled.entry)
     sent.fetch(result.get("arrays"))

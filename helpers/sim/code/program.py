@@ -8,14 +8,15 @@ read it, and none of them looks at names of opcodes to find out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from . import ptx
+from .addresses import DEVICE_BASE
 from .sites import AccessKind, Site
 
 if TYPE_CHECKING:
@@ -210,6 +211,17 @@ class Program:
         """Are there barriers of some threads of a block, or mbarriers?"""
         named = any(op.effect is Effect.BARRIER and not op.rendezvous and not op.whole_block for op in self.ops)
         return named or any(site.op is AccessKind.BARRIER_INIT for site in self.sites)
+
+    def with_values(self, values: Iterable[tuple[str, bytes]]) -> Program:
+        """The same with other values at the beginnings of these variables in device memory, by their names in the PTX."""
+        image, addresses = bytearray(self.image), self.image_addresses
+        places = {name: address - DEVICE_BASE for name, address, _, _ in self.device}
+        for name, data in values:
+            start = places[name]
+            end = start + len(data)
+            image[start:end] = data
+            addresses = tuple(one for one in addresses if not start <= one[0] < end)
+        return replace(self, image=bytes(image), image_addresses=addresses)
 
     @property
     def entry_bytes(self) -> int:

@@ -11,6 +11,7 @@ from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import protocol
 from helpers.run.shared_gpu.protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.run.tensor_maps import tensor_map
+from helpers.run.variable_values import Symbol
 from helpers.toolchain.compile import compile_source
 
 COMPILED = compile_source(
@@ -21,7 +22,7 @@ LAUNCH = LaunchJob(
     CODE, (1, 1, 1), (32, 1, 1), 0, None, None,
     (Made("float32", (4,), bytes(16)), Made("bfloat16", (2, 3), None, 7, False)),
     (Passed(array=0), Passed(array=1), Passed(value=np.float32(2).tobytes()), Passed(value=np.int32(4).tobytes())),
-    (Copied(1, 6, 0, 16, 1, 6),),
+    (Copied(1, 6, 0, 16, 1, 6),), (Symbol("mask", b"12"),),
 )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def test_a_tensor_map_arrives_as_it_was_sent():
 
 
 MALFORMED = {
-    "not JSON": b"\xff\x00", "a pickle": pickle.dumps({"version": 2}), "deeply nested": b"[" * 100_000, "a list": b"[]", "no code": b'{"version": 2}',
+    "not JSON": b"\xff\x00", "a pickle": pickle.dumps({"version": 3}), "deeply nested": b"[" * 100_000, "a list": b"[]", "no code": b'{"version": 3}',
     "a kind that is none": changed(kind="run"), "code that is text": changed(code="ptx"), "a symbol that is a path": changed(code__symbol="../x"),
     "an architecture that is none": changed(code__arch="sm_90 -I/"), "zero bytes in the PTX": changed(code__ptx="\0"),
     "an empty grid": changed(grid=[0, 1, 1]), "a grid of truths": changed(grid=[True, 1, 1]), "2048 threads": changed(block=[1024, 2, 1]),
@@ -73,6 +74,7 @@ MALFORMED = {
     "a value of text": changed(arguments__2__value="é"), "a tensor map of nothing": changed(arguments__0__tensor="AAAA"),
     "a copy past its array": changed(copies__0__rows=3), "a copy of no array": changed(copies__0__source=2),
     "a copy to rows as they were": changed(copies__0__target_pitch=6), "maps of other names": changed(code__maps=["map_B", "map_A"]),
+    "a number for a variable": changed(symbols={"mask": 1}), "variables in a list": changed(symbols=[]),
 }  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def test_blocks_that_cannot_share_a_factor_are_refused(block):
 
 
 def test_another_version_names_both():
-    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 2"):
+    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 3"):
         protocol.loads(changed(version=7))
 
 

@@ -25,7 +25,7 @@ import pytest
 
 from helpers.errors import CourseError, LaunchError, RunError
 from helpers.front import cli
-from helpers.run import gemm, kernel, timing
+from helpers.run import gemm, kernel, timing, variable_values
 from helpers.run.shared_gpu import credentials, protocol, sending, service_address
 from tests import ROOT
 from tests.run.tma_kernels import source
@@ -80,6 +80,17 @@ def test_a_launch_on_the_gpu_is_one_on_the_shared_gpu(learner, service):
     assert run.on == "gpu" and run.milliseconds > 0 and "in place of a GPU" in run.device
     assert "simulated" in run.timing.noisy
     assert '"learner": "ada", "entry": "twice", "state": "done"' in (service[1] / "jobs.jsonl").read_text()
+
+
+def test_the_kernel_s_variables_go_along(learner, monkeypatch):
+    scaled = kernel.compile("__constant__ float factor[3]; __global__ void scaled(float* x) { x[threadIdx.x] *= factor[threadIdx.x]; }")
+    x = np.array([1, 2, 3], np.float32)
+    scaled.launch(1, 3, [x], on="gpu", symbols={"factor": [5, 7]})
+    assert x.tolist() == [5, 14, 0]
+    monkeypatch.setattr(variable_values, "need_room", lambda *given: None)  # whoever sends something else is not believed there
+    with pytest.raises(LaunchError, match="has 16 bytes, and the variable has 12"):
+        scaled.launch(1, 3, [x], on="gpu", symbols={"factor": bytes(16)})
+    assert x.tolist() == [5, 14, 0]
 
 
 def test_a_product_is_timed_there(learner):
@@ -199,8 +210,8 @@ def test_what_cannot_be_reached_is_a_sentence_and_changes_nothing(learner, other
 
 
 def test_another_version_is_a_sentence_on_either_side(learner, monkeypatch):
-    monkeypatch.setattr(protocol, "VERSION", 3)
-    with pytest.raises(CourseError, match="speaks version 2 of the protocol and this notebook version 3, so nothing was launched"):
+    monkeypatch.setattr(protocol, "VERSION", 4)
+    with pytest.raises(CourseError, match="speaks version 3 of the protocol and this notebook version 4, so nothing was launched"):
         sending.status()
 
 

@@ -1,0 +1,131 @@
+"""Values for a kernel's `__constant__` and `__device__` variables: what a program's main gives by cudaMemcpyToSymbol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from helpers.errors import LaunchError
+from helpers.sim.load import load
+from helpers.toolchain.compiled import Compiled
+from helpers.toolchain.mangled import qualified_name
+
+from .c_types import DTYPES
+from .gpu.transfers import is_device_array, to_host
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_FILLED = re.compile(r"\bcudaMemcpyToSymbol(?:Async)?\s*(?:<[^<>;]*>)?\s*\(\s*&?\s*([\w:]+)")
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^)]*\)")
+_DECLARATION = re.compile(r"\b__(?:constant|device|managed)__\s+([^;{}()=]*\w[^;{}()=]*)[;={]")
+_QUALIFIERS = {"__constant__", "__device__", "__managed__", "static", "const", "constexpr", "extern", "volatile", "inline"}
+
+
+class Symbol(NamedTuple):
+    """Bytes for the beginning of one variable. name: the compiled code's."""
+
+    name: str
+    data: bytes
+
+
+class _Variable(NamedTuple):
+    """One that the kernel uses. symbol: the compiled code's name. name: the source's, with its namespaces."""
+
+    symbol: str
+    name: str
+    nbytes: int
+
+
+def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[Symbol, ...]:
+    """What a launch's `symbols` says, as bytes. Raises LaunchError for what is no such variable, or no value of it."""
+    if values is None:
+        return ()
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise LaunchError(f"symbols={values!r:.80}: give the variables by their names, such as symbols={{'mask': array}}.")
+    variables = _variables(compiled) if values else []
+    wanted = [(_named(name, variables, compiled), value) for name, value in values.items()]
+    found = tuple(Symbol(variable.symbol, _data(compiled, variable, value)) for variable, value in wanted)
+    need_room(compiled, found)
+    return found
+
+
+def need_room(compiled: Compiled, symbols: Sequence[Symbol]) -> None:
+    """Raise LaunchError for bytes that are more than their variable has."""
+    sizes = {one.symbol: one for one in _variables(compiled)} if symbols else {}
+    for symbol, data in symbols:
+        variable = sizes.get(symbol, _Variable(symbol, symbol, 0))
+        if len(data) > variable.nbytes:
+            raise LaunchError(f"symbols[{variable.name!r}] has {len(data):,} bytes, and the variable has {variable.nbytes:,}.")
+
+
+def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """A sentence for each variable the kernel uses that the source's own main would have filled, and this launch does not."""
+    filled = set(_FILLED.findall(_COMMENTS.sub(" ", compiled.source)))
+    filled -= set(values or ())
+    missing = [one.name for one in _variables(compiled) if {one.name, one.name.rpartition("::")[2]} & filled] if filled else []
+    return tuple(
+        f"`{name}` holds what its declaration says: main, which does not run here, would fill it by cudaMemcpyToSymbol. "
+        f"Pass its values: launch(…, symbols={{'{name}': array}})."
+        for name in missing
+    )
+
+
+def _variables(compiled: Compiled) -> list[_Variable]:
+    program = load(compiled.ptx, compiled.symbol, compiled.filename)
+    return [_Variable(symbol, qualified_name(symbol), nbytes) for symbol, _, nbytes, _ in program.device]
+
+
+def _named(name: str, variables: list[_Variable], compiled: Compiled) -> _Variable:
+    found = [one for one in variables if name in (one.name, one.symbol)] or [one for one in variables if one.name.endswith(f"::{name}")]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(one.name for one in variables) or "none"
+    if found:
+        raise LaunchError(f"symbols names {name!r}, and there are {' and '.join(one.name for one in found)}: name it with its namespace.")
+    raise LaunchError(f"symbols names {name!r}, and the __constant__ and __device__ variables that {compiled.entry} uses are: {known}.")
+
+
+def _data(compiled: Compiled, variable: _Variable, value: Any) -> bytes:
+    what = f"symbols[{variable.name!r}]"
+    kind = _declared(compiled.source, variable.name.rpartition("::")[2])
+    return value if isinstance(value, bytes) else _bytes(what, kind, value)
+
+
+def _bytes(what: str, kind: str, value: Any) -> bytes:
+    """An array's bytes, or those of numbers as the declared type has them."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
+    expected = [np.dtype(item) for item in DTYPES.get(kind, ())]
+    if isinstance(value, np.ndarray) or is_device_array(value):
+        array = np.asarray(to_host(value))
+        if array.dtype.hasobject:
+            raise LaunchError(f"{what} is an array of Python objects ({array.dtype}), which a kernel cannot read: pass numbers.")
+        if expected and array.dtype not in expected:
+            raise LaunchError(f"{what} is of {kind}, and the array holds {array.dtype}. Pass array.astype('{expected[0].name}').")
+        return array.tobytes()
+    if not expected:
+        raise LaunchError(
+            f"{what} is {f'of {kind}' if kind else 'of a type that the source does not show'}: pass an array of its type, or its bytes."
+        )
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        numbers = np.empty(0, object)
+    if numbers.dtype.kind not in "biuf":
+        raise LaunchError(f"{what} is of {kind}: pass an array, a number or a list of numbers, not {value!r:.60}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = numbers.astype(expected[0])
+    if expected[0].kind in "biu" and not np.array_equal(found, numbers):
+        raise LaunchError(f"{what} is of {kind}, which does not hold {numbers[found != numbers].flat[0]}.")
+    return found.tobytes()
+
+
+def _declared(source: str, name: str) -> str:
+    """The type that the source declares a variable with, "" if that cannot be told without a compiler."""
+    for declaration in _DECLARATION.finditer(_ALIGNMENT.sub(" ", _COMMENTS.sub(" ", source))):
+        first, *others = (re.sub(r"\[[^\]]*\]", " ", part).split() for part in declaration[1].split(","))
+        if name in (first[-1], *(part[0] for part in others if len(part) == 1)):
+            return " ".join(word for word in first[:-1] if word not in _QUALIFIERS)
+    return ""

@@ -1,0 +1,106 @@
+"""Tests of: helpers.run.variable_values, helpers.run.c_types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.errors import LaunchError
+from helpers.run.kernel import compile
+from helpers.run.variable_values import forgotten
+
+SOURCE = """
+#define TAPS 3
+__constant__ float mask[TAPS];  // what main fills
+__constant__ int rounds, first = 2;
+namespace scaled { __device__ double by[2] = {1, 10}; }
+struct Pair { float a; int b; };
+__constant__ Pair pair;
+__device__ int untouched;
+__global__ void blur(float *out, int n) {
+    const int i = threadIdx.x;
+    if (i >= n) return;
+    float sum = 0;
+    for (int round = 0; round < rounds; ++round)
+        for (int tap = 0; tap < TAPS; ++tap) sum += mask[tap] * (i + tap);
+    out[i] = sum * scaled::by[i & 1] + pair.a * pair.b + first;
+}
+int main() {
+    cudaMemcpyToSymbol(mask, host, sizeof(host));
+    cudaMemcpyToSymbolAsync(&rounds, &r, 4);
+    // cudaMemcpyToSymbol(pair, &p, 8);
+    cudaMemcpyToSymbol<Pair>(untouched, p);
+    blur<<<1, 32>>>(out, 8);
+}
+"""
+MASK = np.array([1, 2, 4], np.float32)
+
+
+@pytest.fixture(scope="module")
+def blur():
+    return compile(SOURCE, "blur")
+
+
+def launch(kernel, engine=None, **options):
+    out = np.zeros(8, np.float32)
+    run = kernel.launch(1, 32, [out, 8], on="cpu", **options)
+    return out, run
+
+
+def expected(mask, rounds, by=(1, 10), pair=(0, 0)):
+    i = np.arange(8)
+    sums = sum(weight * (i + tap) for tap, weight in enumerate(mask)) * rounds
+    return (sums * np.array(by)[i & 1] + pair[0] * pair[1] + 2).astype(np.float32)
+
+
+def test_variables_hold_what_the_launch_gives_them_and_what_is_not_given_stays(blur):
+    assert (launch(blur)[0] == expected((0, 0, 0), 0)).all()
+    out, run = launch(blur, symbols={"mask": MASK, "rounds": 2})
+    assert (out == expected(MASK, 2)).all()
+    assert run.findings == [] and run.remarks == ()
+    pair = np.array([(0.5, 6)], [("a", "f4"), ("b", "i4")])
+    out, _ = launch(blur, symbols={"mask": [3.0], "rounds": np.int32(1), "by": [2, 3], "pair": pair})
+    assert (out == expected((3, 0, 0), 1, (2, 3), (0.5, 6))).all(), "a list fills the beginning, a namespace may be left out"
+    assert (launch(blur)[0] == expected((0, 0, 0), 0)).all(), "the next launch begins with what the source says"
+
+
+def test_both_engines_and_the_count_of_instructions_see_the_values(blur):
+    few = launch(blur, symbols={"rounds": 1})[1].counters
+    more = launch(blur, symbols={"rounds": 9})[1].counters
+    stepped, run = launch(blur, symbols={"mask": MASK, "rounds": 9}, in_turn="upwards")
+    assert run.engine == "numpy"
+    assert (stepped == launch(blur, symbols={"mask": MASK, "rounds": 9})[0]).all()
+    assert more["smsp__inst_executed.sum"] > few["smsp__inst_executed.sum"]
+    assert more["smsp__inst_executed.sum"] == run.counters["smsp__inst_executed.sum"]
+
+
+def test_a_variable_that_main_would_fill_is_not_left_without_a_word(blur):
+    assert [text.split("`")[1] for text in launch(blur)[1].remarks] == ["mask", "rounds"]
+    assert "symbols={'mask': array}" in repr(launch(blur)[1])
+    assert [text.split("`")[1] for text in forgotten(blur.compiled, {"mask": MASK})] == ["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mask": MASK.astype(np.float64)}, "is of float, and the array holds float64. Pass array.astype('float32')."),
+        ({"mask": np.zeros(4, np.float32)}, "has 16 bytes, and the variable has 12"),
+        ({"mask": "abc"}, "pass an array, a number or a list of numbers, not 'abc'"),
+        ({"mask": [[1, 2], [3]]}, "pass an array, a number or a list of numbers"),
+        ({"mask": np.array([None])}, "an array of Python objects"),
+        ({"mask": np.ma.array([1.0], mask=[1])}, "a masked array"),
+        ({"rounds": 1.5}, "is of int, which does not hold 1.5"),
+        ({"rounds": 2**31}, "is of int, which does not hold 2147483648"),
+        ({"rounds": float("nan")}, "is of int, which does not hold nan"),
+        ({"pair": 3}, "is of Pair: pass an array of its type, or its bytes"),
+        ({"pair": b"123456789"}, "has 9 bytes, and the variable has 8"),
+        ({"taps": 3}, "'taps', and the __constant__ and __device__ variables that blur uses are: "),
+        ({"untouched": 3}, "'untouched', and the __constant__"),
+        ({3: 3}, "give the variables by their names"),
+        ([MASK], "give the variables by their names"),
+    ],
+)
+def test_what_cannot_be_a_value_is_refused(blur, given, said):
+    with pytest.raises(LaunchError, match=".") as raised:
+        launch(blur, symbols=given)
+    assert said in raised.value.message
