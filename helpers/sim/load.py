@@ -22,7 +22,7 @@ from . import isa
 from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
-from .code.lines import FILENAME, calls_of_ptx
+from .code.lines import FILENAME, calls_of_ptx, header_at
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
@@ -38,6 +38,7 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
         raise RunError(f"The compiled code has no kernel called {symbol}.")
     program = _Loader(module, function).program()
     program.calls = functools.partial(calls_of_ptx, text, filename)
+    program.header_at = lambda ptx_line: header_at(text, ptx_line, filename)
     return program
 
 

@@ -76,7 +76,7 @@ def test_ptx_that_nvrtc_never_emits_runs(text, result):
         ("vadd.s32.s32.s32 %0, %1, %2;", "does not know the instruction `vadd"),
         ("{ .reg .u64 p; alloca.u64 p, 16; cvt.u32.u64 %0, p; }", "does not know the instruction `alloca"),
         ("mov.u32 %0, %%pm0;", "uses %pm0, which is no register of the kernel and no special register that the machine has"),
-        ("trap; mov.u32 %0, %1;", "the kernel stopped itself"),
+        ("trap; mov.u32 %0, %1;", "the kernel stopped itself (trap)."),
     ],
 )
 def test_ptx_that_the_machine_does_not_have_is_named(text, said):
@@ -84,6 +84,18 @@ def test_ptx_that_the_machine_does_not_have_is_named(text, said):
     with pytest.raises(RunError, match=re.escape(said)) as caught:
         launch(with_asm(text), [A, y])
     assert caught.value.line == 3 and not y.any()
+
+
+def test_a_header_that_stops_the_kernel_is_named():
+    source = """#include <cuda_pipeline.h>
+    __global__ void f(const short* x, short* y) {
+        __shared__ short s[32];
+        __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], sizeof(short));
+        y[threadIdx.x] = s[threadIdx.x];
+    }"""
+    with pytest.raises(RunError, match=r"stopped itself \(trap\), in __pipeline_memcpy_async \(cuda_pipeline_primitives.h, line \d+\), where") as caught:
+        launch(source, [np.zeros(32, np.int16), np.zeros(32, np.int16)])
+    assert caught.value.line == 4
 
 
 def test_ptx_that_is_none_is_a_compiler_error_at_its_line():

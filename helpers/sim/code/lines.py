@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from types import MappingProxyType
 
 FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder the notebook runs in
@@ -17,7 +18,7 @@ FILENAME = "/cell.cu"  # absolute, so that the PTX does not depend on the folder
 FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*')
 LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
-    r"(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*"
+    r"(?:\s*,\s*function_name\s+(?P<function>[\w$]+)(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(?P<file>\d+)\s+(?P<line>\d+)\s+(?P<column>\d+))?[^\n]*"
 )
 _FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b")
 
@@ -35,6 +36,22 @@ def calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
     """The cell line of the call, of those 1-based PTX lines that the compiler copied in from a function of the cell. Of calls within
     calls, the outermost."""
     return {number: lines[-1] for number, lines in _lines_of_ptx(ptx, filename).items() if len(lines) > 1}
+
+
+def header_at(ptx: str, number: int, filename: str = FILENAME) -> str:
+    """The function of a header that 1-based PTX line `number` was copied in from, with its place, "" if that is the cell's."""
+    lines = ptx.split("\n")[:number]
+    place = next((match for text in reversed(lines) if (match := LOC.match(text.lstrip()))), None)
+    path = dict(FILE.findall(ptx)).get(place[1], filename) if place else filename
+    if path.lstrip("/") == filename.lstrip("/"):
+        return ""
+    data = re.search(rf"^{re.escape(place['function'])}:\n((?:\.b8 [\d,]+\n)*)", ptx, re.M) if place["function"] else None
+    symbol = bytes(int(byte) for byte in re.findall(r"\d+(?=[,\n])", data[1])).rstrip(b"\0").decode() if data else ""
+    name, rest = "", re.sub(r"^_ZN?", "", symbol)  # _ZN, then each name behind its length
+    while length := re.match(r"\d+", rest):
+        name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
+    where = f"{PurePath(path).name}, line {place[2]}"
+    return f"{name} ({where})" if name else where
 
 
 def cell_lines(compiled) -> Mapping[int, int | None]:
@@ -67,7 +84,7 @@ def _lines_of_ptx(ptx: str, filename: str) -> Mapping[int, tuple[int, ...]]:
 def _callers(loc: re.Match, callers: dict) -> list[tuple[int, int, int]]:
     """The place of a `.loc` (file, line, column), that of the call it was copied in for, and so on. callers: of earlier ones."""
     here: tuple[int, int, int] | None = (int(loc[1]), int(loc[2]), int(loc[3]))
-    caller = (int(loc[4]), int(loc[5]), int(loc[6])) if loc[4] else None
+    caller = (int(loc["file"]), int(loc["line"]), int(loc["column"])) if loc["file"] else None
     if here != caller:
         callers[here] = caller
     found: list[tuple[int, int, int]] = []

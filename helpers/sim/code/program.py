@@ -186,6 +186,7 @@ class Program:
     exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
     calls: Callable[[], Mapping[int, int]] = dict  # PTX line -> line of the cell that called the function it comes from
+    header_at: Callable[[int], str] = lambda ptx_line: ""  # the function of a header that a PTX line comes from
 
     @functools.cached_property
     def decisive(self) -> frozenset[int]:

@@ -68,10 +68,14 @@ def _end(op):
 @instruction("trap")
 def trap(op):
     """Stop the whole kernel."""
-    line = op.line
+    line, number = op.line, op.instruction.ptx_line
 
     def run(m):
-        m.fail("the kernel stopped itself (trap).", line)
+        header = m.program.header_at(number)
+        m.fail(
+            f"the kernel stopped itself (trap){f', in {header}, where you find what it asks of its arguments' if header else ''}.",
+            line,
+        )
 
     return run
 

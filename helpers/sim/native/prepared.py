@@ -21,6 +21,7 @@ from .lower import Charge, Lowered, Options, Record, lower
 from .runtime import runtime_ir
 from .uniformity import ops_met
 
+GOOD_COSTS = 3.0  # how many times as long as quickly made code good code takes to make (see engine.QUICK)
 MAX_INSTRUCTIONS = 20_000  # larger kernels would take long to compile
 
 
@@ -31,6 +32,11 @@ class Prepared:
         self.program, self.options, self.identity, self.lowered, self.good = program, options, identity, lowered, good
         self.lock = threading.Lock()
         self.code = engine.Code([runtime(), code])
+
+    @functools.cached_property
+    def seconds_to_improve(self) -> float:
+        """About how long `improve` takes, on a processor that is the run's as well."""
+        return 0.0 if self.good else GOOD_COSTS * seconds_to_make(self.program, self.options)
 
     def improve(self) -> None:
         """Replace quickly made code; runs that are under way go over to it with their next blocks."""

@@ -28,7 +28,7 @@ from .offsets import CONTEXT, CONTEXT_BYTES, MEMO_BYTES, QUEUE_BYTES, RECORD, RE
 from .prepared import Prepared
 
 TURN_SECONDS = 0.05  # how long one call into native code should last
-WORTH_SECONDS = 1.0  # a run that has this long to go gets better code
+WORTH_SECONDS = 1.0  # a run that has this long to go gets better code, if making that does not take longer
 
 
 class OutOfTime(Exception):
@@ -264,7 +264,7 @@ def run(
             if cancelled is not None and cancelled.is_set():
                 for worker in workers:
                     worker.stop()
-            if not better and queue.seconds_left() > WORTH_SECONDS:
+            if not better and (left := queue.seconds_left()) > WORTH_SECONDS and left > prepared.seconds_to_improve:
                 better = True
                 threading.Thread(target=prepared.improve).start()
             if progress is not None:

@@ -485,6 +485,19 @@ def test_good_code_gives_the_same_results():
     both(compiled, (1, 1, 1), (256, 1, 1), [a, b, np.zeros((128, 128), np.float32), 128, 128, 128], counters=False)
 
 
+@pytest.mark.parametrize(("takes", "made"), [(0.0, True), (600.0, False)])
+def test_better_code_is_made_where_the_run_has_longer_to_go_than_that_takes(takes, made, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path))
+    monkeypatch.setattr(native.Prepared, "seconds_to_improve", takes)
+    monkeypatch.setattr(workers, "WORTH_SECONDS", 0.0)
+    improved = threading.Event()
+    monkeypatch.setattr(native.Prepared, "improve", lambda self: improved.set())
+    compiled = compile_source(CALIBRATION.replace("naive(", f"left{made}("), f"left{made}")
+    a, b = np.random.default_rng(4).standard_normal((2, 512, 512)).astype(np.float32)
+    simulate(compiled, (16, 16, 1), (32, 32, 1), [a, b, np.zeros((512, 512), np.float32), 512, 512, 512], engine="native")
+    assert improved.is_set() == made
+
+
 @pytest.mark.parametrize(("k", "seconds", "winner"), [(8, 30.0, "numpy"), (40000, 0.5, "native")])
 def test_a_large_kernel_is_compiled_while_the_numpy_machine_works(k, seconds, winner, tmp_path, monkeypatch):
     """A short run is over before it is compiled; a long one is overtaken. The results are the same."""
