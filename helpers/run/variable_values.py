@@ -23,7 +23,7 @@ _DECLARATION = re.compile(r"\b__(?:constant|device|managed)__\s+([^;{}()=]*\w[^;
 _QUALIFIERS = {"__constant__", "__device__", "__managed__", "static", "const", "constexpr", "extern", "volatile", "inline"}
 
 
-class Symbol(NamedTuple):
+class SymbolValue(NamedTuple):
     """Bytes for the beginning of one variable. name: the compiled code's."""
 
     name: str
@@ -38,7 +38,7 @@ class _Variable(NamedTuple):
     nbytes: int
 
 
-def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[Symbol, ...]:
+def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[SymbolValue, ...]:
     """What a launch's `symbols` says, as bytes. Raises LaunchError for what is no such variable, or no value of it."""
     if values is None:
         return ()
@@ -46,12 +46,12 @@ def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[Symbol,
         raise LaunchError(f"symbols={values!r:.80}: give the variables by their names, such as symbols={{'mask': array}}.")
     variables = _variables(compiled) if values else []
     wanted = [(_named(name, variables, compiled), value) for name, value in values.items()]
-    found = tuple(Symbol(variable.symbol, _data(compiled, variable, value)) for variable, value in wanted)
+    found = tuple(SymbolValue(variable.symbol, _data(compiled, variable, value)) for variable, value in wanted)
     need_room(compiled, found)
     return found
 
 
-def need_room(compiled: Compiled, symbols: Sequence[Symbol]) -> None:
+def need_room(compiled: Compiled, symbols: Sequence[SymbolValue]) -> None:
     """Raise LaunchError for bytes that are more than their variable has."""
     sizes = {one.symbol: one for one in _variables(compiled)} if symbols else {}
     for symbol, data in symbols:

@@ -1,4 +1,7 @@
-"""Tests of: helpers.run.variable_values, helpers.run.c_types."""
+"""What main gives a kernel by cudaMemcpyToSymbol, given by a launch.
+
+Tests of: helpers.run.c_types
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,9 @@ def test_a_header_that_stops_the_kernel_is_named():
         __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], sizeof(short));
         y[threadIdx.x] = s[threadIdx.x];
     }"""
-    with pytest.raises(RunError, match=r"stopped itself \(trap\), in __pipeline_memcpy_async \(cuda_pipeline_primitives.h, line \d+\), where") as caught:
+    with pytest.raises(
+        RunError, match=r"stopped itself \(trap\), in __pipeline_memcpy_async \(cuda_pipeline_primitives.h, line \d+\), where"
+    ) as caught:
         launch(source, [np.zeros(32, np.int16), np.zeros(32, np.int16)])
     assert caught.value.line == 4
 

@@ -25,7 +25,7 @@ from helpers.run.gemm import Problem
 from helpers.run.geometry import MAPS
 from helpers.run.row_copies import GRANULE, RowCopy
 from helpers.run.tensor_maps import L2_PROMOTIONS
-from helpers.run.variable_values import Symbol
+from helpers.run.variable_values import SymbolValue
 from helpers.sim.code.ptx import declarations
 from helpers.sim.layouts.tensor_map import NBYTES, Tensor, TensorMap
 from helpers.toolchain import signatures
@@ -131,7 +131,7 @@ class LaunchJob:
     arrays: tuple[Made, ...]
     arguments: tuple[Passed, ...]
     copies: tuple[Copied, ...] = ()
-    symbols: tuple[Symbol, ...] = ()
+    symbols: tuple[SymbolValue, ...] = ()
 
     def row_copies(self, arrays: Sequence[np.ndarray]) -> list[RowCopy]:
         """Its copies, on these arrays."""
@@ -345,9 +345,9 @@ def _launch(fields: dict[str, Any], code: SentCode) -> LaunchJob:
     )  # fmt: skip
 
 
-def _symbols(given: dict[str, Any]) -> tuple[Symbol, ...]:
+def _symbols(given: dict[str, Any]) -> tuple[SymbolValue, ...]:
     """The values of variables in a message; how long each is, the candidate's process says."""
-    return tuple(Symbol(name, decoded(_field(given, name, str), "The value of a variable")) for name in given)
+    return tuple(SymbolValue(name, decoded(_field(given, name, str), "The value of a variable")) for name in given)
 
 
 def _copied(item: Any, arrays: Sequence[Made]) -> Copied:

@@ -27,7 +27,7 @@ from helpers.run.gpu.launching import Before
 from helpers.run.gpu.transfers import all_to_host, overlapping
 from helpers.run.passes import pieces
 from helpers.run.row_copies import RowCopy
-from helpers.run.variable_values import Symbol
+from helpers.run.variable_values import SymbolValue
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from . import protocol, service_address
@@ -63,7 +63,7 @@ def launch(
     repeat: int | None = None,
     cluster: tuple[int, int, int] | None = None,
     before: Sequence[Before] = (),
-    symbols: Sequence[Symbol] = (),
+    symbols: Sequence[SymbolValue] = (),
 ) -> Timing:
     """`gpu.launch` on the shared GPU: NumPy arrays in `args` are changed. Raises LaunchError, RunError, CourseError."""
     copies = [item for item in before if isinstance(item, RowCopy)]

@@ -8,7 +8,8 @@ its map says: that is followed to the map.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW
 from helpers.sim.code.program import Effect, Program
@@ -39,7 +40,6 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
     """
     entry = {at for _, at in program.parameters}
     maps = [range(at, at + variable.nbytes) for variable, at in program.parameters if variable.nbytes > TYPE_BYTES["b64"]]
-    origin: dict[int, frozenset[int]] = {}  # of a register's value
     nothing = frozenset()
     steps = []
     for op in program.ops:
@@ -57,16 +57,8 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
             if maps and not op.reads:  # a constant may be the address of a parameter
                 values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
                 fixed.update(PARAM_WINDOW + place.start for place in maps if any(value in place for value in values))
-        steps.append((targets, frozenset(fixed), sources))
-    changed = True
-    while changed:
-        changed = False
-        for targets, fixed, sources in steps:
-            new = fixed.union(*(origin.get(register, nothing) for register in sources))
-            for register in targets:
-                old = origin.get(register, nothing)
-                if not new <= old:
-                    origin[register], changed = old | new, True
+        steps.append(Assignment(targets, frozenset(fixed), sources))
+    origin = origins(steps)
     found = {}
     for site in program.sites:
         if site.device is not None:
@@ -74,6 +66,29 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
         elif site.generic or site.space == "global":
             found[site.index] = frozenset({ANY} if site.address is None else _addresses(site.address)) | origin.get(site.base, nothing)
     return {index: of if program.sites[index].mapped else frozenset(filter(_no_map, of)) for index, of in found.items()}
+
+
+class Assignment(NamedTuple):
+    """An instruction: what its targets' values are made of, besides the values of its sources (registers)."""
+
+    targets: Sequence[int]
+    fixed: frozenset[int]
+    sources: Sequence[int]
+
+
+def origins(steps: Sequence[Assignment]) -> dict[int, frozenset[int]]:
+    """What each register's value may be made of, in whatever order the instructions are executed."""
+    origin: dict[int, frozenset[int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for targets, fixed, sources in steps:
+            new = fixed.union(*(origin[register] for register in sources if register in origin))
+            for register in targets:
+                old = origin.get(register, frozenset())
+                if not new <= old:
+                    origin[register], changed = old | new, True
+    return origin
 
 
 def _no_map(origin: int) -> bool:

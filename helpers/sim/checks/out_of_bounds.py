@@ -92,6 +92,21 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=_of_alignments(m))
 
 
+def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
+    """Threads (bad, per lane) leave the array that begins at `start`, and reach what lies beside it in shared memory."""
+    block, thread, offset, count = m.example(bad, offsets)
+    spans = {base: (plain_name(name), base, nbytes or m.shared.end - base) for name, base, nbytes in m.program.shared}
+    name, distance, side = _closest([spans[start]], offset, width)
+    there = next(
+        (other for other, base, nbytes in spans.values() if base < offset + width and offset < base + nbytes and base != start), ""
+    )
+    what = f"A thread {_verb(site)} {width} bytes {f'{distance} bytes' if distance else 'just'} {side} {name}"
+    m.findings.add(
+        KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count,
+        advice=f"Check the index against the extent of {name}: nothing stops an access from reaching what lies beside it.",
+    )  # fmt: skip
+
+
 def _of_alignments(m: Machine) -> str | None:
     """The advice where variables lie at no multiple of the alignment they ask for: addresses are often computed from that."""
     for name, alignment in m.program.ungiven:

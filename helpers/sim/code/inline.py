@@ -96,7 +96,7 @@ class _Inliner:
                     if name in function.labels or name in function.tables:
                         return Symbol(name + suffix)
                     at = self.variables.find(name, function)
-                    return operand if at is None else Immediate(at + offset)
+                    return operand if at is None else Immediate(at + offset, variable=at)
             return operand
 
         at_label: dict[int, list[str]] = {}

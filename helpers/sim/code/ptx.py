@@ -31,10 +31,12 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A literal. `bits`: 32 or 64 when `value` is the bit pattern of a float (0f…, 0d…), None when it is a number."""
+    """A literal. `bits`: 32 or 64 when `value` is the bit pattern of a float (0f…, 0d…), None when it is a number. variable: the address
+    of the variable that this is an address in, None for others."""
 
     value: int | float
     bits: int | None = None
+    variable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,8 @@ def _checked(low, space, value: Value, first: int, end: int, offset: int, width:
     span = str(end - first) if pattern is None else low.new(f"add i64 {low.new(f'sub i64 {most}, {least}')}, {end - first}")
     fail, good = low._fail(low.position), low.label()
     if space == "shared":
-        distance, size = (low.new(f"sub i64 {value}, {low.shared_start}") for value in (start, low.shared_end))
+        begin, end_ = low.arrays.get(low.position, (low.shared_start, low.shared_end))
+        distance, size = (low.new(f"sub i64 {value}, {begin}") for value in (start, end_))
         fine = low.new(f"and i1 {_inside(low, distance, span, size)}, {aligned}")
         low.emit(f"br i1 {fine}, label %{good}, label %{fail}, !prof !1")
         low.start(good)

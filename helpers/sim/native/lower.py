@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from helpers.sim.checks.beyond_array import arrays_at
 from helpers.sim.code import cfg
 from helpers.sim.code.program import Effect, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate, Negated, Register, Symbol, immediate_bits
@@ -147,6 +148,7 @@ class _Lowering(Writer):
         super().__init__()
         self.ops, self.options = program.ops, options
         self.param_bytes, self.shared_start = program.entry_bytes, program.shared_start
+        self.arrays = arrays_at(program) if options.watching else {}  # position -> (start, end) of the one that is accessed there
         self.used = {name for _, name in program.specials}
         self.register_names = program.names
         self.kinds = {name: program.types[index] for index, name in program.names.items() if name not in self.used}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from helpers.sim.checks.beyond_array import arrays_at
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect, Op, Program
 
@@ -166,7 +167,7 @@ def seconds_to_make(program, options: Options) -> float:
 
 def _identity(program, options: Options) -> str:
     """Everything that the code depends on, as text."""
-    races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]))
+    races = None if options.watching is None else (options.watching[0], sorted(options.watching[1]), sorted(arrays_at(program).items()))
     owned = None if options.owning is None else (options.owning[0], sorted(options.owning[1]))
     wanted = (options.flags, options.charges, races, owned, options.fixed, options.wide, options.unwritten)
     return f"{_text(program)}\n{wanted!r}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers import processors
+from helpers.sim.checks.beyond_array import arrays_at
 from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
@@ -93,7 +94,7 @@ class _Worker:
     """Everything one thread needs to run blocks, in memory of its own except for the arenas."""
 
     def __init__(self, prepared: Prepared, grid, block, params: np.ndarray, arenas: np.ndarray, shared_bytes: int, watched=None):
-        lowered, self.program = prepared.lowered, prepared.program
+        lowered, self.program, self.watching = prepared.lowered, prepared.program, prepared.options.watching
         threads = block[0] * block[1] * block[2]
         warps = -(-threads // WARP)
         self.context = _aligned(CONTEXT_BYTES)
@@ -161,12 +162,13 @@ class _Worker:
     def _records(self, lowered: Lowered, shared_end: int) -> np.ndarray:
         records = np.zeros((max(1, len(lowered.records)), RECORD_BYTES // 4), np.int32)
         wide = records.view(np.int64)
+        within = arrays_at(self.program) if self.watching else {}
         for i, record in enumerate(lowered.records):
             if record.local:
                 wide[i, RECORD["high"] // 8] = -(-self.program.local_bytes // 4) * 4
             elif record.shared:
-                wide[i, RECORD["low"] // 8] = self.program.shared_start
-                wide[i, RECORD["high"] // 8] = shared_end
+                low, high = within.get(record.position, (self.program.shared_start, shared_end))
+                wide[i, RECORD["low"] // 8], wide[i, RECORD["high"] // 8] = low, high
                 wide[i, RECORD["delta"] // 8] = self.shared.ctypes.data
             if record.memo >= 0:
                 wide[i, RECORD["memo"] // 8] = self.memos.ctypes.data + MEMO_BYTES * record.memo

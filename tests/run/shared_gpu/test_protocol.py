@@ -11,7 +11,7 @@ from helpers.run.gemm import Problem
 from helpers.run.shared_gpu import protocol
 from helpers.run.shared_gpu.protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from helpers.run.tensor_maps import tensor_map
-from helpers.run.variable_values import Symbol
+from helpers.run.variable_values import SymbolValue
 from helpers.toolchain.compile import compile_source
 
 COMPILED = compile_source(
@@ -22,7 +22,7 @@ LAUNCH = LaunchJob(
     CODE, (1, 1, 1), (32, 1, 1), 0, None, None,
     (Made("float32", (4,), bytes(16)), Made("bfloat16", (2, 3), None, 7, False)),
     (Passed(array=0), Passed(array=1), Passed(value=np.float32(2).tobytes()), Passed(value=np.int32(4).tobytes())),
-    (Copied(1, 6, 0, 16, 1, 6),), (Symbol("mask", b"12"),),
+    (Copied(1, 6, 0, 16, 1, 6),), (SymbolValue("mask", b"12"),),
 )  # fmt: skip
 
 

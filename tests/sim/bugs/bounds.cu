@@ -275,3 +275,53 @@ extern "C" __global__ void far_left(const float* x, float* y, int n) {
     __syncthreads();
     y[t] = s[63 - t];
 }
+
+//// into_the_next_array: a row beyond one array is a row of the array beside it
+//// launch: grid 2 block 32,8 args f32[256] zero_f32[256]
+extern "C" __global__ void next_array(const float* x, float* y) {
+    __shared__ float a[8][32];
+    __shared__ float b[8][32];
+    int t = threadIdx.x, row = threadIdx.y;
+    a[row][t] = b[row][t] = x[row * 32 + t];
+    __syncthreads();
+#ifdef FIXED
+    a[row][t] = 2 * b[7 - row][t];
+#else
+    a[row + 8][t] = 2 * a[row][t]; // BUG: out-of-bounds
+#endif
+    __syncthreads();
+    y[row * 32 + t] = a[row][t] + b[row][t];
+}
+//// from_the_array_before: an index of -1 reads the end of the array before
+//// launch: grid 1 block 64 args f32[64] zero_f32[64] 0
+extern "C" __global__ void array_before(const float* x, float* y, int n) {
+    __shared__ float edge[64];
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    edge[t] = 1;
+    s[t] = x[t];
+    __syncthreads();
+#ifdef FIXED
+    float left = t > n ? s[t - 1] : 0;
+#else
+    float left = t >= n ? s[t - 1] : 0; // BUG: out-of-bounds
+#endif
+    y[t] = left + s[t] + edge[63 - t];
+}
+//// an_atomic_in_the_next_array: a bin too many
+//// launch: grid 1 block 64 args i32[64] zero_i32[16]
+extern "C" __global__ void bins(const int* x, int* y) {
+    __shared__ int first[8];
+    __shared__ int second[8];
+    int t = threadIdx.x;
+    if (t < 8) first[t] = second[t] = 0;
+    __syncthreads();
+    atomicAdd(&second[x[t] % 8], 1);
+#ifdef FIXED
+    atomicAdd(&first[x[t] % 8], 1);
+#else
+    atomicAdd(&first[x[t] % 9], 1); // BUG: out-of-bounds
+#endif
+    __syncthreads();
+    if (t < 8) y[t] = first[t], y[t + 8] = second[t];
+}

@@ -1,4 +1,7 @@
-"""An access outside shared or local memory: which array it misses, on which side, by how much."""
+"""An access outside shared or local memory: which array it misses, on which side, by how much.
+
+Tests of: helpers.sim.checks.beyond_array
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,27 @@ extern "C" __global__ void f(float* y, int i) {
 def said(body, i, shared=0):
     run = helpers.compile(KERNEL % body).launch(1, 1, (np.zeros(16, np.float32), np.int32(i)), shared, on="cpu", counters=False)
     return [finding.message for finding in run.findings if finding.kind == "out-of-bounds"]
+
+
+BESIDE = """extern "C" __global__ void f(const float* x, float* y, int i) {
+    __shared__ float a[32];
+    __shared__ %s b[32];
+    int t = threadIdx.x;
+    a[t] = b[t] = x[t];
+    __syncthreads();
+    y[t] = a[t + i] + b[31 - t];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "i", "end"), [("float", 1, ", where b lies."), ("float", 3, ", where b lies."), ("__align__(512) float", 2, ".")]
+)
+def test_an_index_that_reaches_what_lies_beside_an_array_is_none_of_it(kind, i, end):
+    args = (np.arange(32, dtype=np.float32), np.zeros(32, np.float32), i)
+    (finding,) = helpers.compile(BESIDE % kind).launch(1, 32, args, on="cpu", counters=False).findings
+    assert finding.message == f"A thread reads 4 bytes just past the end of a{end}"
+    assert (finding.line, finding.thread, finding.count) == (7, (32 - i, 0, 0), i)
+    assert "the extent of a:" in finding.advice
 
 
 @pytest.mark.parametrize("how", ["{0}[i] = 1;", "put({0}, i, 1);"], ids=["direct", "generic"])

@@ -173,3 +173,50 @@ extern "C" __global__ void epilogue(const float* x, float* y) {
   __syncthreads();
   y[t] = s[t];
 }
+//// either_array: one pointer leads to whichever of two arrays
+//// launch: grid 1 block 64 args 1 f32[64] f32[64]
+extern "C" __global__ void either(int which, const float* x, float* y) {
+  __shared__ float a[64], b[64];
+  int t = threadIdx.x;
+  a[t] = x[t];
+  b[t] = 2 * x[t];
+  __syncthreads();
+  const float* from = which ? b : a;
+  y[t] = from[63 - t];
+}
+//// pointers_in_a_table: the addresses of two arrays are kept in an array of the thread's own
+//// launch: grid 1 block 64 args 3 f32[64] f32[64]
+extern "C" __global__ void table(int n, const float* x, float* y) {
+  __shared__ float a[64], b[64];
+  int t = threadIdx.x;
+  float* stage[2] = {a, b};
+  for (int i = 0; i < n; i++) {
+    stage[(i + n) % 2][t] = x[t] + i;
+    __syncthreads();
+    y[t] = stage[(i + n) % 2][63 - t];
+    __syncthreads();
+  }
+}
+//// a_distance_between_arrays: one array is reached from the other by the distance between them
+//// launch: grid 1 block 64 args f32[64] f32[64]
+extern "C" __global__ void distance(const float* x, float* y) {
+  __shared__ float a[64], b[64];
+  int t = threadIdx.x;
+  a[t] = x[t];
+  b[t] = 2 * x[t];
+  __syncthreads();
+  long long apart = b - a;
+  y[t] = (t % 2 ? a + apart : a)[63 - t];
+}
+//// up_to_the_end: a pointer runs one past its array, and what it reads does not
+//// launch: grid 1 block 32 args f32[96] f32[32]
+extern "C" __global__ void running(const float* x, float* y) {
+  __shared__ float a[96], b[32];
+  int t = threadIdx.x;
+  for (int i = 0; i < 3; i++) a[t + 32 * i] = x[t + 32 * i];
+  b[t] = 1;
+  __syncthreads();
+  float sum = b[31 - t];
+  for (const float* p = a + (31 - t); p < a + 96; p += 32) sum += *p;
+  y[t] = sum;
+}
