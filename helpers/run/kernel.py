@@ -553,9 +553,10 @@ _CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by whi
 
 
 def _by_bytes(pointer_to: str, array: Any, wanted: str) -> str:
-    """What else may be meant where an array of something else is passed to a vector of integers: a kernel copies any bytes by those."""
+    """What else may be meant: vectors of integers, by which kernels copy any bytes, and floats whose bits an array of integers holds."""
     carries = re.fullmatch(r"u?(char|short|int|long|longlong)[234]", pointer_to) and array.dtype.kind in "fV"
-    return f", or array.view('{wanted}') if these are its bytes" if carries else ""
+    holds = array.dtype.kind == "u" and np.dtype(wanted).kind in "fV" and np.dtype(wanted).itemsize == array.dtype.itemsize
+    return f", or array.view('{wanted}') if these are its b{'its' if holds else 'ytes'}" if carries or holds else ""
 
 
 def _scalar(what: str, dtype, value: Any):

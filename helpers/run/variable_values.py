@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from .gpu.transfers import is_device_array, to_host
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FILLED = re.compile(r"\bcudaMemcpyToSymbol(?:Async)?\s*(?:<[^<>;]*>)?\s*\(\s*&?\s*([\w:]+)")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^)]*\)")
-_DECLARATION = re.compile(r"\b__(?:constant|device|managed)__\s+([^;{}()=]*\w[^;{}()=]*)[;={]")
+_DECLARATION = re.compile(r"\b__(?P<space>constant|device|managed)__\s+(?P<what>[^;{}()=]*\w[^;{}()=]*)(?P<end>[;={])")
 _QUALIFIERS = {"__constant__", "__device__", "__managed__", "static", "const", "constexpr", "extern", "volatile", "inline"}
 
 
@@ -61,15 +61,20 @@ def need_room(compiled: Compiled, symbols: Sequence[SymbolValue]) -> None:
 
 
 def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """A sentence for each variable the kernel uses that the source's own main would have filled, and this launch does not."""
+    """A sentence for each variable the kernel uses that is zero because nobody has filled it: `__constant__` ones that the source gives no
+    value, and those that its own main would fill."""
     filled = set(_FILLED.findall(_COMMENTS.sub(" ", compiled.source)))
-    filled -= set(values or ())
-    missing = [one.name for one in _variables(compiled) if {one.name, one.name.rpartition("::")[2]} & filled] if filled else []
-    return tuple(
-        f"`{name}` holds what its declaration says: main, which does not run here, would fill it by cudaMemcpyToSymbol. "
-        f"Pass its values: launch(…, symbols={{'{name}': array}})."
-        for name in missing
-    )
+    empty = {one.name for one in _declarations(compiled.source) if one.constant and not one.initialised}
+    told = []
+    for variable in _variables(compiled) if filled | empty else ():
+        names = {variable.name, variable.name.rpartition("::")[2]}
+        if names & set(values or ()):
+            continue
+        if names & filled:
+            told.append(f"`{variable.name}` is as it was declared: main, which does not run here, would fill it by cudaMemcpyToSymbol")
+        elif names & empty:
+            told.append(f"`{variable.name}` is all zeros: a kernel cannot write __constant__ memory, and nobody has filled it")
+    return tuple(f"{text}. Pass its values: launch(…, symbols={{'{text.split('`')[1]}': array}})." for text in told)
 
 
 def _variables(compiled: Compiled) -> list[_Variable]:
@@ -124,8 +129,21 @@ def _bytes(what: str, kind: str, value: Any) -> bytes:
 
 def _declared(source: str, name: str) -> str:
     """The type that the source declares a variable with, "" if that cannot be told without a compiler."""
+    return next((one.kind for one in _declarations(source) if one.name == name), "")
+
+
+class _Declared(NamedTuple):
+    name: str
+    kind: str
+    constant: bool
+    initialised: bool
+
+
+def _declarations(source: str) -> Iterator[_Declared]:
+    """The variables in device memory that a source declares, as well as can be told without a compiler."""
     for declaration in _DECLARATION.finditer(_ALIGNMENT.sub(" ", _COMMENTS.sub(" ", source))):
-        first, *others = (re.sub(r"\[[^\]]*\]", " ", part).split() for part in declaration[1].split(","))
-        if name in (first[-1], *(part[0] for part in others if len(part) == 1)):
-            return " ".join(word for word in first[:-1] if word not in _QUALIFIERS)
-    return ""
+        first, *others = (re.sub(r"\[[^\]]*\]", " ", part).split() for part in declaration["what"].split(","))
+        kind = " ".join(word for word in first[:-1] if word not in _QUALIFIERS)
+        names = [first[-1], *(part[0] for part in others if len(part) == 1)]
+        for name in names:
+            yield _Declared(name, kind, declaration["space"] == "constant", declaration["end"] != ";" and name == names[-1])

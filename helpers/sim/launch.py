@@ -481,7 +481,7 @@ def _charged(program: Program, compiled, collect: Collect) -> tuple[tuple[Charge
             continue
         # The widths of a fragment's parts are known, and not in the machine code, unless ptxas removed the whole.
         width = site.width if site.part and access.width else access.width
-        charged.append(ChargedSite(site, width, access.opcode, access.offset, access.why))
+        charged.append(ChargedSite(site, width, access.opcode, access.offset, access.why, access.combined))
         estimate |= not access.exact
     return tuple(charged), estimate
 

@@ -86,6 +86,13 @@ def test_ptx_that_the_machine_does_not_have_is_named(text, said):
     assert caught.value.line == 3 and not y.any()
 
 
+def test_a_trap_of_the_compiler_s_own_is_told_from_one_of_the_source():
+    for body, own in (("float* p = nullptr; if (x[0] >= 0) *p = 3; y[0] = 1;", True), ("if (x[0] >= 0) __trap(); y[0] = 1;", False)):
+        with pytest.raises(RunError, match="stopped itself") as caught:
+            launch(f"__global__ void f(const float* x, float* y) {{ {body} }}", [np.zeros(32, np.float32), np.zeros(32, np.float32)])
+        assert ("the compiler put it" in caught.value.message) == own
+
+
 def test_a_header_that_stops_the_kernel_is_named():
     source = """#include <cuda_pipeline.h>
     __global__ void f(const short* x, short* y) {

@@ -50,6 +50,10 @@ ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
     "or put a barrier of all threads concerned between the two accesses."
 )
+PLAIN_ADVICE = (
+    "One of the two handles the word as a flag or a lock, and the other is an ordinary access: make that atomic as well (atomicExch to set "
+    "or to free it, a volatile or acquiring read to look at it), and release what belongs to it by __threadfence() before."
+)
 COPY_ADVICE = (
     "A bulk copy's data is in device memory when its thread has waited for it by cp.async.bulk.wait_group; with .read, it has waited "
     "until the source may be written again, no longer. Wait without .read, then release (__threadfence()) and tell the others."
@@ -106,8 +110,6 @@ class DeviceRaces(DeviceCheck):
     def _left_by_others(self, program) -> list[bool]:
         """By site: is it a volatile or atomic read of data, which another block has to have released? Not in an array of which words are
         looked at to decide something: such a word says itself what it is worth."""
-        if not self.fenced:
-            return [False] * len(program.sites)
         loose = [s for s in program.sites if s.index in self.places.origins and (s.atomic or s.volatile or s.past_l1)]
         asked = [self.places.variables(site) for site in loose if self.decides[site.index]]
         if any(ANY in places for places in asked):
@@ -323,7 +325,7 @@ class DeviceRaces(DeviceCheck):
         decides = bool(self.decides[site.index])
         strong = site.atomic or site.volatile or (site.past_l1 and decides)
         stamp = self._begin(site, strong)
-        if strong and decides and self.fenced:
+        if strong and decides:
             self._since("decision")[(who - 1) // self.threads] = stamp
         writer, written_at = self._array("writer").take(cells), self._array("written_at").take(cells)
         conflict = self._unordered(who, writer, written_at, cells)
@@ -374,7 +376,7 @@ class DeviceRaces(DeviceCheck):
         if not touched.cells.size:
             return
         stamp = self._begin(site, True)
-        if self.decides[site.index] and self.fenced:
+        if self.decides[site.index]:
             self._since("decision")[(touched.who - 1) // self.threads] = stamp
         self._write(m, site, touched, stamp, True, "updates", None)
         if self.within_block[site.index]:  # threads of several blocks may do it at once
@@ -526,6 +528,8 @@ class DeviceRaces(DeviceCheck):
             return ADVICE
         if site.atomic and (self.within_block[site.index] or self.within_block[other.index]):
             return SCOPE_ADVICE
-        if self.fenced and self._since("acquire")[mine] >= stamp:
-            return RELEASE_ADVICE
+        if site.atomic != other.atomic and self.launch.program.decisive & {site.index, other.index}:
+            return PLAIN_ADVICE
+        if self._since("acquire" if self.fenced else "decision")[mine] >= stamp:
+            return SCOPE_ADVICE if self.block_order else RELEASE_ADVICE
         return LOOK_ADVICE if self._since("look")[mine] >= stamp else ADVICE

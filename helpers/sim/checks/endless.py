@@ -17,8 +17,8 @@ ADVISED = {KIND: "Check that the loop's condition becomes false for every thread
 
 MAY_BE_LARGE = "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
 WAITS_FOR_NOTHING = (
-    "This loop does nothing and reads nothing. If it shall wait for a value that others write, the compiler has read that once, before the "
-    "loop: make it volatile, or read it by an atomic operation or ld.acquire."
+    "Nothing in this loop changes what ends it. Is its counter counted? If it shall wait for a value that others write, the compiler has "
+    "read that once, before the loop: make it volatile, or read it by an atomic operation or ld.acquire."
 )
 
 

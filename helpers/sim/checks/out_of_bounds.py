@@ -21,6 +21,10 @@ PART_ADVICE = (
     "{0} is a part of a larger array, and a launch has this part alone. If the kernel is to reach the rest, pass the whole array, "
     "and let the kernel begin further on."
 )
+NONE_GIVEN = (
+    "The kernel declares extern __shared__ memory, and the launch gives it none. Say how many bytes a block has: shared= of the launch, "
+    'or in a kernel of a lesson by extern "C" __device__ constexpr int dynamic_shared[] = {…};'
+)
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 
 
@@ -89,7 +93,9 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         spans = [(plain_name(name), base - m.shared.start, nbytes or m.shared.end - base) for name, base, nbytes in m.program.shared]
         name, distance, side = _closest(spans, offset, width)
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
-    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=_of_alignments(m))
+    nothing_given = any(not nbytes for _, _, nbytes in m.program.shared) and m.shared.end == m.program.dynamic_shared_at
+    advice = NONE_GIVEN if nothing_given else _of_alignments(m)
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice)
 
 
 def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:

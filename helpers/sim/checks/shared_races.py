@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
-from helpers.sim.code.sites import Site
+from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .observer import SharedCheck
@@ -24,6 +24,10 @@ WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads()
 PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
 WARP_IS_NOT_ENOUGH = (
     "There is a __syncwarp() between the two accesses, but it orders the lanes of one warp only, and these are of two: use __syncthreads()."
+)
+UPDATE_ADVICE = (
+    "The statement reads the element and writes it again, and no barrier can stand between: use an atomic operation (atomicAdd), or give "
+    "each thread an element of its own."
 )
 MADE_ADVICE = "Put __syncthreads() behind the initialisation, which one thread does for all."
 MEETING_ADVICE = (
@@ -433,7 +437,9 @@ class SharedRaces(SharedCheck):
             f"Thread {thread} {verb} {self.cells.at(offset)}, "
             f"which {other_thread} {other_verb} at {line_of(site, other)} with no barrier between.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
-            advice=advice or self._advice(m, name, cell, who, other_who, touched.who[conflict], last[conflict]),
+            advice=advice or (UPDATE_ADVICE if _updates(site, other) else self._advice(
+                m, name, cell, who, other_who, touched.who[conflict], last[conflict]
+            )),
         )  # fmt: skip
 
     def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
@@ -460,3 +466,8 @@ class SharedRaces(SharedCheck):
         if self.meetings:
             return MEETING_ADVICE
         return WARP_IS_NOT_ENOUGH if passed else None
+
+
+def _updates(one: Site, other: Site) -> bool:
+    """Are they the read and the write of a statement like s[i] += 1?"""
+    return one.line == other.line and one.address == other.address and {one.op, other.op} == {AccessKind.LOAD, AccessKind.STORE}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import time_limit
 from .program import Effect, Op, Program, ResultKind, Results
@@ -41,7 +41,8 @@ class AccessWidth:
     it, and then nothing is charged. offset: where the SASS access begins, relative to this PTX instruction's address
     (0 or negative). opcode: SASS opcode, '' if removed. leader: PTX line that is charged (the line itself, if it leads).
     exact: False where ptxas treated copies of this line differently, so that a PTX execution cannot be charged exactly;
-    `why` then says so, and width is the PTX width.
+    `why` then says so, and width is the PTX width. combined: lanes of a warp that do an atomic operation at one address do it as one,
+    because ptxas adds them up before (VOTE, REDUX, one lane's ATOMS), or its instruction does (ATOMS.POPC.INC).
     """
 
     width: int
@@ -50,6 +51,7 @@ class AccessWidth:
     offset: int = 0
     exact: bool = True
     why: str = ""
+    combined: bool = False
 
 
 _MATCHED = (
@@ -134,7 +136,10 @@ class _ValueNumbers:
 @functools.lru_cache(maxsize=64)
 def access_sites(program: Program, sass: str, symbol: str) -> dict[int, AccessWidth]:
     """For each PTX line with a memory instruction of the program, how ptxas performs it. Keys are 1-based PTX lines."""
-    return match_accesses(ptx_accesses(program), memory_instructions(sass, symbol))
+    voting = frozenset(
+        i.ptx_line for function in parse(sass).values() for i in function.instructions if i.name in ("VOTE", "VOTEU", "REDUX")
+    )
+    return match_accesses(ptx_accesses(program), memory_instructions(sass, symbol), voting)
 
 
 def memory_instructions(sass: str, symbol: str) -> list[SassInstruction]:
@@ -149,8 +154,10 @@ def _calls(function, name):
     return any(i.name in ("CALL", "LEPC", "MOV", "UMOV") and any(name in o for o in i.operands) for i in function.instructions)
 
 
-def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction]) -> dict[int, AccessWidth]:
-    """The matching itself, on parsed input."""
+def match_accesses(
+    accesses: list[PtxAccess], instructions: list[SassInstruction], voting: frozenset[int | None] = frozenset()
+) -> dict[int, AccessWidth]:
+    """The matching itself, on parsed input. voting: PTX lines in whose code the lanes of a warp ask each other."""
     copies: dict[int, list[SassInstruction]] = defaultdict(list)
     for instruction in instructions:
         copies[instruction.ptx_line].append(instruction)
@@ -178,6 +185,12 @@ def match_accesses(accesses: list[PtxAccess], instructions: list[SassInstruction
                 continue
             (width,) = widths
             sites[line] = AccessWidth(width, mine[0].opcode, line)
+            if access.op.atomic:
+                alike = any("POPC" in i.modifiers for i in mine)
+                chosen = line in voting and all(i.guard for i in mine)  # one lane does it for all
+                if chosen and len(mine) > 1:
+                    sites[line] = replace(sites[line], exact=False, why="ptxas adds up the lanes of whole warps, and those of others not")
+                sites[line] = replace(sites[line], combined=alike or chosen)
             if width > access.width and not access.op.atomic:
                 leaders.append((access, width))
 

@@ -66,6 +66,9 @@ class CostRule(StrEnum):
 _MAY_BECOME = {AccessKind.LOAD: AccessKind.MATRIX_LOAD, AccessKind.ATOMIC: AccessKind.REDUCTION}
 
 
+_ONCE = {CostRule.ATOMIC: CostRule.GLOBAL, CostRule.SHARED_ATOMIC: CostRule.SHARED_STORE}  # where equal addresses count once
+
+
 @functools.cache
 def rule_of(kind: AccessKind, space: str, bypass: bool = False) -> CostRule:
     """The rule of an access that is known to go to `space`. bypass: a copy past the cache (cp.async.cg, LDGSTS.BYPASS).
@@ -151,6 +154,7 @@ class ChargedSite:
     sass: str = ""
     shift: int = 0
     estimate: str = ""
+    combined: bool = False  # lanes that do an atomic operation at one address do it as one
     made: AccessKind = field(init=False)
 
     def __post_init__(self):
@@ -159,4 +163,5 @@ class ChargedSite:
 
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address lies in `space`."""
-        return self.site.rule if self.site.op is AccessKind.COPY else rule_of(self.made, space)
+        rule = self.site.rule if self.site.op is AccessKind.COPY else rule_of(self.made, space)
+        return _ONCE.get(rule, rule) if self.combined else rule

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from helpers.sim.code.program import Effect
@@ -71,11 +73,11 @@ def trap(op):
     line, number = op.line, op.instruction.ptx_line
 
     def run(m):
-        header = m.program.header_at(number)
-        m.fail(
-            f"the kernel stopped itself (trap){f', in {header}, where you find what it asks of its arguments' if header else ''}.",
-            line,
-        )
+        header, source = m.program.header_at(number), m.launch.source
+        why = f", in {header}, where you find what it asks of its arguments" if header else ""
+        if source and not header and not re.search(r"\b(?:trap|__trap|assert|__builtin_trap|abort|terminate)\b", source):
+            why = ". The source does not ask for that: the compiler put it where it saw that something cannot be, as a null pointer's use"
+        m.fail(f"the kernel stopped itself (trap){why}.", line)
 
     return run
 

@@ -295,3 +295,52 @@ extern "C" __global__ void halves(const float* x, float* y) {
 #endif
   y[t] = s[127 - t];  // BUG: race @store
 }
+//// volatile_data_behind_a_flag: volatile orders nothing between two words, and no fence stands between
+//// launch: grid 2 block 32 args zero_i32[1] zero_i32[1] zero_i32[1]
+extern "C" __global__ void handed_over(volatile int* data, volatile int* flag, int* out) {
+  if (threadIdx.x) return;
+  if (blockIdx.x == 0) {
+    data[0] = 42;  // @store
+#ifdef FIXED
+    __threadfence();
+#endif
+    flag[0] = 1;
+  } else {
+    while (flag[0] == 0) {}
+#ifdef FIXED
+    __threadfence();
+#endif
+    out[0] = data[0];  // BUG: race @store
+  }
+}
+//// the_last_block_adds_up: sums in volatile memory, and no fence before the counter
+//// launch: grid 8 block 64 args f32[512] zero_f32[8] zero_f32[1]
+__device__ unsigned done;
+extern "C" __global__ void last_block(const float* x, volatile float* part, float* out) {
+  __shared__ float s[64];
+  __shared__ bool last;
+  int t = threadIdx.x;
+  s[t] = x[blockIdx.x * 64 + t];
+  __syncthreads();
+  for (int d = 32; d > 0; d /= 2) {
+    if (t < d) s[t] += s[t + d];
+    __syncthreads();
+  }
+  if (t == 0) {
+    part[blockIdx.x] = s[0];  // @store
+#ifdef FIXED
+    __threadfence();
+#endif
+    last = atomicInc(&done, gridDim.x - 1) == gridDim.x - 1;
+#ifdef FIXED
+    __threadfence();
+#endif
+  }
+  __syncthreads();
+  if (last && t == 0) {
+    float sum = 0;
+    for (int i = 0; i < gridDim.x; i++)
+      sum += part[i];  // BUG: race @store
+    out[0] = sum;
+  }
+}

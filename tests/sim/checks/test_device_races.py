@@ -466,6 +466,23 @@ REF = "cuda::atomic_ref<int, cuda::thread_scope_block>"
 POLL = f"while ({VOLATILE} == 0) {{}}"
 
 
+@pytest.mark.parametrize(("flag", "look", "advice"), [
+    ("atomicExch(flag, 1);", "while (__ldg(flag) == 0 && tries++ < 99) __nanosleep(1);", "make that atomic as well"),
+    ("flag[0] = 0;", "while (atomicCAS(flag, 0, 1)) {}", "make that atomic as well"),
+    ("*(volatile int*)flag = 1;", "while (*(volatile int*)flag == 0) {}", "is not released"),
+    (f"{REF}(flag[0]).store(1, cuda::memory_order_release);", f"while (!{REF}(flag[0]).load(cuda::memory_order_acquire)) {{}}", "use the one of the device"),
+])  # fmt: skip
+def test_the_advice_names_what_is_missing_between_blocks(flag, look, advice):
+    source = f"""#include <cuda/atomic>
+    extern "C" __global__ void f(int* C, int* flag) {{
+        int tries = 0;
+        if (blockIdx.x == 0) {{ C[0] = 7; {flag} }}
+        else {{ {look} C[1] = C[0] + tries; }}
+    }}"""
+    found = findings(source, 2, 1, np.zeros(2, np.int32), np.zeros(1, np.int32))
+    assert any(advice in finding.advice for finding in found), found
+
+
 @pytest.mark.parametrize(
     ("tell", "hear", "race"),
     [

@@ -66,6 +66,13 @@ def test_the_array_that_is_missed_is_named(how, name, i, end):
     assert message == f"A thread writes 4 bytes {end}"
 
 
+def test_extern_shared_memory_that_no_launch_gives_says_so():
+    source = 'extern "C" __global__ void f(float* y) { extern __shared__ float s[]; s[threadIdx.x] = 1; y[threadIdx.x] = s[threadIdx.x]; }'
+    for shared, told in ((0, True), (16, False)):
+        found = helpers.compile(source).launch(1, 32, [np.zeros(32, np.float32)], shared, on="cpu", counters=False).findings
+        assert {"dynamic_shared[]" in finding.advice for finding in found if finding.kind == "out-of-bounds"} == {told}
+
+
 def test_dynamic_shared_memory_has_its_end_too():
     (message,) = said("more[i] = 1;", 8, shared=32)
     assert message.endswith("which has 96 bytes per block: just past the end of more.")

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers.sim.checks.shared_races import CLASH_ADVICE, MADE_ADVICE, MEETING_ADVICE, PARTIAL_ADVICE, WARP_ADVICE, WARP_IS_NOT_ENOUGH
+from helpers.sim.checks.shared_races import (
+    CLASH_ADVICE,
+    MADE_ADVICE,
+    MEETING_ADVICE,
+    PARTIAL_ADVICE,
+    UPDATE_ADVICE,
+    WARP_ADVICE,
+    WARP_IS_NOT_ENOUGH,
+)
 
 KERNEL = """extern "C" __global__ void f(const float* x, float* y) {
     __shared__ float s[1024];
@@ -69,6 +77,8 @@ def test_the_two_threads_are_named_and_differ(body, block):
         ("s[t] = 2; __syncwarp(lane < 16 ? 0xffff : 0xffff0000); y[t] = s[t ^ 31];", PARTIAL_ADVICE),
         ("__syncwarp(); s[t] = 2; y[t] = s[t ^ 1];", WARP_ADVICE),
         ("s[t % 8] = t; __syncthreads(); y[t] = s[t];", CLASH_ADVICE),
+        ("s[t] = 0; __syncthreads(); s[t % 8] += x[t]; __syncthreads(); y[t] = s[t];", UPDATE_ADVICE),
+        ("s[t] = 0; __syncthreads(); s[t] = s[t ^ 32] + 1; __syncthreads(); y[t] = s[t];", "Put __syncthreads() between the two accesses."),
     ],
 )
 def test_the_advice_fits(body, advice):

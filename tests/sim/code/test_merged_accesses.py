@@ -3,10 +3,13 @@
 Tests of: helpers.sim.code.inline
 """
 
+import numpy as np
 import pytest
 
+from helpers.run.kernel import Kernel
 from helpers.sim.code.merged_accesses import access_sites
 from helpers.sim.load import load
+from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
@@ -61,3 +64,36 @@ def test_partners_are_found_across_registers_that_hold_the_same_sum():
     sites = access_sites(load(ptx, "k"), text, "k")
     assert [(sites[n].width, sites[n].leader) for n in (5, 6, 7)] == [(0, 6), (16, 6), (0, 6)]
     assert sites[6].offset == -4
+
+
+ATOMICS = {  # what the threads do, and then what Nsight Compute counts of one warp on an H200 (2026-11-27)
+    "atomicAdd(&s[0], t + 1);": ("shared", 1, 0), "atomicMax(&s[0], t);": ("shared", 1, 0), "y[t] = atomicAdd(&s[0], 1);": ("shared", 1, 0),
+    "atomicAdd(&s[b[t]], 1);": ("shared", 16, 15), "atomicAdd(&s[b[t]], t);": ("shared", 32, 31),  # 16 words of one bank
+    "atomicAdd(&s[t % 8], t);": ("shared", 4, 3), "atomicAdd(&s[t], t);": ("shared", 1, 0),
+    "atomicAdd(y, 1);": ("red", 1, 1), "if (t & 1) atomicAdd(y, 1);": ("red", 1, 1), "y[32 + t] = atomicAdd(y, t);": ("atom", 1, 1),
+    "atomicAdd((float*)y, 1.f);": ("red", 32, 1), "atomicInc((unsigned*)y, 100);": ("red", 32, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "counted"), ATOMICS.items(), ids=ATOMICS)
+def test_atomic_operations_that_ptxas_combines_count_as_one(body, counted):
+    """It adds up the lanes of a warp that meet at an address it knows to be one; ATOMS.POPC.INC does that by itself."""
+    source = f"""__global__ void f(int* y, const int* b) {{
+        __shared__ int s[1024];
+        const int t = threadIdx.x;
+        for (int i = t; i < 1024; i += 32) s[i] = 0;
+        __syncthreads();
+        {body}
+        __syncthreads();
+        y[64 + t] = s[t];
+    }}"""
+    words = np.arange(32, dtype=np.int32) // 2 * 32
+    counters = Kernel(compile_source(source)).launch(1, 32, [np.zeros(96, np.int32), words], on="cpu").counters
+    space, first, second = counted
+    if space == "shared":
+        found = [
+            counters.get(f"l1tex__data_{what}_mem_shared_op_atom.sum", 0) for what in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        ]
+    else:
+        found = [counters[f"l1tex__t_{what}_pipe_lsu_mem_global_op_{space}.sum"] for what in ("sectors", "requests")]
+    assert found == [first, second]
