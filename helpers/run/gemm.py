@@ -571,7 +571,7 @@ def check(
         if not long:
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
-            findings.setdefault((finding.kind, finding.line, finding.other_line), finding)
+            findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
         if not case.message and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
             if place(on, kernel) == "gpu":
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
@@ -583,7 +583,7 @@ def check(
         for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
-            findings.setdefault(("uninitialized", line, None), Finding("uninitialized", line, said, advice=advice))
+            findings.setdefault(("uninitialized", line, None, ""), Finding("uninitialized", line, said, advice=advice))
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
     in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))

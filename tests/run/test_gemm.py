@@ -107,6 +107,11 @@ def test_the_line_that_stored_is_found_without_listing_machine_code(monkeypatch)
     assert "stored it: “C[row * N" in str(report)
 
 
+def test_a_line_that_overruns_both_matrices_is_told_of_each():
+    report = broken("k < K; k++", "k <= K; k++")
+    assert {finding.array for finding in report.findings if finding.kind == "out-of-bounds"} == {"A", "B"}
+
+
 def test_findings_fail_the_check_even_if_results_are_right():
     racy = helpers.compile(PLAIN.replace("float sum = 0;", "__shared__ float s[1]; s[0] = row; float sum = 0;"
                                          " if (s[0] < -5) sum = s[0];"))  # fmt: skip

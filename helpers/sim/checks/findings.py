@@ -1,7 +1,7 @@
 """What a sanitizer would say, collected while a kernel runs.
 
-The same thing is said once, however many threads do it: a finding is told apart by its kind and its lines, carries the
-first thread seen as an example, and counts the rest.
+The same thing is said once, however many threads do it: a finding is told apart by its kind, its lines and, where one line may be
+wrong of several arrays, by the array; it carries the first thread seen as an example, and counts the rest.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Findings:
         thread=None,
         advice=None,
         count=1,
+        array="",
     ) -> Finding:
-        """Note a finding and return it. advice: what to do; None for what the file of its kind advises."""
-        finding = Finding(
-            kind, line, message, other_line, block, thread, said("ADVISED").get(kind, "") if advice is None else advice, count
-        )
-        key = (kind, line, other_line)
+        """Note a finding and return it. advice: what to do; None for what its file advises. array: its name, where it is of one."""
+        advice = said("ADVISED").get(kind, "") if advice is None else advice
+        finding = Finding(kind, line, message, other_line, block, thread, advice, count, array=array)
+        key = (kind, line, other_line, array)
         known = self.found.get(key)
         if known is not None:
             self.found[key] = replace(known, count=known.count + count)

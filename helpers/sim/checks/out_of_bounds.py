@@ -53,7 +53,7 @@ def in_device_memory(
     before, behind = rest_of(name) if name is not None else (0, 0)
     advice = PART_ADVICE.format(name) if not fatal and distance <= (before if side == "before" else behind - width) else None
     finding = m.findings.add(
-        KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count, advice=advice
+        KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count, advice=advice, array=name or ""
     )
     if fatal:
         m.findings.stop(f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}", site.line)
@@ -84,6 +84,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     """Threads (bad, per lane) reach beyond shared memory."""
     block, thread, offset, count = m.example(bad, offsets)
     verb = "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes"
+    name = None
     if site.space != "cluster" and "cluster" in m.program.uses and 0 < offset >> RANK_SHIFT <= m.clusters.size:
         what = f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
     else:
@@ -95,7 +96,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
     nothing_given = any(not nbytes for _, _, nbytes in m.program.shared) and m.shared.end == m.program.dynamic_shared_at
     advice = NONE_GIVEN if nothing_given else _of_alignments(m)
-    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice)
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice, array=name or "shared")
 
 
 def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
@@ -129,7 +130,7 @@ def in_thread_memory(m: Machine, site: Site, space: str, nbytes: int, offsets: n
     verb = "reads" if site.op is AccessKind.LOAD else "writes"
     m.findings.add(
         KIND, site.line, f"A thread {verb} {width} bytes at offset {offset} of its {space} memory of {nbytes} bytes.",
-        block=block, thread=thread, count=count, advice=LOCAL_ADVICE,
+        block=block, thread=thread, count=count, advice=LOCAL_ADVICE, array=space,
     )  # fmt: skip
 
 

@@ -115,3 +115,24 @@ def test_a_part_of_an_array_says_that_it_is_one():
     for array, back in ((whole[3:], -4), (whole, -3), (whole[3:].copy(), -3)):
         (said,) = advice(array, back)
         assert said.startswith("Check the index")
+
+
+CONVOLUTION = """__constant__ float mask[7];
+__global__ void f(const float* x, const float* z, float* y) {
+    __shared__ float s[70];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    if (t < 6) s[64 + t] = 0;
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k <= 7; k++) sum += mask[k] * s[t + k] * z[t + k];
+    y[t] = sum;
+}"""
+
+
+def test_each_array_that_one_line_overruns_has_a_finding_and_a_count_of_its_own():
+    args = [np.ones(size, np.float32) for size in (64, 69, 64)]
+    findings = helpers.compile(CONVOLUTION).launch(2, 64, args, on="cpu", counters=False).findings
+    assert {finding.line for finding in findings} == {9}
+    assert {finding.array: finding.count for finding in findings} == {"mask": 2 * 64, "s": 2 * 1, "z": 2 * 3}
+    assert all(finding.message.endswith(f"just past the end of {finding.array}.") for finding in findings)
