@@ -10,6 +10,7 @@ import numpy as np
 from helpers.sim.code.addresses import DEVICE_BASE, RANK_SHIFT
 from helpers.sim.code.sites import AccessKind, Site
 
+from .missed_elements import advice_on, place_of, start_of
 from .protocols import Machine
 from .shared_cells import plain_name
 
@@ -43,15 +44,23 @@ def in_device_memory(
     address = DEVICE_BASE + offset
     name, distance, side = nearest(allocations, offset, width)
     fatal = name is None or distance > FAR
+    start = None if address < 1 << 20 else start_of(m, site, allocations)
+    if start is not None:
+        name, distance, side = nearest([start], offset, width)
+    before, behind = rest_of(name) if name is not None else (0, 0)
+    advice = None
     if address < 1 << 20:
-        what = "through a null pointer"
+        name, what = None, "through a null pointer"
+    elif start is not None and distance > FAR:
+        what = place_of(start, address - start.base, any(DEVICE_BASE + argument.base == start.base for argument in m.memory.arguments))
+        advice = advice_on(address - start.base, {1, start.itemsize, width})
     elif fatal:
-        what = f"at address {address:#x}, far from every array"
+        name, what = None, f"at address {address:#x}, far from every array"
     else:
         what = f"{distance} bytes {side} {name}" if distance else f"just {side} {name}"
+        if distance <= (before if side == "before" else behind - width):
+            advice = PART_ADVICE.format(name)
     verb = _verb(site)
-    before, behind = rest_of(name) if name is not None else (0, 0)
-    advice = PART_ADVICE.format(name) if not fatal and distance <= (before if side == "before" else behind - width) else None
     finding = m.findings.add(
         KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count, advice=advice, array=name or ""
     )

@@ -70,6 +70,8 @@ class Machine(Protocol):
     thread_numbers: np.ndarray
     program: LoadedKernel
     findings: Findings
+    launch: Any
+    memory: Any
     clusters: ClusterRows
     shared: Any
     absent: np.ndarray | None

@@ -1,6 +1,6 @@
-"""An access outside shared or local memory: which array it misses, on which side, by how much.
+"""An access outside every array: which one it misses, on which side, by how much, and what 32-bit arithmetic has to do with it.
 
-Tests of: helpers.sim.checks.beyond_array
+Tests of: helpers.sim.checks.beyond_array, helpers.sim.checks.missed_elements
 """
 
 from __future__ import annotations
@@ -136,3 +136,68 @@ def test_each_array_that_one_line_overruns_has_a_finding_and_a_count_of_its_own(
     assert {finding.line for finding in findings} == {9}
     assert {finding.array: finding.count for finding in findings} == {"mask": 2 * 64, "s": 2 * 1, "z": 2 * 3}
     assert all(finding.message.endswith(f"just past the end of {finding.array}.") for finding in findings)
+
+
+INDEXED = """__device__ float own[100];
+__global__ void %s { auto* p = %s; if (threadIdx.x == 0) p[%s] = {}; }"""
+LARGE = 1 << 31
+
+
+def missed(parameters, index, *args, pointer="a"):
+    """The sentence and the advice of the only finding."""
+    kernel = helpers.compile(INDEXED % (parameters, pointer, index))
+    arrays = [np.zeros(100, np.float32) if arg is None else arg for arg in args]
+    try:
+        (finding,) = kernel.launch(1, 32, arrays, on="cpu", counters=False).findings
+    except helpers.RunError as stopped:
+        (finding,) = stopped.findings
+        assert finding.message.removeprefix("A thread ").rstrip(".") in stopped.message and finding.advice in stopped.message
+    return finding.message, finding.advice
+
+
+@pytest.mark.parametrize(
+    ("index", "args", "element"),
+    [
+        ("i * j", (1 << 16, 1 << 15), -LARGE),
+        ("i * j + 7", (1 << 16, 1 << 15), 7 - LARGE),
+        ("i + j", (LARGE - 1, 100), 99 - LARGE),
+        ("i * j", (100_000, 30_000), 3_000_000_000 - 2 * LARGE),
+    ],
+)
+def test_an_index_that_overflowed_is_told_as_that(index, args, element):
+    said, advice = missed("k(float* a, int i, int j)", index, None, *args)
+    assert said == f"A thread writes 4 bytes at element {element} of a, which has 100 elements."
+    assert "an int that overflowed" in advice and "size_t or long long" in advice
+
+
+def test_an_offset_in_bytes_and_an_index_of_vectors_overflow_too():
+    for pointer, index, element in (("(float*)((char*)a + i * j)", "0", -LARGE // 4), ("(float4*)a", "i * j", -4 * LARGE)):
+        said, advice = missed("k(float* a, int i, int j)", index, None, 1 << 16, 1 << 15, pointer=pointer)
+        assert f"at element {element} of a" in said and "an int that overflowed" in advice
+
+
+def test_an_unsigned_index_below_zero_is_told_as_that():
+    said, advice = missed("k(float* a, unsigned i)", "i - 3", None, 1)
+    assert said == "A thread writes 4 bytes at element 4294967294 of a, which has 100 elements."
+    assert "an unsigned int" in advice and "it would be -2 here" in advice
+
+
+def test_what_the_numbers_do_not_show_is_not_said():
+    """Of an index that is only large, of one in 64 bits, of a variable whose elements nobody knows, and of an address of unknown origin."""
+    for index in (-40_000_000, 40_000_000, LARGE, -(1 << 40)):
+        said, advice = missed("k(float* a, long long i, size_t n)", "i", None, index, 100)
+        assert f"at element {index} of a" in said and advice.startswith("Check the index")
+    said, advice = missed("k(int i)", "i * 2", 1 << 30, pointer="own")
+    assert said.endswith(f" {4 * LARGE} bytes before own.") and "an int that overflowed" in advice
+    said, advice = missed("k(float* a, float* b, int i, int j)", "i * 2", None, None, 1 << 30, 1, pointer="j ? a : b")
+    assert "far from every array" in said and advice.startswith("Check the index")
+    said, advice = missed("k(float** a, int i)", "i * 2", np.full(1, 1 << 46, np.uint64), 1 << 30, pointer="*a")
+    assert "far from every array" in said and advice.startswith("Check the index")
+
+
+def test_an_access_is_told_of_the_array_that_it_starts_from():
+    """Though another one is nearer."""
+    said, _ = missed("k(float* a, float* b, int i)", "i", None, None, (1 << 18) - 100)
+    assert said.endswith(" bytes past the end of a.")
+    whole = np.zeros(100, np.float32)
+    assert missed("k(float* a, float* b, int i)", "i", whole[:50], whole, 100, pointer="b")[0].endswith("just past the end of b.")
