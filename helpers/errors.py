@@ -18,8 +18,8 @@ class Finding:
     or None when unknown.
     other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
     advice: what to do about it, one sentence. count: how many times it was seen.
-    code, other_code: the text of the two lines, where it is known. array: the name of the array that it is of, where a line may be wrong
-    of several.
+    code, other_code: the text of the two lines, where it is known. array: the name of the array or argument that it is of, where a line
+    may be wrong of several.
     """
 
     kind: str

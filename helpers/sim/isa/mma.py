@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from helpers.sim.checks import divergent_barriers
+from helpers.sim.checks import divergent_barriers, wmma_operands
 from helpers.sim.checks.accesses import Access
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
@@ -366,6 +366,11 @@ def transposed(words: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.swapaxes(matrix, -1, -2)).reshape(*words.shape[:-1], 64).view(U32)
 
 
+def wmma_rule(part: Fragment, kind: str, registers: int, by_row: bool) -> wmma_operands.Rule:
+    """Where the rows of a matrix may lie that an instruction loads into so many registers, or stores."""
+    return wmma_operands.rule_of(registers * (8 if kind == "f64" else 4), part.width if by_row else part.height, BITS[kind])
+
+
 def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     """What wmma.load and wmma.store have in common: (operand, fragment, units, addresses, sites, space, element bits)."""
     op.rendezvous = 1
@@ -387,11 +392,14 @@ def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     packed = part.width if by_row else part.height
     first = _at_a_time(len(units))
     sites = [op.site(space, what, unit.count * bits // 8, part=True, matrices=0 if i else first) for i, unit in enumerate(units)]
+    rule = wmma_rule(part, kind, len(op.vector(vector_at)), by_row)
+    width, verb = max(site.width for site in sites), "store" if what is AccessKind.STORE else "load"
 
     def places(m):
         """The address of each unit's first element."""
         base = address(m)
-        pitch = np.int64(packed) if stride is None else m.regs[stride].view(I32).astype(I64)
+        pitch = m.uniform(packed, I64) if stride is None else m.regs[stride].view(I32).astype(I64)
+        wmma_operands.note(m, op.line, verb, rule, base, pitch, width)
         lane = m.thread_index % WARP
         for unit in units:
             lines, steps = (unit.rows, unit.columns) if by_row else (unit.columns, unit.rows)

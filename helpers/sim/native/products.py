@@ -13,7 +13,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Vector
 from helpers.sim.code.sites import CostRule
-from helpers.sim.isa.mma import LOWEST, sums_of
+from helpers.sim.isa.mma import LOWEST, sums_of, wmma_rule
 from helpers.sim.isa.mma import _units as units
 from helpers.sim.isa.mma import _wmma_shape as wmma_shape
 from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, wmma_fragment
@@ -155,6 +155,9 @@ def _wmma_access(low, i) -> None:
     pitch = Value("i32", s=str(part.width if by_row else part.height))
     if len(i.operands) > 2:
         pitch = low.operand(i.operands[2], "s32")
+    rule = wmma_rule(part, kind, len(registers), by_row)
+    _multiples(low, pitch, rule.elements)
+    _multiples(low, Value("i64", s=scalar, v=None if base == "zeroinitializer" else base), rule.pointer)
     pitch = low.full(low.unary(pitch, lambda t, x: f"sext {t('i32')} {x} to {t('i64')}", "i64"))
     charge = low.charges.get((low.position, 0))
     matrices = charge is not None and charge.rule is CostRule.MATRIX
@@ -187,6 +190,18 @@ def _wmma_access(low, i) -> None:
         words = _merged(low, columns)
         for n, item in enumerate(registers):
             low.put(item, Value("i32", v=words[n % part.registers]))
+
+
+def _multiples(low, value: Value, of: int) -> None:
+    """What is no multiple of a power of two in some lane is left to the NumPy machine."""
+    rest = low.unary(
+        value, lambda t, x: f"and {t(value.type)} {x}, {of - 1 if value.uniform else f'splat ({value.type} {of - 1})'}", value.type
+    )
+    word = rest.s
+    if not rest.uniform:
+        low.intrinsics.add(f"declare {value.type} @llvm.vector.reduce.or.v32{value.type}(<32 x {value.type}>)")
+        word = low.new(f"call {value.type} @llvm.vector.reduce.or.v32{value.type}(<32 x {value.type}> {rest.v})")
+    _demand(low, low.new(f"icmp eq {value.type} {word}, 0"))
 
 
 def _constants(numbers) -> str:
