@@ -118,7 +118,7 @@ def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, wi
     )
     what = f"A thread {_verb(site)} {width} bytes {f'{distance} bytes' if distance else 'just'} {side} {name}"
     m.findings.add(
-        KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count,
+        KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count, array=name or "",
         advice=f"Check the index against the extent of {name}: nothing stops an access from reaching what lies beside it.",
     )  # fmt: skip
 
