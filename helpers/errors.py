@@ -42,7 +42,7 @@ class Finding:
         return f"{where}{self.message}{other}{advice}"
 
 
-QUOTED = 72  # characters of a line that a finding quotes
+QUOTED = 72  # characters of a line that is quoted
 
 
 def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
@@ -53,8 +53,12 @@ def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
 def quote(source: str, number: int | None) -> str:
     """The text of a line as a report shows it, cut short; "" if there is no such line."""
     lines = source.split("\n")
-    code = lines[number - 1].strip() if number is not None and 1 <= number <= len(lines) else ""
-    return code if len(code) <= QUOTED else f"{code[: QUOTED - 1]}…"
+    return cut(lines[number - 1].strip()) if number is not None and 1 <= number <= len(lines) else ""
+
+
+def cut(text: str) -> str:
+    """A text that is quoted, cut short so that it shows."""
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
 
 
 class CourseError(Exception):

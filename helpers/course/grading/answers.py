@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers.course.exercises import Exercise
 from helpers.course.notebook_file import parsed, source
-from helpers.errors import CourseError
+from helpers.errors import CourseError, cut
 from helpers.files import read_whole
 from helpers.toolchain.compile import readable
 from helpers.toolchain.headers import INCLUDE
@@ -59,7 +59,9 @@ def find(cells: Sequence[dict[str, Any]], wanted: str, exercise: Exercise | None
     if exercise is None:
         return SubmittedCell(None, ("The cell of the answer was deleted.",))
     begins = f"%%cuda {exercise.slug}" if exercise.language == "cu" else f"def {exercise.slug}"
-    typed = [cell for cell in cells if cell["cell_type"] == "code" and re.search(rf"^{re.escape(begins)}(?!\w)", source(cell), re.M)]
+    in_short = rf"|^{exercise.slug} *= *lambda\b" if exercise.language == "py" else ""
+    has = re.compile(rf"^{re.escape(begins)}(?!\w){in_short}", re.M)
+    typed = [cell for cell in cells if cell["cell_type"] == "code" and has.search(source(cell))]
     if typed:
         said = f"The cell of the answer was deleted; the last one that has `{begins}` is graded in its place."
         return SubmittedCell(source(typed[-1]), (said,))
@@ -99,7 +101,7 @@ def kernel_text(text: str) -> KernelText:
     try:
         words = shlex.split(first)
     except ValueError:
-        raise CourseError(f"line 1: {first[:80]} has a quotation mark without its other half.", 1) from None
+        raise CourseError(f"line 1: {cut(first)} has a quotation mark without its other half.", 1) from None
     entry, ignored = None, []
     options = iter(words[2:])
     for word in options:
@@ -109,7 +111,7 @@ def kernel_text(text: str) -> KernelText:
             entry = word.removeprefix("--entry=")
         else:
             ignored.append(word)
-    remarks = (f"Every answer is compiled with the same options; {' '.join(ignored)[:80]} is left out.",) if ignored else ()
+    remarks = (f"Every answer is compiled with the same options; {cut(' '.join(ignored))} is left out.",) if ignored else ()
     code = readable("\n" + rest)
     keep_to_headers(code)
     return KernelText(code, entry or namesake("".join(words[1:2]), code), remarks)
@@ -130,7 +132,7 @@ def keep_to_headers(code: str) -> None:
         header = _HEADER.match(found["rest"])
         name = header[1] or header[2] if header else ""
         if found[1] != "include" or name not in plain or name.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", name):
-            text = " ".join(joined[start : found.end()].split())[:80]
+            text = cut(" ".join(joined[start : found.end()].split()))
             raise CourseError(f"`{text}` is not allowed in an answer: only headers of the compiler can be included, by their names.")
     if asked := re.search(r"has_(include|embed)", joined, re.I):
         raise CourseError(f"`__{asked[0]}` is not allowed in an answer: it asks what files there are.")

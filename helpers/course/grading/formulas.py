@@ -12,7 +12,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, cut
+
+from .cell_python import read
 
 STEPS = 200_000  # expressions and statements of one call
 BITS = 10_000  # of a whole number
@@ -111,15 +113,8 @@ def function(source: str, name: str) -> Callable[..., Any]:
     """
     if len(source) > LARGEST:
         raise CourseError(f"The answer has {len(source):,} characters, and more than {LARGEST:,} are not read.")
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise CourseError(f"{f'line {line}: ' if line else ''}Python cannot read this: {getattr(error, 'msg', error)}.", line) from None
-    except (RecursionError, MemoryError):
-        raise CourseError("The answer is nested too deeply to be read.") from None
     module = _Names({**_PLAIN})
-    for node in tree.body:
+    for node in read(source).body:
         if not isinstance(node, ast.Expr):  # a check, a print, a docstring: it stands for itself
             _Evaluation(module, {}).statement(node)
     found = module.values.get(name)
@@ -136,31 +131,34 @@ class _Names:
 
 
 class _Function:
-    """A function of the source."""
+    """A function of the source, with a name or without."""
 
-    def __init__(self, node: ast.FunctionDef, home: _Evaluation | None = None):
-        if node.decorator_list or node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
+    def __init__(self, node: ast.FunctionDef | ast.Lambda, home: _Evaluation | None = None):
+        if getattr(node, "decorator_list", ()) or node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
             raise _refused(node, "a function with decorators or starred arguments")
         self.node, self.home, self.names = node, home, [argument.arg for argument in node.args.args]
+        self.name = getattr(node, "name", "the lambda")
 
     def called(self, caller: _Evaluation, arguments, named: Mapping[str, Any]) -> Any:
         if caller.depth >= DEPTH:
-            raise CourseError(f"line {self.node.lineno}: {self.node.name} calls itself more than {DEPTH} times deep.", self.node.lineno)
+            raise CourseError(f"line {self.node.lineno}: {self.name} calls itself more than {DEPTH} times deep.", self.node.lineno)
         inner = _Evaluation(caller.module, {}, caller)
         defaults = [inner.value(node) for node in self.node.args.defaults]
         bound = dict(zip(self.names[len(self.names) - len(defaults) :], defaults, strict=True)) if defaults else {}
         if len(arguments) > len(self.names) or not set(named) <= set(self.names):
-            raise TypeError(f"{self.node.name} takes {len(self.names)} arguments")
+            raise TypeError(f"{self.name} takes {len(self.names)} arguments")
         bound |= dict(zip(self.names, arguments, strict=False)) | dict(named)
         if missing := [name for name in self.names if name not in bound]:
-            raise TypeError(f"{self.node.name} was given no {', '.join(missing)}")
+            raise TypeError(f"{self.name} was given no {', '.join(missing)}")
         inner.local, inner.home = bound, self.home
         try:
+            if isinstance(self.node, ast.Lambda):
+                return inner.value(self.node.body)
             inner.body(self.node.body)
         except _Returned as returned:
             return returned.args[0]
         except RecursionError:
-            raise CourseError(f"line {self.node.lineno}: {self.node.name} is nested too deeply.", self.node.lineno) from None
+            raise CourseError(f"line {self.node.lineno}: {self.name} is nested too deeply.", self.node.lineno) from None
         return None
 
 
@@ -314,6 +312,8 @@ class _Evaluation:
             case ast.Subscript(slice=index) if not isinstance(index, ast.Slice):
                 place = self._number(node, self.value(index))
                 return self._listed(node.value)[place]
+            case ast.Lambda():
+                return _Function(node, self if self.depth else None)
             case ast.JoinedStr():  # to be printed
                 for part in node.values:
                     if isinstance(part, ast.FormattedValue):
@@ -321,7 +321,7 @@ class _Evaluation:
                 return ""
             case ast.Call():
                 return self._call(node)
-        raise _refused(node, f"`{ast.unparse(node)[:60]}`")
+        raise _refused(node, f"`{cut(ast.unparse(node))}`")
 
     def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> list:
         part, found = node.generators[0], []
@@ -339,9 +339,12 @@ class _Evaluation:
         if isinstance(called, _Function):
             return called.called(self, arguments, named)
         if not callable(called) or (named and called not in (min, max, sum, _rounded, _product, math.isclose)):
-            raise _refused(node, f"`{ast.unparse(node)[:60]}`")
-        if called is not _PLAIN["print"] and any(isinstance(value, str) for value in arguments):
-            raise _refused(node, "text")
+            raise _refused(node, f"`{cut(ast.unparse(node))}`")
+        if called is not _PLAIN["print"]:
+            if any(isinstance(value, str) for value in arguments):
+                raise _refused(node, "text")
+            if any(isinstance(value, _Function) for value in (*arguments, *named.values())):
+                raise _refused(node, f"giving a function to `{cut(ast.unparse(node.func))}`")
         self._go_through(node, *arguments, *named.values())
         return self._small(called(*arguments, **named))
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, cut
 
 MOST = 1000  # conditions and macros of an answer
 _BLANKS = re.compile(r"\s*")
@@ -74,7 +74,7 @@ def keep_to_numbers(text: str) -> None:
         while waiting:
             macro = waiting.pop()
             if not _plain(macro, macros):
-                line, said = text.count("\n", 0, start) + 1, " ".join(text[start:].partition("\n")[0].split())[:80]
+                line, said = text.count("\n", 0, start) + 1, cut(" ".join(text[start:].partition("\n")[0].split()))
                 raise CourseError(
                     f"`{said}` (line {line}) is not allowed in an answer: a condition compares numbers, asks whether names are "
                     "defined, and uses no macros but the answer's own, that join and quote nothing."

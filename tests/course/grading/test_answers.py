@@ -41,6 +41,8 @@ def test_a_function_is_found_by_its_name():
     item = exercise("intensity")
     cells = [{"cell_type": "code", "source": f"import math\ndef intensity{end}(m, n, k):\n    return 1"} for end in ("", "_2")]
     assert find(cells, "intensity", item).text == cells[0]["source"]
+    cells.append({"cell_type": "code", "source": "%%time\nintensity = lambda m, n, k: 1"})
+    assert find(cells, "intensity", item).text == cells[2]["source"]
 
 
 @pytest.mark.parametrize("name", FILES)

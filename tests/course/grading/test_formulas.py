@@ -9,7 +9,7 @@ import pytest
 
 from helpers.course.exercises import exercises
 from helpers.course.grading.formulas import function
-from helpers.errors import CourseError
+from helpers.errors import QUOTED, CourseError
 
 
 @pytest.mark.parametrize("item", [item for item in exercises().values() if item.language == "py"], ids=lambda item: item.slug)
@@ -41,11 +41,23 @@ def test_arithmetic(source, expected):
         ("def f(x):\n    pair = (x, 2)\n    print(f'{pair[0]:5d} and {pair[1]}')\n    return pair[0] / pair[-1]", 1.5),
         ("import numpy as np\nimport math as m, numpy\nfrom numpy import ceil\ndef f(x):\n    return np.ceil(x / 2) + m.sqrt(4) + numpy.floor(1.5) + ceil(.5)", 6),
         ("def f(x):\n    return next(n for n in range(1, 99) if n * n > x) + next([], 5) + round(2.5678, 2)", 9.57),
+        ("half = lambda y=2: y / 2\nf = lambda x: half(x) + half()", 2.5),
+        ("f: object = lambda x: (lambda y: x * y)(x + 1)", 12),
+        ("def f(x):\n    scaled = lambda y: y * scale\n    scale = 2\n    return scaled(x) if scaled else 0", 6),
+        ("def twice(g): return lambda y: g(g(y))\nf = twice(lambda x: x * x)", 81),
         ("import math\ndef f(x):\n    return math.prod(range(1, 6)) + math.prod([x, 2], start=2)", 132),
     ],
 )  # fmt: skip
 def test_arithmetic_in_other_words(source, expected):
     assert function(source, "f")(3) == pytest.approx(expected)
+
+
+def test_a_long_quote_shows_that_it_is_cut():
+    """Half of a reader's line must not look like a bracket that was forgotten."""
+    with pytest.raises(CourseError) as error:
+        function("f = lambda x: {" + ", ".join(f"{i}: x" for i in range(50)) + "}[x]", "f")(3)
+    (quoted,) = re.findall("`(.*)`", error.value.message)
+    assert quoted.startswith("{0: x, 1: x,") and quoted.endswith("…") and len(quoted) == QUOTED
 
 
 OF_MATH = (
@@ -104,7 +116,20 @@ HOSTILE = {
     "deep nesting": "def f(x):\n    return " + "-" * 50000 + "1",
     "deep brackets": "def f(x):\n    return " + "(" * 5000 + "1" + ")" * 5000,
     "a class": "class f:\n    def __init__(self, x): open('{mark}', 'w')",
-    "a lambda": "f = lambda x: x",
+    "a file in a lambda": "f = lambda x: open('{mark}', 'w')",
+    "an endless recursion of lambdas": "f = lambda x: f(x)",
+    "a default of a lambda": "f = lambda x, y=open('{mark}', 'w'): x",
+    "a lambda called at once": "f = (lambda: open('{mark}', 'w'))()",
+    "a starred lambda": "f = lambda *x: x",
+    "an attribute of a lambda": "f = lambda x: f.__globals__",
+    "a lambda for a number": "f = lambda x: x + (lambda: 1)",
+    "a lambda given to a function that is not the answer's": "f = lambda x: max([1, 2], key=lambda y: -y)",
+    "many lambdas": "f = lambda x: sum((lambda y: y)(i) for i in range(199999))",
+    "a command under the name of one that times": "%timeitall x\ndef f(x):\n    return x",
+    "a command that is timed": "%time __import__('os').system('touch {mark}')\nf = 1",
+    "a timed import": "%time import os\ndef f(x):\n    return os.system('touch {mark}')",
+    "a shell's command": "!touch {mark}\ndef f(x):\n    return x",
+    "a shell's command in the function": "def f(x):\n    !touch {mark}\n    return x",
     "nothing": "",
     "no Python": "def f(x:\n",
     "a null byte": "def f(x):\0",
