@@ -23,6 +23,8 @@ METHODS_NOT_ON_WINDOWS = {"symlink_to", "hardlink_to", "add_signal_handler"}  # 
 MODULES_NOT_ON_WINDOWS = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix", "crypt", "syslog"}
 GUARDED = {
     ("front/site/executed.py", ".symlink_to"): "OSError",
+    ("front/slides.py", ".add_signal_handler"): "RuntimeError, of which NotImplementedError is one",
+    ("front/slides.py", "signal.SIGKILL"): "in that handler alone",
     ("run/shared_gpu/service.py", ".add_signal_handler"): "the service says that it needs Linux",
     ("processors.py", "os.sched_getaffinity"): "hasattr",
     ("front/lab/__init__.py", "os.geteuid"): "sys.platform",

@@ -6,9 +6,13 @@ fetched or shipped. A widget becomes the picture that it first shows: a page has
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from jinja2 import pass_context
@@ -24,6 +28,7 @@ from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.notebook_file import dumps, read
 from helpers.course.steps import UnknownStepError, get
 from helpers.errors import CourseError
+from helpers.interrupts import delayed
 
 from .notebooks import paths
 from .tooltips import as_abbreviations
@@ -96,9 +101,36 @@ def freeze_widgets(notebook: NotebookNode) -> None:
             cell.outputs = outputs
 
 
+class _Client(NotebookClient):
+    """Executes a notebook. Ctrl-C ends its kernel at once and is raised, where nbclient would go on until it misses the kernel."""
+
+    interrupted = False
+
+    async def async_start_new_kernel(self, **kwargs: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # outside the main thread, and on Windows, an interrupt comes without a handler
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._end, asyncio.current_task())
+        await super().async_start_new_kernel(**kwargs)
+
+    def _end(self, task: asyncio.Task) -> None:
+        self.interrupted = True
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)  # a second one need not wait for this
+        if self.km is not None and self.km.has_kernel:
+            self._killed = asyncio.ensure_future(self.km.signal_kernel(signal.SIGKILL))  # what is only interrupted prints where it was
+        task.cancel()
+
+    def execute(self, *args: Any, **kwargs: Any) -> NotebookNode:
+        """As ever. Raises KeyboardInterrupt for an interrupt, whatever came of it."""
+        try:
+            return super().execute(*args, **kwargs)
+        except (Exception, asyncio.CancelledError):
+            if self.interrupted:
+                raise KeyboardInterrupt from None
+            raise
+
+
 def run(notebook: NotebookNode, folder: Path, name: str) -> None:
     """Execute `notebook` in place, in `folder`. Raises CourseError with the cell that failed."""
-    client = NotebookClient(
+    client = _Client(
         notebook,
         timeout=600,
         kernel_name="python3",
@@ -182,7 +214,9 @@ def build(notebooks: list[str], output: str, execute: bool = True) -> int:
         target = folder / f"{path.stem}.slides.html"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            target.write_text(page(notebook, _title(notebook, path)), encoding="utf-8", errors="replace")
+            text = page(notebook, _title(notebook, path))
+            with delayed():
+                target.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
             raise CourseError(f"The slides cannot be written to {folder}: {error.strerror}.") from error
         print(f"wrote {target}", flush=True)

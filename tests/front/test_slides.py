@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import nbformat
+import psutil
 import pytest
 
 from helpers.course.steps import STEPS
@@ -175,3 +182,38 @@ def test_notes_are_for_the_lecturer_alone(html, lesson, tmp_path):
     page = slides.page(notebook, "One")
     assert re.search(r'<aside class="notes">((?!</aside>).)*Ask the room', page, re.DOTALL)
     assert page.count("Ask the room") == 1
+
+
+WAITS = """import pathlib, time
+pathlib.Path("begun").touch()
+time.sleep(60)
+"""
+SENT: dict[str, Callable[[int, int], None]] = {"to the command alone": os.kill, "to its group, as a terminal does": os.killpg}
+
+
+@pytest.mark.parametrize("sent", SENT)
+@pytest.mark.parametrize("moment", ["while the kernel starts", "in a cell"])
+def test_an_interrupt_ends_the_kernel_without_a_word_and_leaves_nothing(moment, sent, tmp_path):
+    path, pages = tmp_path / "waits.ipynb", tmp_path / "pages"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(WAITS)]), path)
+    command = [sys.executable, "-m", "helpers.front.cli", "slides", str(path), "--output", str(pages)]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as course:
+        try:
+            kernels = _once(lambda: psutil.Process(course.pid).children())
+            if moment != "while the kernel starts":
+                _once((tmp_path / "begun").exists)
+            SENT[sent](course.pid, signal.SIGINT)
+            said = course.communicate(timeout=30)[0].decode()
+        finally:
+            course.kill()
+    assert (course.returncode, said) == (130, "") and not pages.exists()
+    assert psutil.wait_procs(kernels, timeout=10)[1] == []
+
+
+def _once(there: Callable):
+    """What is there, as soon as it is."""
+    end = time.monotonic() + 60
+    while not (found := there()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
