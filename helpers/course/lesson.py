@@ -29,7 +29,6 @@ from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
 from helpers.run.timing import GemmTiming, can_measure, time_gemm
 from helpers.sim import TraceFilter
-from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
@@ -312,8 +311,8 @@ class Profile(Tabular):
         shared = any(run.counters.get(metrics.executed(f"shared_{op}")) for op in ("ld", "st"))
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
-                if name == metrics.threads("ffma"):
-                    meaning += f"; in whole warps, as the instructions are: {run.counters[name] / WARP:,.0f}"
+                if name == metrics.threads("ffma") and (executed := run.counters.get(metrics.opcode("FFMA"))):
+                    meaning += f"; as instructions of whole warps: {executed:,}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
         for name, meaning in metrics.MEANINGS_OF_OTHER_UNITS.items():
             if run.counters.get(name):

@@ -15,7 +15,6 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 
 from helpers.sim.code import sass
-from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import parsed
 from helpers.sim.counting import names
@@ -26,17 +25,17 @@ from .places import plural
 
 @dataclass(frozen=True)
 class Column:
-    """One number per line. counters: summed. per: divided by the sum of these, if any. threads: how many counts make one."""
+    """One number per line. counters: summed. per: divided by the sum of these, if any. unless: not shown where that was counted."""
 
     title: str
     counters: tuple[str, ...]
     colour: str
     per: tuple[str, ...] = ()
-    threads: int = 1
+    unless: str = ""
 
     def value(self, counts: Mapping[str, int]) -> float | None:
         """The number of one line, None where the line does nothing of the kind."""
-        total = sum(counts.get(name, 0) for name in self.counters) / self.threads
+        total = sum(counts.get(name, 0) for name in self.counters)
         if not self.per:
             return total or None
         base = sum(counts.get(name, 0) for name in self.per)
@@ -45,9 +44,11 @@ class Column:
 
 _REQUESTS, _SECTORS = (tuple(name("global", op) for op in ("ld", "st")) for name in (names.requests, names.sectors))
 _WAVEFRONTS, _CONFLICTS = (tuple(map(name, ("ld", "st"))) for name in (names.shared_wavefronts, names.shared_conflicts))
+_FFMA = names.opcode("FFMA")
 COLUMNS: tuple[Column, ...] = (
     Column("instructions", (names.PTX_INSTRUCTIONS,), QUIET),
-    Column("FFMA", (names.threads("ffma"),), GREEN, threads=WARP),  # of whole warps, as the instructions are
+    Column("FFMA", (_FFMA,), GREEN),
+    Column("FMA of threads", (names.threads("ffma"),), GREEN, unless=_FFMA),  # how many warps they fill is not known
     Column("global requests", _REQUESTS, BLUE),
     Column("sectors", _SECTORS, BLUE),
     Column("sectors per request", _SECTORS, ORANGE, per=_REQUESTS),
@@ -69,7 +70,12 @@ class Line:
 def lines(run) -> tuple[tuple[Column, ...], list[Line]]:
     """The columns that this run has anything for, and the lines of the source, first and last empty ones left out."""
     source = run.kernel.compiled.source.split("\n")
-    columns = tuple(column for column in COLUMNS if any(column.value(counts) is not None for counts in run.by_line.values()))
+    counted = {name for counts in run.by_line.values() for name, count in counts.items() if count}
+    columns = tuple(
+        column
+        for column in COLUMNS
+        if column.unless not in counted and any(column.value(counts) is not None for counts in run.by_line.values())
+    )
     said: dict[int, list[str]] = {}
     for finding in run.findings:
         if finding.line is not None:

@@ -14,6 +14,7 @@ from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError
 from helpers.run import gemm
 from helpers.run.kernel import Kernel
+from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
 
 
@@ -45,7 +46,21 @@ def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
     profile = reference("coalesced").profile()
     assert profile.run.sampled and profile.run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 4096**3
     assert "<table>" in profile._repr_html_() and "What limits it" in str(profile)
-    assert f"in whole warps, as the instructions are: {4096**3 // 32:,}" in str(profile)
+    assert f"as instructions of whole warps: {4096**3 // 32:,}" in str(profile)
+
+
+@pytest.mark.parametrize("size", [3, 33])
+def test_multiply_adds_of_warps_that_are_not_full_are_those_that_were_counted(size, monkeypatch):
+    """27 multiply-adds of nine warps are nine instructions, not one; where the machine code was not counted, nothing is said of them."""
+    profile = reference("naive").profile(size)
+    counted = reference("naive").gemm(size, on="cpu", trace=True).by_line
+    executed = sum(counts.get(names.opcode("FFMA"), 0) for counts in counted.values())
+    assert executed > size**3 / 32 and f"{size**3:,}" in str(profile)
+    assert f"counted per thread; as instructions of whole warps: {executed:,}\n" in str(profile)
+    unread = {name: count for name, count in profile.run.counters.items() if name != names.opcode("FFMA")}
+    monkeypatch.setattr(type(profile.run), "counters", unread)
+    (said,) = (meaning for what, _, meaning in profile.rows() if what == names.threads("ffma"))
+    assert said == "fused multiply-adds, counted per thread"
 
 
 def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():

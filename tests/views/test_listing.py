@@ -5,10 +5,10 @@ import pytest
 
 from helpers.course.steps import get
 from helpers.errors import Finding
+from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
 from helpers.views import listing
 from helpers.views.canvas import NothingToSee
-from helpers.views.listing import COLUMNS as listing_columns
 from helpers.views.listing import code_of, heat, lines, number, ptx_of, sass_of, table
 from tests.views.view_builders import run_of
 
@@ -69,9 +69,14 @@ def test_numbers_are_short(value, text):
     assert number(value) == text
 
 
-def test_multiply_adds_are_counted_in_whole_warps_as_instructions_are():
-    (ffma,) = (column for column in listing_columns if column.title == "FFMA")
-    assert ffma.value({ffma.counters[0]: 64}) == 2
+def test_multiply_adds_are_the_instructions_that_were_counted_else_those_of_threads():
+    """A warp that is not full executes one as well, so no count of threads tells how many instructions there were."""
+    by_line = {3: {names.threads("ffma"): 27, names.opcode("FFMA"): 9}, 4: {names.threads("ffma"): 3}}
+    columns, listed = lines(run_of(None, SOURCE, by_line=by_line))
+    assert [column.title for column in columns] == ["FFMA"] and listed[1].values == (9,) and listed[2].values == (None,)
+    del by_line[3][names.opcode("FFMA")]
+    columns, listed = lines(run_of(None, SOURCE, by_line=by_line))
+    assert [column.title for column in columns] == ["FMA of threads"] and listed[1].values == (27,)
 
 
 def test_nothing_counted_and_nothing_written_are_said(said):
