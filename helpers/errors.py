@@ -79,7 +79,7 @@ class CompileError(CourseError):
 
 
 class LaunchError(CourseError):
-    """The launch was refused before any thread ran: wrong arguments, too many threads, too much shared memory."""
+    """A call was refused before anything was done, a launch before any thread ran: wrong arguments, too many threads, …"""
 
 
 class RunError(CourseError):

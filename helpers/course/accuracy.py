@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.arguments import explained
 from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.model import hardware
@@ -109,6 +110,7 @@ def _error(value: float) -> str:
     return f"{value:.1e}" if np.isfinite(value) else "overflows"
 
 
+@explained
 def accuracy(a, b, ways: Iterable[Way | str] = WAYS, gpu: str = DEFAULT_GPU) -> Accuracy:
     """Multiply a [M, K] by b [K, N] (float32) in each of the ways that this GPU has, and compare with float64.
 

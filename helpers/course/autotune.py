@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.arguments import is_whole, listed
+from helpers.arguments import explained, is_whole, listed
 from helpers.errors import CompileError, CourseError, RunError
 from helpers.interrupts import delayed
 from helpers.model import hardware
@@ -288,6 +288,7 @@ def _unbroken(parts: Iterable[str]) -> Cell:
 # ------------------------------------------------------------------------------------------------------ the search
 
 
+@explained
 def search(
     source: str,
     space: Mapping[str, Iterable[int]],

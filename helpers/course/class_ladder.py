@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.element_types import ELEMENT_TYPES, named
 from helpers.errors import CourseError
 from helpers.files import read_whole, write_export
@@ -54,6 +55,7 @@ class ClassClimb:
     verified: str = ""
 
 
+@explained
 def export(path: Path, name: str, store: Store | None = None) -> int:
     """Write the reader's climbs to a file under a name, and return how many there are. Raises CourseError without any, and where
     something else than an earlier file of the kind is."""
@@ -135,6 +137,7 @@ class ClassLadder(Tabular):
         return f"{to_html(self.draw())}{self.table()._repr_html_()}"
 
 
+@explained
 def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Mapping[str, Any]], tuple[float | None, str]] | None = None):
     """The ladder of a class from the files of `course ladder export`. A file that is no good is left out, with a sentence. Raises
     CourseError for what is no path at all, as a list of them.

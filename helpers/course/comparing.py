@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.arguments import is_whole
+from helpers.arguments import explained, is_whole
 from helpers.errors import CompileError, CourseError
 from helpers.run.kernel import Kernel, Run
 from helpers.toolchain.compile import compile_each
@@ -59,6 +59,7 @@ class Changes:
         return f"{_STYLE}<pre class='ladder-changes'>{''.join(lines)}</pre>"
 
 
+@explained
 def changes(old: Kernel | str, new: Kernel | str) -> Changes:
     """What changed from one source to another, line by line: kernels, or their text.
 
@@ -107,6 +108,7 @@ class Variants(dict[str, LessonKernel]):
         return {name: kernel.gemm(m, n, k, on="cpu", **options) for name, kernel in self.items()}
 
 
+@explained
 def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) -> Variants:
     """Variants of a kernel as it stands, your edits included, each compiled: {name: {what to change: what to put there}}.
 
@@ -189,6 +191,7 @@ class Counts(Tabular):
         return Table(header, rows, self.caption, left=(0,), below=[self.estimate])
 
 
+@explained
 def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str, Callable[[Any], float] | str]) -> Counts:
     """What several runs counted, as a table: {name: run} and a list of what to count, in the words of `measures.measure`
     ("shared loads", "sectors per load of A", …), or {title: those words, or a function of a run}. Kernels will do instead of runs where

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.element_types import named
 from helpers.errors import CourseError
 from helpers.model.hardware import digits
@@ -52,6 +53,7 @@ class Speedup:
         return f"{self.factor:.3g} times as fast ({self.source})"
 
 
+@explained
 def speedup(step: int | str, over: int | str, size: int = 4096, device: str = "H200 SXM", kinds: Sequence[str] = PREFERENCE) -> Speedup:
     """The best evidence for how much faster `step` is than `over` at size³: the first of `kinds` that has timed both;
     `device` before others. Where a source has several kernels of one idea, the fastest stands, for either step.
@@ -112,6 +114,7 @@ class Recorded:
     __repr__ = __str__
 
 
+@explained
 def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
     """The course's own times of a step at these sizes³ on `device`. Raises CourseError if one was not recorded, and as `on_record`."""
     found = on_record(step, *sizes, device=device)
@@ -120,6 +123,7 @@ def recorded(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded
     return found
 
 
+@explained
 def on_record(step: int | str, *sizes: int, device: str = "H200 SXM") -> Recorded:
     """As `recorded`, for a step that may not have been: what is missing is said. Raises CourseError for a step that is none, without a
     size, and for a GPU of which no time is known."""
@@ -163,6 +167,7 @@ class Sustained(Tabular):
         )
 
 
+@explained
 def sustained() -> Sustained:
     """The recorded runs of cuBLAS that lasted seconds."""
     found = rungs.cublas_file()
@@ -188,6 +193,7 @@ class Elsewhere(Tabular):
         return Table(header, cells, "published: TFLOPS (share of cuBLAS)", left=(0, 1, len(header) - 1))
 
 
+@explained
 def elsewhere(*names: int | str) -> Elsewhere:
     """What others published for these steps (all of them, in one source), best known source first.
 

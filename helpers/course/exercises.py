@@ -30,6 +30,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.progress import Progress
 from helpers.run import gemm
@@ -108,6 +109,7 @@ class Exercise:
     accuracy: tuple[int, float] | None = None
     nan: bool = False
 
+    @explained
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
         """Judge a kernel (or a function): results, findings, counters. A wrong answer is reported, not raised. Where there is a GPU, a
         right kernel is timed in turn with the solution; its speed is told and not judged.
@@ -249,6 +251,7 @@ class Exercise:
         display(exercise_card(self))
 
 
+@explained
 def exercise(slug: str) -> Exercise:
     """The exercise of this name. Raises CourseError with the known names."""
     known = exercises()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 
 from .steps import Step, get
@@ -117,6 +118,7 @@ def _key(word: str) -> str:
     return " ".join(re.sub(r"(?<=[^s])s$", "", re.sub(r"(?<=[a-z])iz(?=[ei]|ation)", "is", one)) for one in words)
 
 
+@explained
 def glossary(word: str | None = None) -> Words:
     """What a word means; without a word, all of them. Raises CourseError for one that is not there, with those that look like it."""
     if word is None:

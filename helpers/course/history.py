@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 
 from . import notebook_file, steps, store
@@ -127,6 +128,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
+@explained
 def history(cell: str, of: Store | None = None) -> History:
     """The versions of the cell of this name: of `%%cuda naive`, or of the function of an exercise. Raises CourseError for no name."""
     if not isinstance(cell, str) or not cell.strip():
@@ -171,6 +173,7 @@ class Restored(str):
         return str(self)
 
 
+@explained
 def restore(cell: str, number: int = 0, of: Store | None = None) -> Restored | None:
     """Put version `number` of a cell into a new one below this, 0 for the lesson's own. Outside a notebook, return its text.
 

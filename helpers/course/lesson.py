@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
 from helpers.interrupts import delayed
@@ -83,6 +84,7 @@ class LessonKernel(Kernel):
                     return row
         return None
 
+    @explained
     def occupancy(self, gpu_name: str = DEFAULT_GPU) -> Occupancy:
         """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
         shape = gemm.geometry(self)
@@ -90,6 +92,7 @@ class LessonKernel(Kernel):
         known = self.compiled.registers
         return replace(occupancy(hardware.gpu(gpu_name), threads, known, self.shared_bytes + shape.shared), registers_known=bool(known))
 
+    @explained
     def gemm(self, m: int, n: int | None = None, k: int | None = None, on: str | None = None, **options: Any) -> Run:
         """Run the kernel on an m × n × k problem (n and k default to m) with its own geometry.
 
@@ -104,6 +107,7 @@ class LessonKernel(Kernel):
 
     # ------------------------------------------------------------------------------------------------ the verbs
 
+    @explained
     def check(self, on: str | None = None, seed: int | None = None) -> CheckReport:
         """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?
 
@@ -124,16 +128,20 @@ class LessonKernel(Kernel):
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
 
+    @explained
     def history(self) -> history.History:
         """Every source this cell was run with, and what was said of it."""
         return history.history(self.lesson_name)
 
+    @explained
     def restore(self, number: int = 0):
         """Version `number` of the history in a new cell; 0, the lesson's own."""
         return history.restore(self.lesson_name, number)
 
-    def show(self, size: Size = SHOW_SIZE, **options: Any):
-        """The pictures of this kernel, with sliders: a widget. size: M = N = K, or (M, N, K), of the run they come from.
+    @explained
+    def show(self, size: Size = SHOW_SIZE, picture: str | None = None, pictures: list[str] | None = None):
+        """The pictures of this kernel, with sliders: a widget. size: M = N = K, or (M, N, K), of the run they come from. picture,
+        pictures: as in `widgets.explore`.
 
         Raises CourseError for a size above SHOW_LIMIT.
         """
@@ -153,8 +161,9 @@ class LessonKernel(Kernel):
         def again(filter_: TraceFilter) -> Run:
             return self.gemm(*shape, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
 
-        return widgets.explore(run, state=self.lesson_name, again=again, **options)
+        return widgets.explore(run, self.lesson_name, picture, pictures, again)
 
+    @explained
     def profile(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
         """Counters of a product, its time (measured with a GPU, predicted without), and what limits it.
 
@@ -168,6 +177,7 @@ class LessonKernel(Kernel):
         timed = time_gemm(self, problem) if gpu_name is None and can_measure(self) else None
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
+    @explained
     def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
         """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder.
 
@@ -196,6 +206,7 @@ class LessonKernel(Kernel):
         return Climb(profile, saved)
 
 
+@explained
 def reference(step: int | str) -> LessonKernel:
     """The course's own kernel of a step, by number or slug. Raises CourseError if there is none."""
     row = steps.get(step)
@@ -207,6 +218,7 @@ def reference(step: int | str) -> LessonKernel:
 _LARGEST_FILE = 1 << 20  # bytes of a source
 
 
+@explained
 def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> LessonKernel:
     """The kernel in a file, with all that a `%%cuda` cell would give it. entry, arch, options: as in `helpers.compile`.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
@@ -58,12 +59,14 @@ def _need_run(run) -> None:
         )
 
 
+@explained
 def count(run, name: str) -> int:
     """A counter of the run, 0 if the kernel did nothing of that kind."""
     _need_run(run)
     return int(run.counters.get(name, 0))
 
 
+@explained
 def sectors_per_request(run, array: str | None = None, op: str = "ld") -> float:
     """32-byte sectors that one warp-wide access of global memory touches, on average. op is "ld" or "st".
 
@@ -130,6 +133,7 @@ def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
     return pieces / requests
 
 
+@explained
 def different_sectors(run, array: str, op: str = "ld") -> int:
     """How many different sectors of `array` a run's loads and copies (op "ld") or stores ("st") touch: what has to come from DRAM, or go
     there, where no cache holds it. Needs a traced run; 0 if there was no such access.
@@ -144,6 +148,7 @@ def different_sectors(run, array: str, op: str = "ld") -> int:
     return len(np.unique(addresses[inside] // SECTOR_BYTES))
 
 
+@explained
 def global_loads_per_result(run) -> float:
     """Global load instructions each thread executes, per element of C it is responsible for (a full warp counts 32).
 
@@ -171,16 +176,19 @@ def _shared_accesses(run, op: str) -> int:
     return count(run, names.executed(f"shared_{op}")) + max(0, generic - elsewhere)
 
 
+@explained
 def bytes_requested(run) -> int:
     """Bytes in all sectors that the kernel asked the L1 cache for, loads and stores of global memory."""
     return SECTOR_BYTES * sum(count(run, names.sectors("global", op)) for op in ("ld", "st"))
 
 
+@explained
 def multiply_adds(run) -> float:
     """Fused multiply-adds of float32 in whole warps: 32 threads' are one, as for every other instruction here."""
     return count(run, names.threads("ffma")) / WARP
 
 
+@explained
 def multiply_add_share(run) -> float:
     """The part of all instructions that are multiply-adds; of those of the PTX where there is no machine code. Raises CourseError where
     instructions were not counted."""
@@ -190,6 +198,7 @@ def multiply_add_share(run) -> float:
     return multiply_adds(run) / executed
 
 
+@explained
 def shared_wavefronts_per_multiply_add(run) -> float:
     """Wavefronts of shared loads and stores for each multiply-add of a whole warp.
 
@@ -200,6 +209,7 @@ def shared_wavefronts_per_multiply_add(run) -> float:
     return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st")) / found
 
 
+@explained
 def shared_memory_limit(run, gpu_name: str = DEFAULT_GPU) -> float:
     """TFLOPS of float32 that shared memory can feed on a GPU, at one wavefront per cycle and multiprocessor; at most its peak."""
     gpu = hardware.gpu(gpu_name)
@@ -207,11 +217,13 @@ def shared_memory_limit(run, gpu_name: str = DEFAULT_GPU) -> float:
     return gpu.peak_fp32_tflops / max(1.0, per_cycle)
 
 
+@explained
 def instruction_limit(run, gpu_name: str = DEFAULT_GPU) -> float:
     """TFLOPS of float32 that are left on a GPU whose schedulers issue an instruction per cycle: the share of the multiply-adds."""
     return hardware.gpu(gpu_name).peak_fp32_tflops * multiply_add_share(run)
 
 
+@explained
 def machine_code(kernel, *opcodes: str) -> dict[str, int]:
     """How often each of these opcodes stands in the machine code, told apart by width: {"LDS": 32, "LDS.128": 8}."""
     found: dict[str, int] = {}
@@ -221,6 +233,7 @@ def machine_code(kernel, *opcodes: str) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
+@explained
 def multiply_adds_behind_loads(run) -> list[int]:
     """Multiply-adds of block 0's warp 0 between each tile's last load from global memory and the first store of its values to shared
     memory: what the wait for the loads can hide behind. One number for each tile.
@@ -248,6 +261,7 @@ def _copies(trace: Any) -> tuple[np.ndarray, np.ndarray]:
     return trace.select(op="cp.async", space="global").accesses["order"], trace.barriers["order"][trace.barriers["kind"] == "sync"]
 
 
+@explained
 def copies_per_pair(run) -> int:
     """Asynchronous copies that a thread starts for one pair of tiles: those between its first two barriers."""
     copies, barriers = _copies(run.trace.select(block=0, warp=0))
@@ -256,6 +270,7 @@ def copies_per_pair(run) -> int:
     return int(((copies > barriers[0]) & (copies < barriers[1])).sum())
 
 
+@explained
 def pairs_under_way(run) -> float:
     """Pairs of tiles whose copies were started before the first barrier. Raises CourseError where the loop starts no copies."""
     copies, barriers = _copies(run.trace.select(block=0, warp=0))
@@ -322,6 +337,7 @@ def shared_stores_per_result(run) -> float:
     return WARP * sum(map(functools.partial(_shared_accesses, run), ("st", "atom"))) / (shape.m * shape.n)
 
 
+@explained
 def barriers_per_warp(run) -> float:
     """Barriers that each warp comes to, named ones as well. Raises CourseError where instructions were not counted: a loop that waits
     at an mbarrier in their place depends on what others do, and cannot be. Without machine code they are those of the trace.
@@ -402,6 +418,7 @@ def barriers_per_fill(run) -> float:
 _FILLS = (AccessKind.STORE, AccessKind.COPY)
 
 
+@explained
 def shared_load_conflicts(run) -> int:
     """Wavefronts that loads took besides what their addresses need at least: lanes wanted different words of one bank. Atomic operations
     load, and store, as well."""
@@ -549,6 +566,7 @@ _ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile)
 _TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 
 
+@explained
 def measure(words: str) -> Callable[[Any], float]:
     """The function of a run that these words name: "sectors per load of A", "shared loads", "LDS instructions". Instructions, loads
     and stores are counted per warp; " of each warp" behind them divides by the launch's warps. Registers, spills, threads, shared
@@ -611,6 +629,7 @@ class LineOfRun:
         return getattr(self.run, name)
 
 
+@explained
 def line_number(kernel, text: str) -> int:
     """1-based number of the first line of a kernel's source with `text` in it, as findings and pictures count lines.
 
@@ -624,6 +643,7 @@ def line_number(kernel, text: str) -> int:
     raise CourseError(f"{kernel.name} has no line with “{text}”. If you have changed that line, change the text here as well.")
 
 
+@explained
 def at_line(run, text: str) -> LineOfRun:
     """The part of a run that the first line with `text` did. Raises CourseError if there is no such line."""
     _need_run(run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.model.planned_cycles import MULTIPLY_ADD, PLACEHOLDER, PlannedLoop, main_loop
 from helpers.run.kernel import Kernel
@@ -42,6 +43,7 @@ class Plans(Tabular):
         return Table(_HEADER, rows, "main loops in machine code, as the compiler plans them; nothing is measured", left=(0,))
 
 
+@explained
 def plans(kernels: Mapping[str, Kernel]) -> Plans:
     """The plans of these kernels' main loops, by the names they are given. Raises CourseError for a kernel without a main loop."""
     found = {}

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
 from helpers.translation import ENGLISH, chosen, translated
@@ -90,6 +91,7 @@ class Question:
 _asked: dict[str, Question] = {}  # the questions of this session, by id
 
 
+@explained
 def ask(id: str, text: str, unit: str = "", choices: Sequence[str] = ()) -> None:
     """Display a question to commit to. id: unique in the course. text may hold HTML. Answers: see `reveal`.
 
@@ -152,6 +154,7 @@ class Revealed:
         return Table(("question", "you said", "it is", ""), rows, left=(0, 3))._repr_html_()
 
 
+@explained
 def reveal(truths: Mapping[str, Any], store: Store | None = None) -> Revealed:
     """The reader's answers beside the truth: {question id: number or choice}, as the run just gave it, or what
     `evidence.speedup` found, which says where it comes from.

@@ -14,6 +14,7 @@ import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
 from helpers.model import hardware
@@ -392,6 +393,7 @@ class Quiz:
         display(Kept([head, *(question_card(question, own()) for question in self.part.questions)]))
 
 
+@explained
 def quiz(name: str) -> Quiz:
     """The quiz of a part, by its name. Raises CourseError with the known ones."""
     return Quiz(part(name))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.arguments import explained
 from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
@@ -188,6 +189,7 @@ def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype
     )  # fmt: skip
 
 
+@explained
 def rungs(
     m: int = 4096,
     n: int | None = None,

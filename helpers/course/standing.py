@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 
 from .achievements import ACHIEVEMENTS, Achievement, Guess, ReaderRecord
@@ -171,6 +172,7 @@ class Standing(Tabular):
         return to_html(calibration([(item.question, item.factor) for item in self.predictions if item.factor is not None], model))
 
 
+@explained
 def standing(store: Store | None = None) -> Standing:
     """Where the reader stands, from the reader's own store."""
     if not isinstance(store, Store | None):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from helpers.arguments import listed
+from helpers.arguments import explained, listed
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.hardware import digits
@@ -259,6 +259,7 @@ class ChosenConfiguration(Tabular):
         return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3))
 
 
+@explained
 def best(
     m: int, n: int | None = None, k: int | None = None, batch: int = 1, device: str = DEVICE, dtype: str = "float32"
 ) -> ChosenConfiguration:
@@ -334,6 +335,7 @@ class Judged(Tabular):
         )
 
 
+@explained
 def judged(device: str = DEVICE, dtype: str = "float32") -> Judged:
     """The rule on `held_out(dtype)`. Raises CourseError if they were not recorded on `device`."""
     timed = _timed(device, dtype)
@@ -385,6 +387,7 @@ def _source(dtype: str) -> str:
     return steps.get(_family(dtype).step).kernel_path.read_text(encoding="utf-8")
 
 
+@explained
 def recorded(device: str = DEVICE, dtype: str = "float32") -> Strategy:
     """The recorded table of a device, of matrices A and B of this type. Raises CourseError if there is none."""
     return _table(_timed(device, dtype), device, dtype)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from helpers.arguments import is_whole, listed
+from helpers.arguments import explained, is_whole, listed
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
@@ -153,6 +153,7 @@ def _settings(constants: Any) -> tuple[Mapping[str, int], ...]:
     return found
 
 
+@explained
 def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024, gpu_name: str | None = None) -> Sweep:
     """Compile and profile one variant for each set of constants, on a product of size³.
 

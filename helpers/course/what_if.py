@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.model.predict import Prediction
 
@@ -52,6 +53,7 @@ def _figures(prediction: Prediction) -> list[str]:
     return [f"{prediction.milliseconds:.4g}", f"{prediction.tflops:.1f}" if prediction.tflops else "–"]
 
 
+@explained
 def what_if(run, *names: str, gpu: str = "H200 SXM", changes: Mapping[str, Mapping[str, float]] = CHANGES) -> WhatIf:
     """What each of `changes` would do to the predicted time of a launch: a second or two of computing for each.
 

@@ -11,7 +11,6 @@ changed kernel, shows the same line, block and step as far as they still exist.
 from __future__ import annotations
 
 import base64
-import functools
 import html
 import traceback
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any
 import ipywidgets
 
 from helpers import still, views
+from helpers.arguments import explained, listed
 from helpers.errors import CourseError
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, NothingToSee, Picture, Span, settle
@@ -247,20 +247,21 @@ def _thinned(options: list[Any], at: int, most: int) -> list[Any]:
     return [options[index] for index in sorted(chosen)]
 
 
+@explained
 def panel(name: str, what: Any, state: str | None = None, **initial: Any) -> Panel:
     """One picture of a run, with its controls set to `initial` (else to what the reader set before under `state`).
 
     Raises CourseError for a picture that does not exist, for what it does not draw, and for a state that is no text: a picture's second
     thing has a name.
     """
-    if name not in PICTURES:
+    if not isinstance(name, str) or name not in PICTURES:
         raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
     if not (state is None or isinstance(state, str)):
         raise CourseError(
             f"widgets.{name} draws one thing, and was given a {type(state).__name__} behind it. If the picture takes a second, "
             "name it: right=…"
         )
-    PICTURES[name].must_draw(what)
+    PICTURES[name].must_draw(what, **initial)
     return Panel(what, PICTURES[name], _state(what, state), initial)
 
 
@@ -382,6 +383,7 @@ def _first_sentence(function) -> str:
     return (function.__doc__ or "").strip().split("\n")[0]
 
 
+@explained
 def explore(
     run: Any,
     state: str | None = None,
@@ -394,9 +396,11 @@ def explore(
     again: makes the run once more with another filter, for pictures that need a closer recording.
     """
     every = sorted((item for item in PICTURES.values() if item.of == "run"), key=lambda item: item.order)
-    names = [item.name for item in every] if pictures is None else pictures
+    names = [item.name for item in every] if pictures is None else list(listed(pictures) or ())
+    if not names:
+        raise CourseError(f"pictures={pictures!r}: give a list of names, such as ['coalescing', 'owners'].")
     for name in [*names, *([picture] if picture else [])]:
-        if name not in PICTURES:
+        if not isinstance(name, str) or name not in PICTURES:
             raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
     return Explorer(run, _state(run, state), names, picture, again)
 
@@ -455,16 +459,20 @@ class Comparison(still.Kept):
         right.lead(left if self.together.value else None)
 
 
+@explained
 def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "compare", **initial: Any) -> Comparison:
     """Two runs under one another, before and after a change. picture: the one to open, with these options."""
     every = sorted((item for item in PICTURES.values() if item.of == "run" and item.needs is None), key=lambda item: item.order)
     names = [item.name for item in every]
-    if picture not in PICTURES:
+    if not isinstance(picture, str) or picture not in PICTURES:
         raise CourseError(f"There is no picture {picture!r}. There are: {', '.join(PICTURES)}.")
+    for run in (before, after):
+        PICTURES[picture].must_draw(run, **initial)
     runs = {f"{place}: {_state(run, None)}": run for place, run in (("before", before), ("after", after))}
     return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
 
 
+@explained
 def ladder(
     size: int | tuple[int, int, int] = 4096, dtype: str = "float32", out_dtype: str = "", *,
     device: str | None = None, state: str = "ladder", until: int | None = None,
@@ -489,5 +497,10 @@ def ladder(
 def __getattr__(name: str):
     """`widgets.coalescing(run)` for every picture: a new picture needs no line here."""
     if name in PICTURES:
-        return functools.partial(panel, name)
+
+        def drawn(what: Any, state: str | None = None, **initial: Any) -> Panel:
+            return panel(name, what, state, **initial)
+
+        drawn.__name__ = name
+        return explained(drawn)
     raise AttributeError(f"module 'helpers.front.widgets' has no attribute {name!r}")

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from helpers.arguments import explained
 from helpers.element_types import element_type
 from helpers.errors import LaunchError
 
@@ -99,6 +100,7 @@ class Quantized:
         return self.stored.astype(np.float32) * each
 
 
+@explained
 def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "float8_e4m3") -> Quantized:
     """A matrix [rows, K] of numbers as 8-bit floats, of which each block shares a factor.
 

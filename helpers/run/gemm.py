@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from helpers.arguments import explained
 from helpers.element_types import ELEMENT_TYPES, element_type
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
@@ -77,6 +78,7 @@ def types(kernel: Kernel) -> tuple[str, str]:
     return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
 
 
+@explained
 def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
     """A problem in the kernel's own element types. Options are fields of `Problem`."""
     dtype, out_dtype = types(kernel)
@@ -91,6 +93,7 @@ def fitted(kernel: Kernel, problem: _P) -> _P:
     return replace(problem, fused=is_fused(kernel), scale_block=block_scales.scale_block(kernel))
 
 
+@explained
 def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, multiprocessors: int | None = None, **options) -> Run:
     """Launch `kernel` on `problem` with its own geometry. Options are those of `Kernel.launch`.
 
@@ -511,6 +514,7 @@ def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
     return [(int(y), int(x)) for y, x in np.argwhere(np.logical_or.reduceat(rows, np.arange(0, written.shape[1], tile[1]), axis=1))]
 
 
+@explained
 def check(
     kernel: Kernel,
     problems: Iterable[Problem] | Problem | None = None,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.arguments import is_whole
+from helpers.arguments import explained, is_whole
 from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
 from helpers.model.predict import Prediction, predict
@@ -44,6 +44,7 @@ _SCALAR_TYPES = {
 }  # fmt: skip
 
 
+@explained
 def compile(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Kernel:
     """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
     return Kernel(compile_source(source, entry, arch, options))
@@ -175,6 +176,7 @@ class Kernel:
         registers = f"{self.compiled.registers} registers" if self.compiled.cubin else "registers not known"
         return f"<Kernel {self.name} for {self.compiled.arch}: {registers}, {self.shared_bytes} bytes of shared memory>"
 
+    @explained
     def launch(
         self,
         grid: int | Sequence[int],

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.arguments import explained
 from helpers.errors import LaunchError
 from helpers.sim.layouts.swizzle import SPAN
 from helpers.sim.layouts.tensor_map import FLOATS, KINDS, MOST_DIMENSIONS, NBYTES, SWIZZLES, Tensor, TensorMap
@@ -30,6 +31,7 @@ _COPIED_AS = {
 }  # fmt: skip
 
 
+@explained
 def tensor_map(
     array: Any,
     box: int | Sequence[int],

@@ -117,7 +117,7 @@ class Picture:
     of: what its first argument is, "run" or "rungs" (rows of the ladder). controls(run, **values): the controls that make
     sense for these values. html(run, **values), where there is one: the same as an object with `_repr_html_`, for notebooks.
     needs: options of the TraceFilter of a run of its own, for a picture that an ordinary recording is not enough for.
-    must_draw: raises CourseError for what is no first argument of it.
+    must_draw: raises CourseError for what is no first argument of it, and for options that it has not.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Picture:
     of: str = "run"
     html: Callable[..., Any] | None = None
     needs: Mapping[str, Any] | None = None
-    must_draw: Callable[[Any], None] = lambda what: None
+    must_draw: Callable[..., None] = lambda what, **options: None
 
 
 PICTURES: dict[str, Picture] = {}
@@ -176,8 +176,8 @@ def picture(
                     ax.alt = alt or ""
             return ax
 
-        def must_draw(what: Any) -> None:
-            declared.check((what,), {})
+        def must_draw(what: Any, **options: Any) -> None:
+            declared.check((what,), options)
 
         PICTURES[function.__name__] = Picture(function.__name__, title, draw, controls, order, of, html, needs, must_draw)
         return draw

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, LaunchError
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,16 @@ class DeclaredArguments:
         self.name, self._of = function.__name__, of
         parameters = list(inspect.signature(function).parameters.values())
         self._names = [parameter.name for parameter in parameters]
+        self._options = [name for name in self._names[1:] if name != "ax"]
         self._judges_itself = parameters[0].annotation == "Any"
         self._whole = {parameter.name for parameter in parameters if parameter.annotation in ("int", "int | None")}
         self._or_none = {parameter.name for parameter in parameters if parameter.default is None}
 
     def check(self, args: Sequence[Any], options: dict[str, Any]) -> None:
-        """Raise CourseError for what the picture does not draw, and for a position that is no whole number."""
+        """Raise CourseError for what the picture does not draw, an option that it has not, and a position that is no whole number."""
+        if unknown := [name for name in options if name not in self._names]:
+            has = f"It has: {', '.join(self._options)}." if self._options else "It has none."
+            raise LaunchError(f"{self.name} has no option {unknown[0]}. {has}")
         given = dict(zip(self._names, args, strict=False)) | options
         first = self._names[0]
         if first in given and not self._judges_itself:
