@@ -144,7 +144,8 @@ extern "C" __global__ void accesses(float* A, half* H, int* counts, int n) {
     reinterpret_cast<float2*>(A)[t * n] = pair;
     A[t] = tile[4 * t + 1] + tile[4 * t + 2] + tile[4 * t] + tile[4 * t + 3];
     if (t % 3) atomicAdd(&counts[t % 5], 1);
-    atomicAdd(&bins[t % 7], 1);
+    atomicAdd(&bins[t % 7], t);
+    atomicAdd(&bins[t % 5], 1);
     counts[8 + t] = atomicAdd(&counts[t / 8], 2);
     float* either = n > 99 ? A : tile;
     either[t * n] += 1;

@@ -66,7 +66,12 @@ class CostRule(StrEnum):
 _MAY_BECOME = {AccessKind.LOAD: AccessKind.MATRIX_LOAD, AccessKind.ATOMIC: AccessKind.REDUCTION}
 
 
-_ONCE = {CostRule.ATOMIC: CostRule.GLOBAL, CostRule.SHARED_ATOMIC: CostRule.SHARED_STORE}  # where equal addresses count once
+_ONCE = {CostRule.ATOMIC: CostRule.GLOBAL, CostRule.SHARED_ATOMIC: CostRule.SHARED_STORE}
+
+
+def combined(rule: CostRule) -> CostRule:
+    """The rule of an atomic operation whose lanes count once where their addresses are equal."""
+    return _ONCE.get(rule, rule)
 
 
 @functools.cache
@@ -164,4 +169,4 @@ class ChargedSite:
     def rule_in(self, space: str) -> CostRule:
         """The rule of this access where its address lies in `space`."""
         rule = self.site.rule if self.site.op is AccessKind.COPY else rule_of(self.made, space)
-        return _ONCE.get(rule, rule) if self.combined else rule
+        return combined(rule) if self.combined else rule

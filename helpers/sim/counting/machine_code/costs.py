@@ -8,7 +8,7 @@ import numpy as np
 
 from helpers.sim.code.sass import SassInstruction
 from helpers.sim.code.sass_opcodes import matrices
-from helpers.sim.code.sites import AccessKind, CostRule, rule_of
+from helpers.sim.code.sites import AccessKind, CostRule, combined, rule_of
 from helpers.sim.counting import names, rules
 
 from .constants import LOCAL_WINDOW, SHARED_WINDOW
@@ -86,6 +86,7 @@ def cost(launch, i: SassInstruction, space: str, places, active) -> dict[str, in
     # A copy names its target in shared memory first and its global source last.
     first, last = (launch.flat(place) for place in (places[0], places[-1]))
     rule = rule_of(kind, space, "BYPASS" in i.modifiers)
+    rule = combined(rule) if "POPC" in i.modifiers else rule
     width = matrices(i.modifiers) if rule is CostRule.MATRIX else i.width
     if kind is not AccessKind.COPY:
         return rules.total(rule, first, active, width, *size)._asdict()
