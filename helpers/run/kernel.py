@@ -251,11 +251,12 @@ class Kernel:
             )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
         given, remarks = variable_values.given(self.compiled, symbols), variable_values.forgotten(self.compiled, symbols)
+        subject = holding(self, given)
 
         def simulated(values: Sequence[Any]) -> Outcome:
             try:
                 return simulate(
-                    holding(self, given).compiled, grid, block, values, shared=shared, collect=collect,
+                    subject.compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
                     globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=given,
                 )  # fmt: skip
@@ -268,9 +269,7 @@ class Kernel:
             outcome = simulated(host)
             for value, copy in zip(arguments, host, strict=False):
                 gpu.copy_back(value, copy)
-            return Run(
-                holding(self, given), grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, remarks=remarks
-            )
+            return Run(subject, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, remarks=remarks)
         there = gpu if gpu.available() else _shared()
         kernel = self.native(there.arch())
         there_given = variable_values.given(kernel.compiled, symbols)  # by the names that they have in this code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -63,8 +64,7 @@ def need_room(compiled: Compiled, symbols: Sequence[SymbolValue]) -> None:
 def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str, ...]:
     """A sentence for each variable the kernel uses that is zero because nobody has filled it: `__constant__` ones that the source gives no
     value, and those that its own main would fill."""
-    filled = set(_FILLED.findall(_COMMENTS.sub(" ", compiled.source)))
-    empty = {one.name for one in _declarations(compiled.source) if one.constant and not one.initialised}
+    filled, empty = _empty(compiled.source)
     told = []
     for variable in _variables(compiled) if filled | empty else ():
         names = {variable.name, variable.name.rpartition("::")[2]}
@@ -75,6 +75,13 @@ def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str
         elif names & empty:
             told.append(f"`{variable.name}` is all zeros: a kernel cannot write __constant__ memory, and nobody has filled it")
     return tuple(f"{text}. Pass its values: launch(…, symbols={{'{text.split('`')[1]}': array}})." for text in told)
+
+
+@functools.lru_cache(maxsize=32)
+def _empty(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    """(names that the source's main fills, `__constant__` variables that the source gives no value)"""
+    filled = _FILLED.findall(_COMMENTS.sub(" ", source))
+    return frozenset(filled), frozenset(one.name for one in _declarations(source) if one.constant and not one.initialised)
 
 
 def _variables(compiled: Compiled) -> list[_Variable]:

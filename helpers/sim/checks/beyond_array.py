@@ -10,16 +10,14 @@ import functools
 from collections.abc import Iterable
 
 from helpers.sim.code.program import Effect, Program
-from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Pair, Vector
+from helpers.sim.code.ptx import TYPE_BYTES, Immediate
 from helpers.sim.code.sites import Site
 
 from . import out_of_bounds
 from .accesses import Access
-from .device_arrays import Assignment, origins
+from .device_arrays import ANY, Assignment, immediates, origins
 from .observer import SharedCheck
 from .protocols import Machine
-
-ANY = -1  # an address that comes from memory
 
 
 class BeyondArray(SharedCheck):
@@ -101,14 +99,4 @@ def _kept(site: Site, entry: set[int]) -> bool:
 
 def _variables(operand) -> Iterable[int]:
     """The addresses of variables that an operand is made of."""
-    match operand:
-        case Immediate(variable=int(at)):
-            yield at
-        case Address(base, _, _):
-            yield from _variables(base)
-        case Vector(items):
-            for item in items:
-                yield from _variables(item)
-        case Pair(first, second):
-            yield from _variables(first)
-            yield from _variables(second)
+    return (one.variable for one in immediates(operand) if one.variable is not None)

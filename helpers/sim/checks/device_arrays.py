@@ -13,22 +13,30 @@ from typing import NamedTuple
 
 from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW
 from helpers.sim.code.program import Effect, Program
-from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Vector
+from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Pair, Vector
 from helpers.sim.code.sites import Site
 
 ANY = -1  # an address that comes from memory: it may point anywhere
 
 
-def _addresses(operand) -> Iterable[int]:
-    """Fixed device addresses in an operand: those of module variables."""
+def immediates(operand) -> Iterable[Immediate]:
+    """The literals and fixed addresses in an operand."""
     match operand:
-        case Immediate(int(value)) if value >= DEVICE_BASE:
-            yield value
+        case Immediate():
+            yield operand
         case Address(base, _, _):
-            yield from _addresses(base)
+            yield from immediates(base)
         case Vector(items):
             for item in items:
-                yield from _addresses(item)
+                yield from immediates(item)
+        case Pair(first, second):
+            yield from immediates(first)
+            yield from immediates(second)
+
+
+def _addresses(operand) -> Iterable[int]:
+    """Fixed device addresses in an operand: those of module variables."""
+    return (one.value for one in immediates(operand) if isinstance(one.value, int) and one.value >= DEVICE_BASE)
 
 
 @functools.lru_cache(maxsize=32)
