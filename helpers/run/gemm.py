@@ -301,9 +301,10 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     tiles than a GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step
     of 64 along K, and in two rows of tiles where the source speaks of panels; any small one; whole tiles and whole steps along K, one step
     and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; rows and
-    columns of other magnitudes, of types with room for them; a batch, of a kernel that takes one; last two `SampledProblem`s of a large
-    product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose slices share a tile can keep of them:
-    one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot hold.
+    columns of other magnitudes, of types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile
+    the `neighbours`; last two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than
+    what a kernel whose slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that
+    fewer than 14 cannot hold.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -357,6 +358,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         *whole,
         *([scaled] if dtype in _WITH_ROOM else []),
         *([batch] if takes_batch(kernel) else []),
+        *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
         replace(sample, places=place[:1]),
         replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
     ]  # fmt: skip
@@ -403,6 +405,23 @@ def _room(kernel: Kernel) -> int:
     return elements if elements <= _MOST_ROOM else 0
 
 
+def neighbours(kernel: Kernel, seed: int) -> SampledProblem | None:
+    """A product of as many tiles as a kernel whose slices share a tile has room for, of one step for each slice, and of it the first tile
+    and those that are a power of two further on, all slices of each: what two of them share, because room is counted too short or a
+    tile's number cut, these hold at the same time. None for other kernels."""
+    shape, (rows, columns) = geometry(kernel), geometry(kernel).tile
+    tiles = min(_NEIGHBOURS, _room(kernel) // (rows * columns * (shape.depth or 1)))
+    if shape.persistent is not None or tiles < 2:
+        return None
+    across = math.isqrt(tiles)
+    down, k = tiles // across, (_step(kernel) or 64) * (shape.depth or 1)
+    numbers = [0, *(1 << bits for bits in range((across * down - 1).bit_length()))]
+    places = tuple((number % across, number // across) for number in numbers)
+    dtype, out_dtype = types(kernel)
+    return SampledProblem(rows * down, columns * across, k, dtype=dtype, out_dtype=out_dtype, places=places, seed=seed)
+
+
+_NEIGHBOURS = 1100  # tiles: behind a number of ten bits
 _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels

@@ -37,6 +37,8 @@ PARTS = [
     ("no barrier before the counter", ("__threadfence();\n        __syncthreads();\n        if", "__threadfence();\n        if")),
     ("no barrier behind the counter", (LAST + "\n        __syncthreads();", LAST)),
     ("tiles of one row share their parts", ("(size_t)tile * SLICES", "(size_t)blockIdx.y * SLICES")),
+    ("tiles 256 apart share their parts", ("(size_t)tile * SLICES", "(size_t)(tile % 256) * SLICES")),
+    ("tiles 32 apart share their parts and their counter", ("blockIdx.y) * gridDim.x + blockIdx.x;", "blockIdx.y) * gridDim.x + blockIdx.x & 31;")),
     ("parts a slice too near", ("(size_t)tile * SLICES *", "(size_t)tile * (SLICES - 1) *")),
     ("the padding is stored with the tile", (GUARD, "if (row >= M || col >= ldc) return;")),
     ("a row below the tile", (GUARD, "if (row > M || col >= N) return;")),
@@ -63,6 +65,7 @@ ATOMICS = [
     ("slices begin at one", ("k = shared_out ? slice : 0", "k = shared_out ? slice + 1 : 0")),
     ("every slice takes k = 0 as well", ("float sum = 0;", "float sum = inside && shared_out && slice && K ? a[0] * b[0] : 0;")),
     ("large C take one slice of four", ("shared_out ? SLICES : 1) sum", "SLICES) sum")),
+    ("a tile's number has eight bits", ("&total[(size_t)tile * BM", "&total[(size_t)(tile & 255) * BM")),
     ("a sum for each column of tiles", ("&total[(size_t)tile * BM", "&total[(size_t)blockIdx.x * BM")),
     ("beta comes with every slice", ("atomicAdd(all, sum);", "atomicAdd(all, sum + (beta != 0 && inside ? beta / alpha * C[(size_t)product * M * ldc + (size_t)row * ldc + col] / 2 : 0));")),
 ]  # fmt: skip
