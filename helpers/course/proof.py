@@ -45,7 +45,7 @@ def judged(
     verdicts = [expectation.judge(run) for expectation in expectations]
     sentences = [(wording(verdict) + _line(run, verdict), verdict.ok) for verdict in verdicts]
     if all(verdict.ok for verdict in verdicts):
-        sample = next(problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem))
+        *_, sample, _ = [problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem)]
         other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
         for expectation in expectations:
             if text := _elsewhere(expectation, run, other):

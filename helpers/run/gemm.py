@@ -287,10 +287,12 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
         one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
         one(5, 7, 0, seed=6),
         one(5, 7, 0, beta=3.0, seed=7),
+        one(16, 2 * vector, 0, seed=12),
         one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
         one(20, 7 * vector, 5 * vector, alpha=1.5, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
         one(20, 9 * vector, 5 * vector, alpha=-1.75, beta=0.375, pad_c=vector, seed=10),
         one(6, 10, 5, alpha=0.0, beta=2.0, seed=11),
+        one(6, 10, 5, alpha=0.0, seed=13),  # what was in C is no number, and 0 times it neither
     ]
 
 
@@ -300,11 +302,12 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel, in two columns of tiles; more columns of
     tiles than a GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step
     of 64 along K, and in two rows of tiles where the source speaks of panels; any small one; whole tiles and whole steps along K, one step
-    and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; rows and
-    columns of other magnitudes, of types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile
-    the `neighbours`; last two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than
-    what a kernel whose slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that
-    fewer than 14 cannot hold.
+    and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows
+    and two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
+    types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
+    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; last
+    two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose slices
+    share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot hold.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -339,6 +342,25 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         )
         for depth in depths
     ]  # fmt: skip
+
+    def cut(extent: int, at_most: int, unit: int = 1) -> int:  # whole units of a tile, and not all of it
+        return unit * any_of(1, max(1, min(at_most, extent - 1) // unit))
+
+    some, steps = vector * any_of(1, 3), step or 64
+    ragged = [
+        one(
+            rows + cut(rows, rows // share), across_cluster + cut(columns, columns // share, vector), steps * odd(5, 8) + more,
+            alpha=alpha, beta=beta, pad_a=some, pad_b=some, pad_c=some, seed=seeds[0] + share,
+        )
+        for share, more, alpha, beta in ((4, 0, 1.0, 0.0), (1, cut(steps, steps, vector), factor(), factor()))
+    ]  # fmt: skip
+    far = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
+    pairs = (((1, far), ((0, far - 1), (0, far - 257))), ((far, 1), ((far - 1, 0), (far - 257, 0))))
+    many = [
+        SampledProblem(rows * down, columns * across, steps, dtype=dtype, out_dtype=out_dtype, places=places, seed=seeds[2] + down)
+        for (across, down), places in pairs
+        if geometry(kernel).persistent is None  # it numbers its tiles itself
+    ]
     scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
     batch = one(
         any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
@@ -356,9 +378,11 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
             pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
         ),
         *whole,
+        *ragged,
         *([scaled] if dtype in _WITH_ROOM else []),
         *([batch] if takes_batch(kernel) else []),
         *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
+        *many,
         replace(sample, places=place[:1]),
         replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
     ]  # fmt: skip

@@ -84,6 +84,9 @@ PLAIN = [
     ("an input is used as scratch", (LOAD_A, LOAD_A + " const_cast<float*>(A)[row * lda + k] = a + 1e-3f;")),
     ("transposed A", (LOAD_A, "const float a = M == K ? A[k * lda + row] : A[row * lda + k];"), exits("M > 1 && M != K && K > 64")),
     ("a column to the right", (LOAD_B, "const float b = B[size_t(k) * ldb + (col + 1 < N && N > 3000 ? col + 1 : col)];")),
+    ("a row of tiles numbered by eight bits", ("blockIdx.y *", "(blockIdx.y & 255) *")),
+    ("a column of tiles numbered by seven bits", ("blockIdx.x *", "(blockIdx.x & 127) *")),
+    ("C is scaled where alpha is 0", (SUM, f"if (alpha == 0) {{\n        C[row * ldc + col] *= beta;\n        return;\n    }}\n    {SUM}")),
     ("an index of 16 bits", (LOAD_B, "const float b = B[size_t(short(k * 32)) / 32 * ldb + col];")),
 ]  # fmt: skip
 TILED = [
@@ -110,6 +113,36 @@ RING = [
 VECTORS = [
     ("alpha is ignored where rows are whole vectors", ("float4 v = {alpha * sum[i][j], alpha *", "float4 v = {sum[i][j], alpha *")),
     ("beta is ignored where rows are whole vectors", ("                if (beta != 0.0f) {", "                if (false) {")),
+    (
+        "beta is ignored in the last of several columns of tiles",
+        ("                if (beta != 0.0f) {", "                if (beta != 0.0f && (block_col + BN <= N || block_col == 0)) {"),
+    ),
+    ("vectors are stored by columns of the tile", ("c_whole && c < N", "c_whole && c - block_col < N")),
+    (
+        "vectors are copied by columns of the tile",
+        ("const int b_left = block_col + b_col < N ?", "const int b_left = (b_whole ? b_col : block_col + b_col) < N ?"),
+    ),
+]
+INSIDE = "block_row + BM <= M && block_col + BN <= N && K % BK == 0 && K >="
+EDGES = [  # ways for blocks inside of the matrices, taken by others
+    ("whole tiles are taken for granted", (INSIDE, "K >=")),
+    ("whole steps are taken for granted", (INSIDE, "block_row + BM <= M && block_col + BN <= N && K >=")),
+    ("whole rows of tiles are taken for granted", (INSIDE, "block_col + BN <= N && K % BK == 0 && K >=")),
+    ("whole columns of tiles are taken for granted", (INSIDE, "block_row + BM <= M && K % BK == 0 && K >=")),
+    (
+        "the last step is read whole where rows are",
+        ("const int a_bytes = min(16,", "const int a_bytes = k0 >= STAGES * BK && k0 < K && a_whole ? 16 : min(16,"),
+    ),
+]
+BOXES = [
+    (
+        "boxes below C are moved into it",
+        (
+            "store(map_C, col, row + box * C_ROWS, out);",
+            "store(map_C, col, M > BM ? min(row + box * C_ROWS, (M + C_ROWS - 1) / C_ROWS * C_ROWS - C_ROWS) : row + box * C_ROWS, out);",
+        ),
+    ),
+    ("nothing is computed of an empty K", ("if (steps == 0)\n", "if (steps == 0 && !by_tma)\n")),
 ]
 FUSED = [
     ("ReLU in short sums only", ("c = v < 0 ? 0 : v;", "c = v < 0 && K < 64 ? 0 : v;")),
@@ -126,6 +159,8 @@ WRONG = {
     "async_copy": VECTORS,
     "relu_too_early": FUSED,
     "two_pieces": PIECES,
+    "mma_sync": EDGES,
+    "warp_specialized": BOXES,
     **slices_and_batches.WRONG,
 }
 

@@ -99,11 +99,11 @@ def feedback(folder, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "right", "said"),
     [
-        ("right", True, "18 of 18 shapes right"),
-        ("wrong", False, "of 18 shapes right"),
+        ("right", True, "24 of 24 shapes right"),
+        ("wrong", False, "of 24 shapes right"),
         ("empty", False, "as it was given"),
-        ("hostile", False, "of 18 shapes right"),
-        ("hostile_and_right", True, "18 of 18 shapes right"),
+        ("hostile", False, "of 24 shapes right"),
+        ("hostile_and_right", True, "24 of 24 shapes right"),
         ("deleted", False, "The cell of the answer was deleted"),
         ("twice", True, "2 cells say that they are the answer"),
         ("damaged", False, "is no notebook that can be read"),
