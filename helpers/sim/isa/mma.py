@@ -165,12 +165,17 @@ class Operand:
     def word(self) -> np.dtype:
         return U64 if self.kind == "f64" else U32
 
+    @property
+    def _key(self) -> tuple:
+        """What a matrix is remembered by: the same registers are another matrix as another operand, or in another type."""
+        return self.registers, self.kind, id(self.fragment)
+
     def collect(self, m) -> np.ndarray:
         """The matrix of every warp: float64 [warps, height, width]; those of a warp that has several follow each other."""
         arrays = [m.regs[r] for r in self.registers]
-        found = m.tiles.get(self.registers)
-        if found is not None and found[0] == self.kind and all(a is b for a, b in zip(found[1], arrays, strict=True)):
-            return found[2]  # one A tile meets several B tiles
+        found = m.tiles.get(self._key)
+        if found is not None and all(a is b for a, b in zip(found[0], arrays, strict=True)):
+            return found[1]  # one A tile meets several B tiles
         f, (stored, number) = self.fragment, _NUMBERS[self.kind]
         words = np.stack([m.warps(a.view(self.word), 0) for a in arrays], axis=-1)
         bits = BITS[self.kind]
@@ -188,7 +193,7 @@ class Operand:
         known = m.tiles
         if len(known) >= TILES:
             known.clear()
-        known[self.registers] = (self.kind, arrays, matrix)
+        known[self._key] = (arrays, matrix)
 
     def spread(self, m, matrix: np.ndarray) -> None:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""

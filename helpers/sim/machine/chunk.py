@@ -90,7 +90,7 @@ class Chunk(Lanes):
         self.wide = [None] * len(self.program.types)
         self.memo = [None] * len(self.program.sites)
         self._thread_numbers = None
-        self.tiles: dict[tuple[int, ...], tuple] = {}  # matrices that products have made of registers, see `isa.mma`
+        self.tiles: dict[tuple, tuple] = {}  # matrices that products have made of registers, see `isa.mma`
         self.mask: np.ndarray | None = None
         self.protected = 0
         self.groups: dict[int, np.ndarray] = {}

@@ -87,6 +87,38 @@ def test_volta_multiplies_four_pairs_of_matrices(case):
     assert np.array_equal(case.unpack(d), a.astype(np.float64) @ b.astype(np.float64) + c)
 
 
+SHARED_REGISTERS = {
+    "B and C": (np.float16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %2, %2, %2}, {%2, %3}, {%4, %5}", "r"),
+    "A and B": (np.float64, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%4}, {%3, %3}", "d"),
+}
+
+
+@pytest.mark.parametrize("which", SHARED_REGISTERS)
+@pytest.mark.parametrize("engine", ["numpy", "auto"])
+def test_operands_in_the_same_registers_are_matrices_of_their_own(which, engine):
+    number, instruction, letter = SHARED_REGISTERS[which]
+    word = "double" if letter == "d" else "unsigned"
+    move = f"mov.{'f64' if letter == 'd' else 'b32'} %0, %1;"
+    source = f"""
+extern "C" __global__ void k(const {word}* v, {word}* c) {{
+    const int t = threadIdx.x;
+    {word} x = v[t], y = v[t + 32], of_x, of_y, d[4];
+    asm volatile("{move}" : "={letter}"(of_x) : "{letter}"(x));
+    asm volatile("{move}" : "={letter}"(of_y) : "{letter}"(y));
+    asm volatile("{instruction};" : "={letter}"(d[0]), "={letter}"(d[1]) : "{letter}"(x), "{letter}"(y), "{letter}"(x), "{letter}"(y));
+    asm volatile("{instruction};" : "={letter}"(d[2]), "={letter}"(d[3]) : "{letter}"(x), "{letter}"(y), "{letter}"(of_x), "{letter}"(of_y));
+    for (int i = 0; i < 4; i++) c[t * 4 + i] = d[i];
+}}"""
+    words = np.float64 if letter == "d" else np.uint32
+    values = np.random.default_rng(4).random(64 * np.dtype(words).itemsize // np.dtype(number).itemsize).astype(number)
+    result = np.zeros(128, words)
+    outcome = simulate(
+        compile_source(source, arch="compute_90"), (1, 1, 1), (32, 1, 1), [values.view(words), result], collect=QUIET, engine=engine
+    )
+    assert outcome.findings == [] and result.any()
+    assert np.array_equal(*result.reshape(32, 2, 2).transpose(1, 0, 2))
+
+
 def test_infinities_nans_and_denormals():
     case = cases.MMAS[0]
     a, b = np.zeros((1, 16, 16), np.float16), np.zeros((1, 16, 8), np.float16)
