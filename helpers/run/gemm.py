@@ -312,6 +312,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
+    some_blocks = functools.partial(SampledProblem, dtype=dtype, out_dtype=out_dtype)
 
     def any_of(low: int, high: int) -> int:
         return int(random.integers(low, high + 1))
@@ -355,20 +356,16 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         for share, more, alpha, beta in ((4, 0, 1.0, 0.0), (1, cut(steps, steps, vector), factor(), factor()))
     ]  # fmt: skip
     far = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
-    pairs = (((1, far), ((0, far - 1), (0, far - 257))), ((far, 1), ((far - 1, 0), (far - 257, 0))))
-    many = [
-        SampledProblem(rows * down, columns * across, steps, dtype=dtype, out_dtype=out_dtype, places=places, seed=seeds[2] + down)
-        for (across, down), places in pairs
-        if geometry(kernel).persistent is None  # it numbers its tiles itself
-    ]
+    many = [] if geometry(kernel).persistent is not None else [
+        some_blocks(rows * far, columns, steps, places=((0, far - 1), (0, far - 257)), seed=seeds[2] + 1),
+        some_blocks(rows, columns * far, steps, places=((far - 1, 0), (far - 257, 0)), seed=seeds[2] + 2),
+    ]  # fmt: skip
     scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
     batch = one(
         any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
         pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
     )  # fmt: skip
-    sample = SampledProblem(
-        rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), dtype=dtype, out_dtype=out_dtype, seed=seeds[4]
-    )
+    sample = some_blocks(rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), seed=seeds[4])
     return [
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
@@ -433,15 +430,15 @@ def neighbours(kernel: Kernel, seed: int) -> SampledProblem | None:
     """A product of as many tiles as a kernel whose slices share a tile has room for, of one step for each slice, and of it the first tile
     and those that are a power of two further on, all slices of each: what two of them share, because room is counted too short or a
     tile's number cut, these hold at the same time. None for other kernels."""
-    shape, (rows, columns) = geometry(kernel), geometry(kernel).tile
-    tiles = min(_NEIGHBOURS, _room(kernel) // (rows * columns * (shape.depth or 1)))
-    if shape.persistent is not None or tiles < 2:
+    (rows, columns), slices, (dtype, out_dtype) = geometry(kernel).tile, geometry(kernel).depth or 1, types(kernel)
+    tiles = min(_NEIGHBOURS, _room(kernel) // (rows * columns * slices))
+    if tiles < 2:
         return None
     across = math.isqrt(tiles)
-    down, k = tiles // across, (_step(kernel) or 64) * (shape.depth or 1)
+    down = tiles // across
     numbers = [0, *(1 << bits for bits in range((across * down - 1).bit_length()))]
     places = tuple((number % across, number // across) for number in numbers)
-    dtype, out_dtype = types(kernel)
+    k = (_step(kernel) or 64) * slices
     return SampledProblem(rows * down, columns * across, k, dtype=dtype, out_dtype=out_dtype, places=places, seed=seed)
 
 
