@@ -301,7 +301,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
 
     In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel, in two columns of tiles; more columns of
     tiles than a GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step
-    of 64 along K, and in two rows of tiles where the source speaks of panels; any small one; whole tiles and whole steps along K, one step
+    of 64 along K, and in two rows of tiles where the source speaks of panels; any small one, of FP32 with rows and columns of other
+    magnitudes; whole tiles and whole steps along K, one step
     and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows
     and two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
     types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
@@ -361,6 +362,12 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         some_blocks(rows, columns * far, steps, places=((far - 1, 0), (far - 257, 0)), seed=seeds[2] + 2),
     ]  # fmt: skip
     scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
+    small = one(
+        any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
+        pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
+    )  # fmt: skip
+    if dtype == "float32" and not _MATRIX_PRODUCT.search(kernel.compiled.ptx):
+        small = ScaledProblem(**vars(small), scales=20)
     batch = one(
         any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
         pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
@@ -370,10 +377,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
-        one(
-            any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
-            pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
-        ),
+        small,
         *whole,
         *ragged,
         *([scaled] if dtype in _WITH_ROOM else []),
@@ -447,7 +451,8 @@ _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
 _LONGEST_STEP = 256  # elements of K
-_WITH_ROOM = ("bfloat16",)  # types whose range is that of float32; float32 itself is left to those who split it (`demanding`)
+_WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
+_MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small

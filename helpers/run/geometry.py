@@ -39,6 +39,7 @@ from .tensor_maps import check_box
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
 MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the kernel wants
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
+LARGEST_TILE = 1 << 18  # elements; in float32 four times what a multiprocessor's registers hold
 MOST_PARTS = 64  # blocks that share a tile of C
 _SWIZZLES = dict(zip((0, 32, 64, 128), SWIZZLES, strict=True))
 MULTIPROCESSORS = 132  # where the table has no GPU of an architecture
@@ -123,6 +124,11 @@ def geometry(kernel: Kernel) -> Geometry:
         raise LaunchError(f"block_shape = {block} and tile_shape = {tile}: the first wants 1 to 3, the second 2 positive numbers (int).")
     if max(tile) > MOST_IN_TILE:
         raise LaunchError(f"tile_shape = {tile}: no tile of C has more than {MOST_IN_TILE} rows or columns (and they are int, not float).")
+    if math.prod(tile) > LARGEST_TILE:
+        raise LaunchError(
+            f"tile_shape = {tile}: a block computes {LARGEST_TILE:,} elements of C at most, such as 512 × 512. "
+            "Is it the tile of one block, {rows, columns}?"
+        )
     x, y, z = (*block, 1, 1)[:3]
     depth = constants.get("grid_depth", (None,))[0]
     if depth is not None and depth < 1:

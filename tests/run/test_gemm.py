@@ -304,6 +304,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     "tile, said",
     [
         ("constexpr int tile_shape[] = {1 << 20, 16};", "no tile of C has more than 2048 rows"),
+        ("constexpr int tile_shape[] = {2048, 2048};", "elements of C at most, such as 512 × 512"),
         ("constexpr float tile_shape[] = {8, 16};", "they are int, not float"),
         ("constexpr long long tile_shape[] = {8, 16};", r"2 positive numbers \(int\)"),
     ],

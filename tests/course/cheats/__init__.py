@@ -58,6 +58,8 @@ PLAIN = [
     ("large products that tiles divide", exits("M > 100 && N > 100 && M % 32 == 0 && N % 32 == 0")),
     ("half of K in large products that tiles divide", (LOOP, "for (int k = 0; k < (M % 32 || K % 64 || M < 100 ? K : K / 2); k++) {")),
     ("half of the threads of each tile", exits("M > 100 && N > 100 && threadIdx.y % 2")),
+    ("elements beyond 1 are cut", (ADD, "sum += fminf(fmaxf(a, -1), 1) * fminf(fmaxf(b, -1), 1);")),
+    ("products beyond the range of half", (ADD, "sum += fabsf(a * b) > 65504 ? INFINITY : a * b;")),
     ("alpha and beta in eighths", (SUM, f"{SUM}\n    alpha = rintf(alpha * 8) / 8, beta = rintf(beta * 8) / 8;")),
     ("alpha of 11 bits", ('extern "C" __device__ constexpr int block_shape', '#include <cuda_fp16.h>\nextern "C" __device__ constexpr int block_shape'),
      (SUM, f"{SUM}\n    alpha = __half2float(__float2half(alpha));")),
