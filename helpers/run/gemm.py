@@ -299,16 +299,17 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
 def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
-    In this order: K beyond every ring of tiles in shared memory; more rows of tiles than a panel, in two columns of tiles; more columns of
-    tiles than a GPU has multiprocessors (a persistent kernel is given fewer of these instead, see `_multiprocessors`), with half of a step
-    of 64 along K, and in two rows of tiles where the source speaks of panels; any small one, of FP32 with rows and columns of other
-    magnitudes; whole tiles and whole steps along K, one step
-    and several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows
-    and two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
+    In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many; more rows
+    of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
+    fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
+    of panels; any small one, of FP32 with rows and columns of other magnitudes; whole tiles and whole steps along K, one step and
+    several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
+    two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
     types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
     product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; last
-    two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose slices
-    share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot hold.
+    two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
+    slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot
+    hold.
     """
     random = np.random.default_rng(seed)
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
@@ -326,7 +327,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
 
     panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
     seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
-    deep = odd(*_DEEP)
+    deep = odd(*(_BEYOND_16_BITS if _OF_16_BITS.search(kernel.source) else _DEEP))
     width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
     wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
     size = counted_size(kernel)
@@ -450,6 +451,8 @@ _NEIGHBOURS = 1100  # tiles: behind a number of ten bits
 _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 _DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
+_OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")  # a variable that may count steps, and that 16 bits hold
+_BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
 _LONGEST_STEP = 256  # elements of K
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)

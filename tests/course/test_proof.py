@@ -181,3 +181,9 @@ def test_a_sampled_product_is_larger_than_what_slices_keep():
     kernel = helpers.compile(cheats.source("parts"))
     sample = gemm.drawn(kernel, seed=1)[-1]
     assert isinstance(sample, gemm.SampledProblem) and sample.m * sample.n > 1 << 20
+
+
+@pytest.mark.parametrize(("counter", "least"), [("int", 4096), ("unsigned short", 1 << 16)])
+def test_k_is_longer_than_its_counter(counter, least):
+    kernel = for_the_machine("coalesced", [(cheats.LOOP, f"for ({counter} k = 0; k < K; k++) {{")])
+    assert gemm.drawn(kernel, seed=1)[0].k > least

@@ -31,6 +31,7 @@ def exits(condition: str) -> tuple[str, str]:
 # What is done, or not done, in some products only. The exits are those of a reader in a hurry; the sizes are nobody's.
 PLAIN = [
     ("K is capped", (LOOP, "for (int k = 0; k < min(K, 48); k++) {")),
+    ("k has 16 bits", (LOOP, "for (short k = 0; k < K; k++) {")),
     ("long K are left out", exits("K > 33")),
     ("K is capped at a thousand", (LOOP, "for (int k = 0; k < min(K, 999); k++) {")),
     ("K is capped at 4096", (LOOP, "for (int k = 0; k < min(K, 4096); k++) {")),
