@@ -153,8 +153,11 @@ def picture(
 
     size: inches of a figure made for it, or a function of the same arguments that gives them. margins: inches left, below, right
     and above its Axes. order: among pictures.
-    of, html, needs: see `Picture`.
+    of, html, needs: see `Picture`. Raises TypeError without a title, as by `@picture` alone: nothing would be registered.
     """
+    if not isinstance(title, str):
+        name = getattr(title, "__name__", "f")
+        raise TypeError(f'A picture has a title: write @picture("What it shows") before `def {name}(run, *, ax)`.')
 
     def mark(function: Callable[..., str | None]) -> Callable[..., Axes]:
         declared = DeclaredArguments(function, of)

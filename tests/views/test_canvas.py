@@ -25,6 +25,16 @@ def test_every_file_of_the_folder_that_marks_a_picture_is_found():
         assert getattr(views, name) is picture.draw and picture.draw.__doc__
 
 
+def test_a_picture_without_a_title_is_refused():
+    with pytest.raises(TypeError, match="before `def my_picture"):
+
+        @canvas.picture
+        def my_picture(run, *, ax):
+            """Nothing."""
+
+    assert "my_picture" not in PICTURES
+
+
 def test_a_picture_shows_itself_with_alternative_text():
     bundle = views.coalescing(LOAD)._repr_mimebundle_()
     alt, data = re.search(r'<img alt="([^"]+)".*base64,([^"]+)"', bundle["text/html"]).groups()
