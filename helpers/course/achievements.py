@@ -110,7 +110,7 @@ def _beat_the_reference(kept: ReaderRecord) -> bool:
     def race(climb: SavedClimb) -> tuple:
         return climb.step, climb.device, climb.dtype, climb.m, climb.n, climb.k, climb.kind == MEASURED
 
-    own = {step.number: rungs.code_hash(step.kernel_path.read_text(encoding="utf-8")) for step in STEPS if step.kernel_path}
+    own = {step.number: rungs.code_hash(step.kernel_source()) for step in STEPS if step.kernel_path}
     theirs: dict[tuple, float] = {}
     mine: dict[tuple, float] = {}
     for climb in kept.climbs:

@@ -271,11 +271,7 @@ def exercises() -> dict[str, Exercise]:
 @functools.cache
 def _others(slug: str) -> tuple[likeness.Known, ...]:
     """The lessons' kernels, and the solutions of all exercises but this one."""
-    lessons = [
-        likeness.Known(f"lesson {step.number:02}'s own kernel", step.entry, step.kernel_path.read_text(encoding="utf-8"))
-        for step in STEPS
-        if step.entry and step.kernel_path
-    ]
+    lessons = [likeness.Known(f"lesson {step.number:02}'s own kernel", step.entry, step.kernel_source()) for step in STEPS if step.entry]
     solutions = [
         likeness.Known(f"the solution of another exercise, “{item.title}”", item.slug, item.solution)
         for item in exercises().values()
@@ -285,8 +281,12 @@ def _others(slug: str) -> tuple[likeness.Known, ...]:
 
 
 def parse(filename: str, text: str) -> Exercise:
-    """An exercise from the text of its file. Raises ValueError if a key is unknown or a region is not closed."""
-    number, slug, suffix = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename).groups()
+    """An exercise from the text of its file. Raises CourseError for another name and a key that is unknown, ValueError if a region is not
+    closed."""
+    named = re.fullmatch(r"(\d\d)_(\w+)\.(\w+)", filename)
+    if named is None:
+        raise CourseError(f"{filename}: the file of an exercise is named after its lesson's number and its slug, such as 03_flat_block.cu.")
+    number, slug, suffix = named.groups()
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
     texts: dict[str, list[str]] = {
@@ -301,8 +301,10 @@ def parse(filename: str, text: str) -> Exercise:
         if said.startswith("    ") and key:
             texts[key][-1] += " " + said.strip()
         else:
-            key, _, value = said.partition(": ")
-            texts[key].append(value)  # an unknown key raises KeyError, which names it
+            key, _, value = said.strip().partition(": ")
+            if key not in texts:
+                raise CourseError(f"{filename}, line {start + 1}: {key!r} is no key of an exercise. There are: {', '.join(texts)}.")
+            texts[key].append(value)
     solution, starter = _derive(lines[start:], leader)
     return Exercise(
         lesson=int(number),

@@ -54,7 +54,7 @@ def samples(rows: Sequence[Mapping[str, Any]], say=print) -> list[Sample]:
     for row in rows:
         step = steps.get(row["step"])
         square = row["m"] == row["n"] == row["k"] and row["dtype"] == "float32"
-        source = step.kernel_path.read_text(encoding="utf-8")
+        source = step.kernel_source()
         if row.get("recorded_from") in measured:  # the same machine code under another name: one measurement counts once
             continue
         if not square or row["noisy"] or rungs.code_hash(source) != row["kernel_hash"]:
@@ -80,9 +80,7 @@ def _asked(step: steps.Step, size: int) -> Demand:
     """What a step's kernel asks of a GPU at size³, counted by executing it."""
     from helpers.run import gemm, kernel
 
-    return demand(
-        gemm.count(kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry), gemm.Problem(size, size, size))
-    )
+    return demand(gemm.count(kernel.compile(step.kernel_source(), entry=step.entry), gemm.Problem(size, size, size)))
 
 
 def loss(constants: Constants, chosen: Sequence[Sample], gpu: hardware.GPU) -> float:

@@ -212,7 +212,7 @@ def reference(step: int | str) -> LessonKernel:
     row = steps.get(step)
     if row.kernel_path is None:
         raise CourseError(f"Step {row.name} has no kernel.")
-    return LessonKernel(compile_source(row.kernel_path.read_text(encoding="utf-8"), row.entry, row.target()), row.slug)
+    return LessonKernel(compile_source(row.kernel_source(), row.entry, row.target()), row.slug)
 
 
 _LARGEST_FILE = 1 << 20  # bytes of a source

@@ -54,7 +54,7 @@ def measure(step, problem, samples: int = 20, seconds: float = 3.0) -> dict[str,
     from helpers.run import kernel as kernels
     from helpers.run import timing as timer
 
-    source = step.kernel_path.read_text(encoding="utf-8")
+    source = step.kernel_source()
     kernel = kernels.compile(source, entry=step.entry, arch=step.target(gpu.arch()))
     return _row(step, problem, source, kernel, timer.time_gemm(kernel, problem, samples=samples, seconds=seconds))
 
@@ -67,7 +67,7 @@ def measure_strategy(problem, samples: int = 20, seconds: float = 3.0) -> list[d
     from . import strategy
 
     step = steps.get(strategy.FAMILIES[problem.dtype].step)
-    sources = strategy.sources(step.kernel_path.read_text(encoding="utf-8"), dtype=problem.dtype)
+    sources = strategy.sources(step.kernel_source(), dtype=problem.dtype)
     made = {name: kernels.compile(source, entry=step.entry, arch=step.target(gpu.arch())) for name, source in sources.items()}
     timed = timer.time_gemms(made, problem, samples=samples, seconds=seconds)
     return [{**_row(step, problem, sources[name], made[name], timing), "configuration": name} for name, timing in timed.items()]
@@ -195,7 +195,7 @@ def record_strategy(chosen: Sequence[Any], out: Path = DATA, samples: int = 20, 
         step = steps.get(family.step)
         if step not in chosen:
             continue
-        texts = strategy.sources(step.kernel_path.read_text(encoding="utf-8"), dtype=dtype)
+        texts = strategy.sources(step.kernel_source(), dtype=dtype)
         compile_together(list(texts.values()), step.target(gpu.arch()))
         problems += [*strategy.shapes(dtype).values(), *strategy.held_out(dtype)]
     for problem in problems:

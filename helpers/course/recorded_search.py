@@ -49,7 +49,7 @@ def recorded(device: str = "NVIDIA H200", folder: Path = rungs.DATA) -> Search:
     except FileNotFoundError:
         raise CourseError(f"The whole space was not recorded on {device}: course record --search does it.") from None
     about = kept["about"]
-    if about["kernel_hash"] != rungs.code_hash(steps.get(STEP).kernel_path.read_text(encoding="utf-8")):
+    if about["kernel_hash"] != rungs.code_hash(steps.get(STEP).kernel_source()):
         raise CourseError(f"{path.name} belongs to another version of step 12: course record --search makes it again.")
     names = list(about["space"])
     step, model = steps.get(STEP), _predicted()
@@ -74,7 +74,7 @@ def record(out: Path = rungs.DATA, say=print, space: Mapping[str, Sequence[int]]
     if not gpu.available():
         raise CourseError(gpu.why_not())
     step, device = steps.get(STEP), gpu.device()
-    source = step.kernel_path.read_text(encoding="utf-8")
+    source = step.kernel_source()
     out.mkdir(parents=True, exist_ok=True)
     journal = (out / file_name(device.name)).with_suffix(".journal")
 

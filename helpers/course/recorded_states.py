@@ -37,7 +37,7 @@ def recorded(folder: Path = rungs.DATA) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("states-*.json")):
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            if rungs.code_hash(steps.get(row["slug"]).kernel_path.read_text(encoding="utf-8")) == row["kernel_hash"]:
+            if rungs.code_hash(steps.get(row["slug"]).kernel_source()) == row["kernel_hash"]:
                 found.append(row)
     return found
 
@@ -48,7 +48,7 @@ def run(size: int) -> None:
 
     for step in steps.STEPS:
         if step.entry:
-            made = kernel.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry, arch=step.target(gpu.arch()))
+            made = kernel.compile(step.kernel_source(), entry=step.entry, arch=step.target(gpu.arch()))
             timing.time_gemm(made, gemm.problem_for(made, size, size, size), samples=1, seconds=0.01)
 
 
@@ -71,7 +71,7 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
         if done.returncode:
             raise CourseError(f"ncu ended with {done.returncode}: {done.stderr.strip()[-300:] or done.stdout.strip()[-300:]}")
         for entry, states in shares(done.stdout).items():
-            source = steps.get(entries[entry]).kernel_path.read_text(encoding="utf-8")
+            source = steps.get(entries[entry]).kernel_source()
             rows.append({"slug": entries[entry], "size": size, "kernel_hash": rungs.code_hash(source), "states": states})
             say(f"{entry} at {size}³")
     device = gpu.device()

@@ -72,7 +72,7 @@ def recorded(folder: Path = rungs.DATA) -> Iterator[Variant]:
         kept = json.loads(path.read_text(encoding="utf-8"))
         for row in kept["rows"]:
             step = steps.get(row["slug"])
-            source = variant(step.kernel_path.read_text(encoding="utf-8"), **row["constants"])
+            source = variant(step.kernel_source(), **row["constants"])
             if rungs.code_hash(source) == row["kernel_hash"]:
                 yield Variant(step, row["constants"], row["size"], row["milliseconds"], kept["about"]["device"], source)
 
@@ -85,7 +85,7 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
     for slug, chosen in VARIANTS.items():
         step = steps.get(slug)
         for constants in chosen:
-            source = variant(step.kernel_path.read_text(encoding="utf-8"), **constants)
+            source = variant(step.kernel_source(), **constants)
             try:
                 made = kernel.compile(source, entry=step.entry, arch=gpu.arch())
                 for size in SIZES:

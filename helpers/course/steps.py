@@ -56,6 +56,19 @@ class Step:
         """The reference kernel, or None for a step without one."""
         return ROOT / "kernels" / f"{self.name}.cu" if self.entry else None
 
+    def kernel_source(self) -> str:
+        """The text of the reference kernel. Raises CourseError for a step without one, and where its file cannot be read."""
+        if self.kernel_path is None:
+            raise CourseError(f"Step {self.number:02} has no kernel.")
+        try:
+            return self.kernel_path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            about = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            raise CourseError(
+                f"kernels/{self.kernel_path.name}, the kernel of step {self.number:02}, cannot be read: {about}. "
+                "A row of helpers/course/steps.py with an `entry` has its kernel there."
+            ) from error
+
     @property
     def notebook_path(self) -> Path:
         """The lesson."""

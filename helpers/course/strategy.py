@@ -384,7 +384,7 @@ def _tilings(dtype: str) -> dict[str, Tiling]:
 
 
 def _source(dtype: str) -> str:
-    return steps.get(_family(dtype).step).kernel_path.read_text(encoding="utf-8")
+    return steps.get(_family(dtype).step).kernel_source()
 
 
 @explained

@@ -132,7 +132,7 @@ def _of_shipped_kernels(rows: Iterable[Mapping[str, Any]], lanes: bool = True) -
     lanes, otherwise of products of other types. (Float32 products of several products on tensor cores are not in the model.)"""
     for row in rows:
         step = steps.get(row["step"])
-        source = step.kernel_path.read_text(encoding="utf-8")
+        source = step.kernel_source()
         square = row["m"] == row["n"] == row["k"] and (row["dtype"] == "float32") == lanes and not row.get("batch")
         constants = _constants(row)
         whole = variant(source, **constants) if constants else source
@@ -150,7 +150,7 @@ def _constants(row: Mapping[str, Any]) -> Mapping[str, int]:
 def searched() -> list[TimedRun]:
     """What the recorded search of step 12 timed. Raises CourseError where it is of another version of the kernel."""
     step = steps.get(recorded_search.STEP)
-    source = step.kernel_path.read_text(encoding="utf-8")
+    source = step.kernel_source()
     whole = recorded_search.recorded()
     return [
         TimedRun(
@@ -168,7 +168,7 @@ def elsewhere() -> list[TimedRun]:
     for rung in rungs.published():
         if rung.step and rung.dtype == "float32" and rung.device != DEVICE and rung.m == rung.n == rung.k:
             step = steps.get(rung.step)
-            source = step.kernel_path.read_text(encoding="utf-8")
+            source = step.kernel_source()
             about = f"{rung.name}, {rung.source}"
             found.append(TimedRun(step.name, source, step.entry, rung.m, rung.milliseconds, False, rung.device, about))
     return found

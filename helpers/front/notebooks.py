@@ -73,20 +73,28 @@ def with_kernel(notebook: dict, step: Step, kernel: str) -> dict:
     return notebook | {"cells": [new if cell is target else cell for cell in notebook["cells"]]}
 
 
-def with_starters(notebook: dict) -> dict:
+def with_starters(notebook: dict, name: str = "the notebook") -> dict:
     """`notebook` with the starter of its exercise in every cell tagged `exercise:<slug>`, below a `%%cuda` line if any.
 
-    Raises CourseError for an exercise that does not exist.
+    name: what the notebook is called in messages. Raises CourseError for an exercise that does not exist, and for a kernel in a cell that
+    does not begin with `%%cuda`.
     """
     cells = []
-    for cell in notebook["cells"]:
+    for index, cell in enumerate(notebook["cells"]):
         slugs = [tag.removeprefix(EXERCISE) for tag in tags(cell) if tag.startswith(EXERCISE)]
         if cell["cell_type"] == "code" and slugs:
             from helpers.course.exercises import exercise  # here: it brings the whole machine with it
 
+            where = f"{name}, cell {index}, which is tagged {EXERCISE}{slugs[0]}"
+            try:
+                item = exercise(slugs[0])
+            except CourseError as error:
+                raise CourseError(f"{where}: {error.message}") from None
             first = source(cell).split("\n", 1)[0]
             magic = f"{first}\n" if first.startswith("%%cuda") else ""
-            cell = cell | {"source": magic + exercise(slugs[0]).starter}
+            if item.language == "cu" and not magic:
+                raise CourseError(f"{where}: its answer is a kernel, and such a cell begins with `%%cuda {item.slug}`.")
+            cell = cell | {"source": magic + item.starter}
         cells.append(cell)
     return notebook | {"cells": cells}
 
@@ -103,9 +111,9 @@ def wanted_text(path: Path) -> str:
     for step in STEPS:
         if step.notebook_path.name == path.name:
             if step.kernel_path is not None:
-                notebook = with_kernel(notebook, step, step.kernel_path.read_text(encoding="utf-8"))
+                notebook = with_kernel(notebook, step, step.kernel_source())
             notebook = tooltips.with_tooltips(notebook, step.slug)
-    notebook = canonical(with_starters(notebook))
+    notebook = canonical(with_starters(notebook, path.name))
     try:
         nbformat.validate(nbformat.from_dict(notebook))
     except nbformat.ValidationError as error:
@@ -147,7 +155,14 @@ def sync(check: bool = False) -> int:
     kept, nothing is written and CourseError is raised. Returns the exit code.
     """
     changed = 0
-    for path in paths():
+    found = paths()
+    for step in STEPS:
+        if step.notebook_path.name not in {path.name for path in found}:
+            raise CourseError(
+                f"notebooks/{step.notebook_path.name} is missing: a row of helpers/course/steps.py has its lesson there. "
+                "Begin with a copy of a lesson that is like it."
+            )
+    for path in found:
         new = wanted_text(path)
         old = path.read_text(encoding="utf-8", errors="replace")
         if old == new:

@@ -234,8 +234,13 @@ def test_regions_out_of_order_are_refused(body):
 
 
 def test_an_unknown_key_is_refused():
-    with pytest.raises(KeyError, match="tittle"):
-        parse("07_x.cu", "//! tittle: T\na")
+    with pytest.raises(CourseError, match=r"07_x\.cu, line 2: 'tittle' is no key of an exercise\. There are: kind, title, "):
+        parse("07_x.cu", "//! title: T\n//! tittle: T\na")
+
+
+def test_a_file_of_another_name_is_refused():
+    with pytest.raises(CourseError, match=r"x\.cu: the file of an exercise is named after its lesson"):
+        parse("x.cu", "//! title: T\na")
 
 
 def test_every_source_belongs_to_a_step():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import nbformat
@@ -108,6 +109,7 @@ def checkout(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "01_naive.ipynb").write_text(json.dumps(used_notebook()), encoding="utf-8")
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(notebooks, "STEPS", (NAIVE,))
     monkeypatch.setattr(notebooks.paths, "__defaults__", (tmp_path,))
     return tmp_path / "notebooks" / "01_naive.ipynb"
 
@@ -144,3 +146,30 @@ def test_sync_writes_nothing_where_nothing_can_be_kept(checkout, monkeypatch, tm
     with pytest.raises(CourseError, match="left as it is"):
         notebooks.sync()
     assert checkout.read_bytes() == before
+
+
+def test_a_row_without_its_lesson_is_not_in_sync(checkout, monkeypatch):
+    monkeypatch.setattr(notebooks, "STEPS", STEPS[1:3])
+    with pytest.raises(CourseError, match=r"notebooks/02_coalesced\.ipynb is missing"):
+        notebooks.sync(check=True)
+
+
+def test_a_row_without_its_kernel_is_a_sentence(checkout, monkeypatch):
+    row = dataclasses.replace(NAIVE, number=77)
+    checkout.rename(checkout.with_name(row.notebook_path.name))
+    monkeypatch.setattr(notebooks, "STEPS", (row,))
+    with pytest.raises(CourseError, match=r"kernels/77_naive\.cu, the kernel of step 77, cannot be read: No such file"):
+        notebooks.sync()
+
+
+@pytest.mark.parametrize(
+    ("tag", "text", "message"),
+    [
+        ("exercise:nothing", "%%cuda x", r"cell 0, which is tagged exercise:nothing: There is no exercise 'nothing'"),
+        ("exercise:first_kernel", "x = 1", r"cell 0, .*its answer is a kernel, and such a cell begins with `%%cuda first_kernel`"),
+    ],
+)
+def test_a_cell_that_cannot_hold_its_exercise_is_named(tag, text, message):
+    cell = {"cell_type": "code", "id": "a", "metadata": {"tags": [tag]}, "source": text, "outputs": []}
+    with pytest.raises(CourseError, match=f"^01_naive.ipynb, {message}"):
+        notebooks.with_starters({"cells": [cell]}, "01_naive.ipynb")

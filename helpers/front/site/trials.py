@@ -32,7 +32,7 @@ class TriedKernel:
 
     def source(self, lesson: Step) -> str:
         """The source. Raises CourseError for an edit whose text is not there."""
-        text = variant((get(self.step) if self.step else lesson).kernel_path.read_text(encoding="utf-8"), **self.constants)
+        text = variant((get(self.step) if self.step else lesson).kernel_source(), **self.constants)
         for old, new in self.edits.items():
             if old not in text:
                 raise CourseError(f"The kernel to be tried as {self.name!r} has no {old!r} any more: mend TRIALS.")
