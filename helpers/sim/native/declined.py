@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from helpers.sim.code.program import Op
+from helpers.sim.code.ptx import Register
+from helpers.sim.isa import SPECIAL_REGISTERS
 
 
 class Declined(Exception):
@@ -22,3 +24,9 @@ class Suspicious(Declined):
 
 class Unsupported(Declined):
     """No code can be made for this kernel, whatever the launch."""
+
+
+def named(op: Op) -> str:
+    """What there is no code for: an instruction, or the special register that it reads."""
+    special = [operand.name for operand in op.instruction.operands if isinstance(operand, Register) and operand.name in SPECIAL_REGISTERS]
+    return f"the register {special[0]}" if special else f"`{op.opcode}`"

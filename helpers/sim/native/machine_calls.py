@@ -15,7 +15,7 @@ from helpers.sim.isa import DTYPES
 from helpers.sim.machine.lanes import Lanes
 from helpers.sim.machine.memory import RAW
 
-from .declined import Unsupported
+from .declined import Unsupported, named
 from .lower import Value
 from .offsets import CONTEXT
 
@@ -26,11 +26,10 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p)
 def lower(low) -> None:
     """Write the call. Raises Unsupported."""
     op = low.op
-    if op.effect is not Effect.PURE or op.guard is not None or low.block.index in low.looping or not op.writes:
-        raise Unsupported(f"`{op.opcode}`")
     names, results = ([low.register_names.get(register, "") for register in registers] for registers in (op.reads, op.writes))
-    if not {*names, *results} <= set(low.types):
-        raise Unsupported(f"`{op.opcode}`")
+    others = not {*names, *results} <= set(low.types)
+    if others or op.effect is not Effect.PURE or op.guard is not None or low.block.index in low.looping or not op.writes:
+        raise Unsupported(named(op), op)
     for slot, name in enumerate(names):
         value = low.full(low.whole(name))
         width = _bits(low.kinds[name])

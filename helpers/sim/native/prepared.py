@@ -16,7 +16,7 @@ from . import access as _memory  # noqa: F401 - importing registers the handlers
 from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
-from .declined import Declined, Unsupported
+from .declined import Declined, Unsupported, named
 from .dispatch import HANDLERS
 from .lower import Charge, Lowered, Options, Record, lower
 from .runtime import runtime_ir
@@ -161,7 +161,7 @@ def seconds_to_make(program, options: Options) -> float:
     met = ops_met(program, options.fixed)
     for op in met:
         if op.instruction.name not in HANDLERS and op.effect is not Effect.PURE:
-            raise Unsupported(f"`{op.opcode}`", op)
+            raise Unsupported(named(op), op)
     return 0.02 + 0.0006 * len(met)
 
 

@@ -349,6 +349,13 @@ COUNTER = """extern "C" __global__ void k(int* total) {
 }"""
 
 
+@pytest.mark.parametrize("register", ["smid", "clock", "envreg1"])
+def test_a_declined_launch_names_the_special_register(register):
+    source = 'extern "C" __global__ void k(unsigned* o) {\n    asm volatile("mov.u32 %0, %%R;" : "=r"(*o));\n}'
+    outcome = simulate(compile_source(source.replace("%%R", f"%%{register}")), (1, 1, 1), (32, 1, 1), [np.zeros(1, np.uint32)])
+    assert outcome.engine_reason.startswith(f"the register %{register} in line 2")
+
+
 def test_a_declined_launch_says_why_by_instruction_and_line(monkeypatch):
     compiled = compile_source(COUNTER)
     total = np.zeros(1, np.int32)
