@@ -26,6 +26,7 @@ from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, sim
 from helpers.sim.code import elf
 from helpers.sim.code.ptx import directives
 from helpers.sim.launch import DOWNWARDS, UPWARDS
+from helpers.sim.layouts.struct_value import StructValue, laid_out
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -204,7 +205,9 @@ class Kernel:
         """Run the kernel and return a Run; arrays in `args` are changed in place.
 
         grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
-        the kernel's parameter order; None is a null pointer. shared: dynamic shared memory, bytes per block.
+        the kernel's parameter order; None is a null pointer, a tuple of its members a struct by value (int and float of 4 bytes, NumPy
+        numbers, arrays where it has pointers, tuples in it), a list of arrays a table of pointers (float**).
+        shared: dynamic shared memory, bytes per block.
         on: 'cpu', 'gpu' (this machine's, else the one that a class shares), or None for this machine's if there is one that can run
         the kernel. trace: True or a TraceFilter records accesses.
         counters, findings: False leaves that work out. blocks: simulate only these linear block indices and scale
@@ -507,11 +510,15 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             return None
         if isinstance(value, TensorMap) and parameter.pointer_to in (*_MAPS, ""):
             return replace(value, by_pointer=True)
+        if isinstance(value, (tuple, list)) and parameter.pointer_to.endswith("*"):
+            return _table(what, value)
         if not is_array:
             raise LaunchError(
                 f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
                 "An address as a number cannot be checked; None is the null pointer."
             )
+        if parameter.pointer_to.endswith("*"):
+            raise LaunchError(f"{what} points to pointers: pass a list of arrays, one for each; list(…) of a matrix has its rows.")
         expected = DTYPES.get(parameter.pointer_to)
         if expected and _CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:
             expected = None
@@ -537,17 +544,62 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         return value
     if is_array and parameter.size == NBYTES and parameter.ptx_type == "b8":
         raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
+    if is_array and parameter.ptx_type == "b8" and not parameter.half:
+        raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass its members in order as a tuple, arrays among them.")
     if is_array:
         raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
     if parameter.half and not isinstance(value, (bytes, np.void)):
         return np.frombuffer(_scalar(what, np.dtype(parameter.half).type, value).tobytes(), np.dtype((np.void, parameter.size)))[0]
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)
     if dtype is None or parameter.size != np.dtype(dtype).itemsize:
+        if isinstance(value, (tuple, list)):
+            return _struct(what, parameter, value)
         data = value.tobytes() if isinstance(value, np.void) else value
         if isinstance(data, bytes) and len(data) == parameter.size:
             return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
-        raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass exactly that many bytes.")
+        raise LaunchError(
+            f"{what} is a struct of {parameter.size} bytes: pass its members in order as a tuple, such as (n, 0.5, array), "
+            "or exactly that many bytes."
+        )
     return _scalar(what, dtype, value)
+
+
+def _is_array(value: Any) -> bool:
+    return (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
+
+
+def _whole_arrays(what: str, pointers: Sequence[tuple[str, int, Any]]) -> None:
+    """Raise LaunchError for an array that a kernel cannot be given the address of."""
+    for name, _, array in pointers:
+        if array.dtype.hasobject or not array.flags.c_contiguous:
+            problem = "holds Python objects" if array.dtype.hasobject else "is not contiguous: pass numpy.ascontiguousarray(…)"
+            raise LaunchError(f"{what}: the array {name} {problem}.")
+
+
+def _struct(what: str, parameter, value: Sequence[Any]) -> Any:
+    """A struct of these members. Raises LaunchError where they do not make one of the parameter's size."""
+    try:
+        data, _, pointers = laid_out(value, _is_array, parameter.name)
+    except TypeError as error:
+        raise LaunchError(f"{what} is a struct, and a member of it is a number, an array, None or bytes, not {error}.") from None
+    except OverflowError as error:
+        raise LaunchError(f"{what}: {error} does not fit into an int of 32 bits. Write np.int64({error}) for a long long.") from None
+    if len(data) != parameter.size:
+        raise LaunchError(
+            f"{what} is a struct of {parameter.size} bytes, and these members make {len(data)}: int and float are 4 bytes each, an array "
+            "is 8. Write NumPy numbers for other types, such as np.int64(n) or np.float64(x)."
+        )
+    _whole_arrays(what, pointers)
+    return StructValue(data, tuple(pointers)) if pointers else np.frombuffer(data, np.dtype((np.void, len(data))))[0]
+
+
+def _table(what: str, value: Sequence[Any]) -> StructValue:
+    """A table of pointers: one for each array or None."""
+    if not all(member is None or _is_array(member) for member in value):
+        raise LaunchError(f"{what} points to pointers: pass a list of arrays, one for each.")
+    data, _, pointers = laid_out(value, _is_array, what.split()[1])
+    _whole_arrays(what, pointers)
+    return StructValue(data, tuple(pointers), by_pointer=True)
 
 
 _CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole

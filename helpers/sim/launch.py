@@ -27,6 +27,7 @@ from .code.ptx import immediate_bits, literal
 from .code.sites import ChargedSite, CostRule
 from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
+from .layouts.struct_value import StructValue
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, load
 from .machine import cluster as clusters
@@ -256,7 +257,7 @@ def _simulate(
     if launch.counting:
         counters, by_line = launch.counting.results(scale)
         if getattr(compiled, "cubin", b""):
-            placed = [memory.base_of(value) if isinstance(value, np.ndarray) and value.ndim else value for value in args]
+            placed = [_placed(value, memory) for value in args]
             counters, by_line, uncounted = machine_code.refine(
                 counters,
                 by_line,
@@ -388,7 +389,7 @@ def _registers(compiled) -> int:
 
 
 def _arguments(program: Program, compiled, args):
-    """(arrays with their parameter names, per parameter: array | (TensorMap, where a pointer goes) | bytes)."""
+    """(arrays with their parameter names, per parameter: array | (TensorMap or StructValue, where a pointer goes) | bytes)."""
     if len(args) != len(program.parameters):
         raise LaunchError(f"{program.name} takes {len(program.parameters)} arguments, and {len(args)} were given.")
     names = [p.name for p in getattr(compiled, "parameters", ())] or [v.name for v, _ in program.parameters]
@@ -407,6 +408,13 @@ def _arguments(program: Program, compiled, args):
             if copy is not None:
                 arrays.append((f"{name} (descriptor)", copy))
             values.append((value, copy))
+        elif isinstance(value, StructValue):
+            known = {id(array) for _, array in arrays}
+            arrays += [(member, array) for member, _, array in value.pointers if id(array) not in known]
+            table = np.zeros(len(value.data), np.uint8) if value.by_pointer else None
+            if table is not None:
+                arrays.append((name, table))
+            values.append((value, table))
         elif value is None:
             values.append(bytes(variable.nbytes))
         else:
@@ -439,11 +447,11 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
         if isinstance(value, np.ndarray):
             value = memory.base_of(value).to_bytes(8, "little")
         elif isinstance(value, tuple):
-            tensor, copy = value
-            value = tensor.at(memory.base_of(tensor.memory)).pack()
+            given, copy = value
+            value = given.pack(memory.base_of) if isinstance(given, StructValue) else given.at(memory.base_of(given.memory)).pack()
             if copy is not None:
                 place = memory.base_of(copy)
-                copy[:] = memory.bytes[place - DEVICE_BASE :][:NBYTES] = np.frombuffer(value, np.uint8)
+                copy[:] = memory.bytes[place - DEVICE_BASE :][: len(copy)] = np.frombuffer(value, np.uint8)
                 value = place.to_bytes(8, "little")
         frame[at : at + len(value)] = value
     words = np.frombuffer(bytes(frame), np.uint32)
@@ -452,9 +460,17 @@ def _param_words(program: Program, values, memory: DeviceMemory) -> dict[int, in
     return {i: int(words[i]) for i in range(-(-end // 4))}
 
 
+def _placed(value: Any, memory: DeviceMemory) -> Any:
+    """An argument with the machine's addresses in place of arrays."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return memory.base_of(value)
+    return value.pack(memory.base_of) if isinstance(value, StructValue) and not value.by_pointer else value
+
+
 def _tensor_maps(program: Program, values, memory: DeviceMemory) -> dict[int, int]:
     """{generic address of a tensor map: address of its tensor}"""
-    given = [(at, *value) for (_, at), value in zip(program.parameters, values, strict=True) if isinstance(value, tuple)]
+    held = ((at, value) for (_, at), value in zip(program.parameters, values, strict=True) if isinstance(value, tuple))
+    given = [(at, *value) for at, value in held if isinstance(value[0], TensorMap)]
     return {PARAM_WINDOW + at if copy is None else memory.base_of(copy): memory.base_of(tensor.memory) for at, tensor, copy in given}
 
 

@@ -16,6 +16,7 @@ from helpers.run import gemm, gpu, kernel, timing
 from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
 from tests.run.test_variable_values import SOURCE as VARIABLES
+from tests.sim.layouts.test_struct_value import PRODUCT, TABLE, whole_numbers
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
 ON_TENSOR_CORES = [step for step in steps.STEPS if step.entry and step.dtype != "float32"]
@@ -293,3 +294,17 @@ def test_a_launch_the_gpu_refuses_changes_nothing():
     x = np.zeros(1, np.float32)
     gpu.launch(compiled, (1, 1, 1), (1, 1, 1), [x])
     assert x[0] == 1
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["NumPy", "CuPy"])
+def test_structs_and_tables_of_arrays(there):
+    import cupy
+
+    a, b, c = whole_numbers(5, 7), whole_numbers(7, 6), np.zeros((5, 6), np.float32)
+    rows, out = list(whole_numbers(3, 32)), np.zeros(32, np.float32)
+    put = cupy.asarray if there else np.asarray
+    made, given, total = put(c), [put(row) for row in rows], put(out)
+    kernel.compile(PRODUCT).launch(1, (8, 8), [(7, 5, put(a)), (6, 7, put(b)), (6, 5, made)], on="gpu", repeat=2)
+    kernel.compile(TABLE).launch(1, 32, [given, 3, total], on="gpu")
+    made, total = (cupy.asnumpy(array) if there else array for array in (made, total))
+    assert np.array_equal(made, a @ b) and np.array_equal(total, sum(rows))

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.layouts.struct_value import StructValue
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from ..tensor_maps import encode_for_gpu
 from . import event_timing, failures, presence, properties
 from .event_timing import Timing
-from .transfers import OnDevice, is_device_array
+from .transfers import OnDevice, is_device_array, memories, passed
 
 _MODULES_KEPT = 64
 
@@ -129,6 +130,10 @@ def _device_argument(value: Any) -> Any:
     """An argument as CuPy passes it to a kernel."""
     if value is None:
         return np.uint64(0)
+    if isinstance(value, StructValue):
+        if not all(map(is_device_array, memories(value))):
+            raise LaunchError("This launch works on arrays that are on the GPU: put CuPy arrays into the struct.")
+        return passed(value, lambda array: array.data.ptr)
     if not isinstance(value, TensorMap):
         return value
     if not is_device_array(value.memory):
@@ -243,7 +248,7 @@ def launch(
         on_device.fetch()
         if not repeat:
             return Timing(elapsed, 0.0, 1, properties.clock_mhz(), properties.device().name)
-        held = [value.memory if isinstance(value, TensorMap) else value for value in args]
+        held = [memory for value in args for memory in memories(value)]
         kept = [(value, value.copy()) for value in held if is_device_array(value)]
         try:
             return event_timing.interleave({name: once}, samples=repeat)[name]

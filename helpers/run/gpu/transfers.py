@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from helpers.sim.code.addresses import phase
+from helpers.sim.layouts.struct_value import StructValue
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from ..tensor_maps import encode_for_gpu
@@ -29,14 +30,25 @@ def to_host(value: Any, copy: bool = False) -> Any:
     return value.copy() if copy and isinstance(value, np.ndarray) else value
 
 
+def memories(value: Any) -> list[Any]:
+    """The arrays behind an argument: of a tensor map and of a struct those that it holds the addresses of; else the argument itself."""
+    if isinstance(value, TensorMap):
+        return [value.memory]
+    if isinstance(value, StructValue):
+        return [array for _, _, array in value.pointers]
+    return [value]
+
+
 def all_to_host(values: Sequence[Any], copy: bool = False) -> list[Any]:
     """`to_host` of arguments: an array that several share, such as a matrix and its tensor map, is one array there too."""
-    held = {id(memory): memory for value in values if (memory := value.memory if isinstance(value, TensorMap) else value) is not None}
+    held = {id(memory): memory for value in values for memory in memories(value) if memory is not None}
     there = {name: to_host(memory, copy) for name, memory in held.items()}
 
     def passed(value: Any) -> Any:
         if isinstance(value, TensorMap):
             return replace(value, memory=there[id(value.memory)])
+        if isinstance(value, StructValue):
+            return replace(value, pointers=tuple((name, at, there[id(array)]) for name, at, array in value.pointers))
         return None if value is None else there[id(value)]
 
     return [passed(value) for value in values]
@@ -46,6 +58,9 @@ def copy_back(value: Any, changed: Any) -> None:
     """Write what `to_host` gave, and a kernel changed, back into a CuPy array; nothing to do for anything else."""
     if isinstance(value, TensorMap):
         copy_back(value.memory, changed.memory)
+    elif isinstance(value, StructValue):
+        for array, copy in zip(memories(value), memories(changed), strict=True):
+            copy_back(array, copy)
     elif is_device_array(value):
         value.set(changed)
 
@@ -55,7 +70,7 @@ class OnDevice:
 
     def __init__(self, cupy, args: Sequence[Any]):
         self._host: list[tuple[np.ndarray, Any]] = []
-        held = [value.memory if isinstance(value, TensorMap) else value for value in args]
+        held = [memory for value in args for memory in memories(value)]
         arrays = {id(value): value for value in held if isinstance(value, np.ndarray)}
         views = {}
         for group in overlapping(arrays.values()):
@@ -79,6 +94,8 @@ class OnDevice:
         if isinstance(value, TensorMap):
             encoded = encode_for_gpu(value, views.get(id(value.memory), value.memory).data.ptr)
             return upload(np.frombuffer(encoded.tobytes(), np.uint8)) if value.by_pointer else encoded
+        if isinstance(value, StructValue):
+            return passed(value, lambda array: views.get(id(array), array).data.ptr)
         if value is None:
             return np.uint64(0)
         return value
@@ -88,6 +105,12 @@ class OnDevice:
         for array, view in self._host:
             if array.nbytes and array.flags.writeable:
                 _bytes(array)[:] = view.get()
+
+
+def passed(value: StructValue, address: Callable[[Any], int]) -> Any:
+    """A struct as CuPy passes it to a kernel: its bytes, or where these have been put on the device."""
+    packed = np.frombuffer(value.pack(address), np.uint8)
+    return upload(packed) if value.by_pointer else packed.view(np.dtype((np.void, packed.size)))[0]
 
 
 def upload(array: np.ndarray):

@@ -28,6 +28,7 @@ from helpers.run.gpu.transfers import all_to_host, overlapping
 from helpers.run.passes import pieces
 from helpers.run.row_copies import RowCopy
 from helpers.run.variable_values import SymbolValue
+from helpers.sim.layouts.struct_value import StructValue
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from . import protocol, service_address
@@ -148,6 +149,8 @@ class _Sent:
             return Passed(array=index, tensor=value.tensor, by_pointer=value.by_pointer, l2_promotion=value.l2_promotion)
         if value is None:
             return Passed()
+        if isinstance(value, StructValue):
+            raise LaunchError("Structs and tables that hold arrays are not sent to the shared GPU. Run with on='cpu'.")
         if isinstance(value, np.ndarray) and value.ndim:
             return Passed(array=self._array(value, const))
         return Passed(value=np.asarray(value).tobytes())

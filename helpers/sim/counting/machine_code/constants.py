@@ -9,6 +9,7 @@ import numpy as np
 
 from helpers.sim.code import addresses, elf
 from helpers.sim.code.ptx import declarations
+from helpers.sim.layouts.struct_value import StructValue
 from helpers.sim.layouts.tensor_map import TensorMap
 
 from .values import CannotTell
@@ -61,7 +62,10 @@ def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
 def _encode(kind, size, value, position) -> bytes:
     if value is None:
         return bytes(size)  # a null pointer
-    if isinstance(value, TensorMap):
+    if isinstance(value, StructValue) and not value.by_pointer:
+        arrays = [array for _, _, array in value.pointers]
+        return value.pack(lambda array: _place(array, position, 1 + next(i for i, other in enumerate(arrays) if other is array)))
+    if isinstance(value, (TensorMap, StructValue)):
         return bytes(size)  # nothing branches on it
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -77,5 +81,10 @@ def _encode(kind, size, value, position) -> bytes:
             return np.asarray(value).tobytes()[:size].ljust(size, b"\0")
         return dtype(value).tobytes()
     if size == 8:
-        return (addresses.DEVICE_BASE + (position << 36) + addresses.phase(value)).to_bytes(8, "little")  # an array: a place of its own
+        return _place(value, position).to_bytes(8, "little")
     raise CannotTell(f"parameter {position} of type {kind} takes a number, not {type(value).__name__}")
+
+
+def _place(array, position: int, member: int = 0) -> int:
+    """An address of its own for the array that a parameter, or a member of one, points to."""
+    return addresses.DEVICE_BASE + (position << 36) + (member << 32) + addresses.phase(array)
