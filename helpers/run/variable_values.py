@@ -40,13 +40,16 @@ class _Variable(NamedTuple):
 
 
 def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[SymbolValue, ...]:
-    """What a launch's `symbols` says, as bytes. Raises LaunchError for what is no such variable, or no value of it."""
+    """What a launch's `symbols` says, as bytes. Raises LaunchError for what is no such variable, or no value of it.
+
+    Of a source with several kernels, what it declares and this one does not use is left out: main fills the variables of all of them.
+    """
     if values is None:
         return ()
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise LaunchError(f"symbols={values!r:.80}: give the variables by their names, such as symbols={{'mask': array}}.")
     variables = _variables(compiled) if values else []
-    wanted = [(_named(name, variables, compiled), value) for name, value in values.items()]
+    wanted = [(_named(name, variables, compiled), value) for name, value in values.items() if not _unused(name, variables, compiled)]
     found = tuple(SymbolValue(variable.symbol, _data(compiled, variable, value)) for variable, value in wanted)
     need_room(compiled, found)
     return found
@@ -89,6 +92,14 @@ def _variables(compiled: Compiled) -> list[_Variable]:
     return [_Variable(symbol, qualified_name(symbol), nbytes) for symbol, _, nbytes, _ in program.device]
 
 
+def _unused(name: str, variables: list[_Variable], compiled: Compiled) -> bool:
+    """Is it a variable of the source that another kernel there may use, and this one does not?"""
+    if len(re.findall(r"\b__global__\b", _COMMENTS.sub(" ", compiled.source))) < 2:
+        return False
+    last = name.rpartition("::")[2]
+    return last in {one.name for one in _declarations(compiled.source)} - {one.name.rpartition("::")[2] for one in variables}
+
+
 def _named(name: str, variables: list[_Variable], compiled: Compiled) -> _Variable:
     found = [one for one in variables if name in (one.name, one.symbol)] or [one for one in variables if one.name.endswith(f"::{name}")]
     if len(found) == 1:
@@ -111,6 +122,8 @@ def _bytes(what: str, kind: str, value: Any) -> bytes:
         raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
     expected = [np.dtype(item) for item in DTYPES.get(kind, ())]
     if isinstance(value, np.ndarray) or is_device_array(value):
+        if kind.endswith("*"):
+            raise LaunchError(f"{what} is a pointer, and a launch gives arrays to the kernel's parameters alone: make it one of these.")
         array = np.asarray(to_host(value))
         if array.dtype.hasobject:
             raise LaunchError(f"{what} is an array of Python objects ({array.dtype}), which a kernel cannot read: pass numbers.")

@@ -108,3 +108,20 @@ def test_what_cannot_be_a_value_is_refused(blur, given, said):
     with pytest.raises(LaunchError, match=".") as raised:
         launch(blur, symbols=given)
     assert said in raised.value.message
+
+
+def test_one_mapping_serves_all_kernels_of_a_file():
+    source = (
+        "__constant__ float gain, bias;\n__global__ void scale(float* a) { a[threadIdx.x] *= gain; }\n"
+        "__global__ void shift(float* a) { a[threadIdx.x] += bias; }"
+    )
+    for entry, wanted in (("scale", 6.0), ("shift", 4.0)):
+        array = np.full(32, 3, np.float32)
+        compile(source, entry=entry).launch(1, 32, [array], on="cpu", symbols={"gain": 2.0, "bias": 1.0})
+        assert np.all(array == wanted)
+
+
+def test_a_pointer_takes_no_array():
+    kernel = compile("__device__ float* table;\n__global__ void look(float* out) { out[threadIdx.x] = table[threadIdx.x]; }")
+    with pytest.raises(LaunchError, match=r"symbols\['table'\] is a pointer, and a launch gives arrays to the kernel's parameters alone"):
+        kernel.launch(1, 32, [np.zeros(32, np.float32)], on="cpu", symbols={"table": np.zeros(32, np.float32)})
