@@ -20,6 +20,10 @@ from .protocols import Machine
 KIND = "divergent-barrier"
 MEANING = {KIND: "a barrier that some threads of the block never reach"}
 ADVISED = {KIND: "Every thread of the block must reach the same __syncthreads(): move it out of the if, or return later."}
+RETURNED = (  # CUDA Programming Guide, on independent thread scheduling: "all non-exited threads"
+    "GPUs from sm_70 on wait for the threads that still run, so the kernel may work; CUDA's rule is that every thread of the block reaches "
+    "the same __syncthreads(). Move the return behind the last barrier, and guard loads and stores instead."
+)
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
 
 
@@ -74,7 +78,7 @@ def some_never_come(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.nd
         KIND, entries[0].line,
         f"{int(missing.sum())} of {m.threads} threads of block {m.block_position(block)} ended without reaching this barrier, "
         f"for example thread {thread}.",
-        block=m.block_position(block), thread=thread,
+        block=m.block_position(block), thread=thread, advice=RETURNED,
     )  # fmt: skip
 
 
