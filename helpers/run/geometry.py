@@ -188,11 +188,12 @@ def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
     wanted = [[*plain, "pointer"]] if split else [[*plain, "pointer", "pointer"]] if scaled else [plain, [*plain, "pointer"]]
     if before not in wanted or maps != tuple(name for name in MAPS if name in maps):
         raise LaunchError(
-            f"{kernel.name} has not the signature the course launches:\n    __global__ void {kernel.name}({PARAMETERS})\n"
+            f"{kernel.name} has not the signature the course launches. {_first_other(parameters, kinds, plain)}It wants:\n"
+            f"    __global__ void {kernel.name}({PARAMETERS})\n"
             "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, `const int* ranges` for one of `pieces`, "
             "`const float* scales_A, const float* scales_B` for one of a `scale_block`; and behind that, for a kernel that copies by "
             f"TMA, those of `const __grid_constant__ CUtensorMap {'`, `'.join(MAPS)}` that it uses, in this order). "
-            f"{_first_other(parameters, kinds, plain)}Change its parameters, or launch it yourself with .launch(grid, block, args)."
+            "Change its parameters, or launch it yourself with .launch(grid, block, args)."
         )
     return len(before) == 12 and not split, maps
 
