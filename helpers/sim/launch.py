@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -20,16 +21,18 @@ from .checks.device_places import DevicePlaces
 from .checks.findings import Findings
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
+from .checks.uninitialised import Unclear
+from .checks.unwritten import Carried
 from .code import time_limit
 from .code.addresses import DEVICE_BASE, PARAM_WINDOW
 from .code.merged_accesses import AccessWidth, access_sites
 from .code.ptx import immediate_bits, literal
-from .code.sites import ChargedSite, CostRule
+from .code.sites import ChargedSite, CostRule, Site
 from .counting import machine_code, names
 from .counting.counters import ALWAYS, Counting
 from .layouts.struct_value import StructValue
 from .layouts.tensor_map import NBYTES, TensorMap
-from .load import Program, load
+from .load import Program, followed, load
 from .machine import cluster as clusters
 from .machine.chunk import Chunk, Clock
 from .machine.memory import DeviceMemory
@@ -130,6 +133,8 @@ class Launch:
     others_wait: Callable = lambda chunk: False
     explain: bool = True  # in the NumPy machine, what native code only notices
     tick: Callable = lambda: None  # called now and then while a chunk runs
+    carried: dict[Site, Carried] = field(default_factory=dict)  # loads that have read shared memory that nobody has written
+    plain: frozenset[str] = frozenset()  # parameters that point to numbers, or vectors of them
 
 
 def simulate(
@@ -171,10 +176,14 @@ def simulate(
     start = time.monotonic()
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
-            return _simulate(
+            given = (
                 start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn,
                 explain, symbols,
             )  # fmt: skip
+            try:
+                return _simulate(*given)
+            except _RunAgain as again:
+                return _simulate(*given, again)
     except time_limit.TimeIsUp:
         raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -187,9 +196,24 @@ def simulate(
         ) from None
 
 
+class _RunAgain(Exception):
+    """The launch has to be run again, with shared memory that nobody has written followed. shown: characters that it has printed."""
+
+    def __init__(self, shown: int):
+        super().__init__(shown)
+        self.shown = shown
+
+
+_NUMBERS = re.compile(
+    r"signed char|(unsigned )?(short|int|long|long long)|u?int(16|32|64)_t|float|double|bool|(__)?half2?|__nv_(bfloat16|bfloat162|fp8_\w+)"
+    r"|(u?(char|short|int|long|longlong)|float|double)[1-4]"
+)
+
+
 def _simulate(
-    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain, symbols
-) -> Outcome:
+    start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain,
+    symbols, again: _RunAgain | None = None,
+) -> Outcome:  # fmt: skip
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
@@ -200,6 +224,8 @@ def _simulate(
         program = replace(program, image=globals_before, image_addresses=())
     if symbols:
         program = program.with_values(symbols)
+    if again is not None:
+        program = followed(program)
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
     memory = DeviceMemory(program, arrays)
@@ -219,7 +245,8 @@ def _simulate(
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
-        explain=explain,
+        explain=explain, printed=Printout(again.shown if again is not None else 0),
+        plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(p.pointer_to or "")),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
@@ -237,12 +264,16 @@ def _simulate(
 
     engine_reason = ""
     try:
-        if engine == "numpy" or in_turn:
+        if engine == "numpy" or in_turn or again is not None:
+            if engine is None and not in_turn:
+                engine_reason = "it reads shared memory that nobody has written"
             engine = "numpy"
             alone()
         else:
             indices = range(total) if chosen is None else chosen
             engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native", long)
+    except Unclear:
+        raise _RunAgain(launch.printed.given_up()) from None
     except native.Declined as reason:
         if engine is None:
             raise UnexplainedError(f"{program.name} was not run to its end: {reason}.", reason.op and reason.op.line) from None

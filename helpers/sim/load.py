@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,6 +41,16 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     program.calls = functools.partial(calls_of_ptx, text, filename)
     program.header_at = lambda ptx_line: header_at(text, ptx_line, filename)
     return program
+
+
+@functools.lru_cache(maxsize=8)
+def followed(program: Program) -> Program:
+    """The same, with shared memory that nobody has written followed as registers are (see `machine.undefined`)."""
+    given = [index for index, _ in (*program.constants, *program.specials)]
+    unclear = doubts(program.ops, program.blocks, given, program.local_bytes, shared=True)
+    blocks = [replace(block) for block in program.blocks]
+    _watch(blocks, program.ops, {position: watcher(program.ops[position], unclear) for position in unclear.watched})
+    return replace(program, blocks=blocks, doubts=unclear)
 
 
 class _Loader:

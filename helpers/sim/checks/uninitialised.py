@@ -1,4 +1,10 @@
-"""Reads of memory that nobody has written: shared memory, and arrays whose contents the host does not give."""
+"""Reads of memory that nobody has written: shared memory, and arrays whose contents the host does not give.
+
+A plain load from shared memory is no mistake in itself: a copy of a struct takes its padding along, and of a vector a thread may
+use a part. So the first such load ends the launch with `Unclear`, and it is run again with the undefined bits followed from the
+loads on (`machine.undefined`), which is told where something comes of them (`unwritten`). Atomics, and what tensor cores and bulk
+copies read, are told at once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import numpy as np
 
 from helpers.sim.code.sites import AccessKind
 
+from . import unwritten
 from .accesses import Access, BulkDeviceAccess, DeviceAccess
 from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
@@ -14,6 +21,11 @@ from .shared_cells import SharedCells, first
 ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthreads() between."}
 FILLED = "Fill all of the tile first: by threads, a fence (fence.proxy.async) and a barrier, or by copies whose mbarrier is waited for."
 WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
+WORD = 16  # bytes: the largest alignment of an ordinary type; what fills up a struct lies in such a word with one of its members
+
+
+class Unclear(Exception):
+    """A load has read shared memory that nobody has written, and where that goes is not followed."""
 
 
 class UninitialisedShared(SharedCheck):
@@ -40,13 +52,21 @@ class UninitialisedShared(SharedCheck):
         touched = access.touched(m, self.cells)
         bad = ~self.known.reshape(-1).take(touched.cells)
         if bad.any():
+            carried = unwritten.is_carried(m, access.site)
+            if carried and not m.program.doubts.shared:
+                raise Unclear
+            per = max(1, WORD // self.cells.granule)
+            whole = ~self.known.reshape(-1, per).any(axis=1)[touched.cells // per] & bad
             block, thread, offset = self.cells.place(m, touched, first(bad))
-            m.findings.add(
-                "uninitialized", access.site.line, f"A thread reads {self.cells.at(offset)}, {lacking}.",
-                block=block, thread=thread, advice=advice, count=int(np.count_nonzero(bad)),
-            )  # fmt: skip
+            read = unwritten.Read(f"A thread reads {self.cells.at(offset)}, {lacking}.", block, thread, advice)
+            if carried:
+                unwritten.carry(m, access.site, read, int(np.count_nonzero(bad)), bool(whole.any()))
+            else:
+                read.tell(m, access.site, int(np.count_nonzero(bad)))
 
     def write(self, m: Machine, access: Access) -> None:
+        if m.undefined is not None and m.program.doubts.shared and not unwritten.is_stored(m, access.site):
+            m.undefined.written(m, access.touched(m, self.cells).cells, self.cells)
         self._note(access.touched(m, self.cells).cells if not self.complete else ())
 
     copy_landed = barrier_made = write

@@ -1,13 +1,17 @@
-"""Values that no thread has written, in registers and local memory, where they come to decide something."""
+"""Values that no thread has written, in registers, local and shared memory, where they come to decide something."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from helpers.sim.code.declarations import UninitializedVariable, used_without_value
+from helpers.sim.code.doubts import moves_memory
 from helpers.sim.code.program import Op
+from helpers.sim.code.sites import AccessKind, Site
 
 from .findings import at
 from .protocols import Machine
@@ -17,9 +21,72 @@ MEANING = {KIND: "a read of memory, or of a variable, that nobody wrote"}
 ADVICE = "Give the variable a value where it is declared, on every way to its use."
 
 
-def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str) -> None:
-    """An instruction uses a register with undefined bits in some threads (`bad`, per lane). what: what comes of them."""
-    registers, loads = m.program.doubts.origins(m.program.ops, register)
+@dataclass
+class Read:
+    """A read of shared memory that nobody has written, and an example of who does it."""
+
+    message: str
+    block: tuple[int, int, int] | None
+    thread: tuple[int, int, int] | None
+    advice: str | None
+
+    def tell(self, m: Machine, site: Site, count: int) -> None:
+        m.findings.add(
+            KIND, site.line, self.message, block=self.block, thread=self.thread, advice=self.advice, count=count,
+        )  # fmt: skip
+
+
+@dataclass
+class Carried:
+    """What one load has read so. whole: has it read 16 bytes of which nobody has written any? told: the finding has been told."""
+
+    read: Read
+    count: int
+    whole: bool
+    told: bool = False
+
+
+def is_carried(m: Machine, site: Site) -> bool:
+    """Is it a load whose undefined bits can be followed from its registers on?"""
+    return moves_memory(m.program.ops[site.pc], AccessKind.LOAD)
+
+
+def is_stored(m: Machine, site: Site) -> bool:
+    """Is it a store whose undefined bits can be followed into memory?"""
+    return moves_memory(m.program.ops[site.pc], AccessKind.STORE)
+
+
+def carry(m: Machine, site: Site, read: Read, count: int, whole: bool) -> None:
+    """Remember what a load has read, until it decides something."""
+    held = m.launch.carried.get(site)
+    if held is None:
+        m.launch.carried[site] = Carried(read, count, whole)
+    elif held.told:
+        read.tell(m, site, count)
+    else:
+        held.count += count
+        if whole and not held.whole:
+            held.read, held.whole = read, True
+
+
+@functools.lru_cache(maxsize=256)
+def _origins(program, register: int) -> tuple[set[int], list[Op], list[Op]]:
+    return program.doubts.origins(program.ops, register)
+
+
+def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: bool = False) -> None:
+    """An instruction uses a register with undefined bits in some threads (`bad`, per lane). what: what comes of them.
+
+    filler: it is no mistake if the bits are what fills up a struct.
+    """
+    registers, loads, shared = _origins(m.program, register)
+    carried = [(load.sites[0], m.launch.carried[load.sites[0]]) for load in shared if load.sites[0] in m.launch.carried]
+    for site, held in carried:
+        if not held.told and (held.whole or not filler):
+            held.told = True
+            held.read.tell(m, site, held.count)
+    if carried:
+        return
     first = _first_use(m, op, registers, loads)
     array = first in loads
     declared = used_without_value(m.launch.source, first.line, array)

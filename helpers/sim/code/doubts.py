@@ -20,25 +20,29 @@ SPACES = ("local", "param", "shared")  # memory that is followed as registers ar
 class Doubts:
     """registers: those that are read, on some way, before they are written. doubtful: these, and those that what they hold
     may come to (bits). spaces: memory in which it may come to lie. watched: positions of the instructions that have to do with it.
+    shared: shared memory, too, begins unwritten, and its loads are followed.
     """
 
     registers: tuple[int, ...] = ()
     doubtful: int = 0
     spaces: frozenset[str] = frozenset()
     watched: frozenset[int] = frozenset()
+    shared: bool = False
 
-    def origins(self, ops: Sequence[Op], register: int) -> tuple[set[int], list[Op]]:
-        """Where what a register holds may come from: (registers that nobody wrote, loads from local memory)."""
-        found, loads, waiting = {register}, [], [register]
+    def origins(self, ops: Sequence[Op], register: int) -> tuple[set[int], list[Op], list[Op]]:
+        """Where what a register holds may come from: (registers that nobody wrote, loads from local memory, loads from shared memory)."""
+        found, loads, shared, waiting = {register}, [], [], [register]
         while waiting:
             now, sources = waiting.pop(), set()
             for op in ops:
                 if now not in op.writes:
                     continue
                 spaces = spaces_of(op.sites[0]) & self.spaces if moves_memory(op, AccessKind.LOAD) else frozenset()
+                if "shared" in spaces:
+                    shared.append(op)
                 if "local" in spaces:
                     loads.append(op)
-                elif spaces:
+                if spaces - {"local"}:
                     stores = (other for other in ops if moves_memory(other, AccessKind.STORE) and spaces_of(other.sites[0]) & spaces)
                     sources.update(other for store in stores for other in store.reads)
                 elif not op.sites:
@@ -46,7 +50,7 @@ class Doubts:
             new = {other for other in sources if self.doubtful >> other & 1} - found
             found |= new
             waiting += new
-        return found & set(self.registers), loads
+        return found & set(self.registers), loads, shared
 
 
 def moves_memory(op: Op, kind: AccessKind) -> bool:
@@ -61,8 +65,8 @@ def spaces_of(site: Site) -> frozenset[str]:
     return frozenset(SPACES) & {"shared" if site.space == "cluster" else site.space}
 
 
-def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], local_bytes: int) -> Doubts:
-    """given: registers that the machine fills in. local_bytes: of local memory, which begins unwritten."""
+def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], local_bytes: int, shared: bool = False) -> Doubts:
+    """given: registers that the machine fills in. local_bytes: of local memory, which begins unwritten. shared: as in `Doubts`."""
     if not blocks:
         return Doubts()
     unwritten = blocks[0].live_in & ~sum(1 << index for index in set(given))
@@ -75,6 +79,8 @@ def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], loc
     ]
     closed = frozenset().union(*map(spaces_of, written_otherwise))
     spaces = {"local"} - closed if local_bytes else set()
+    if shared:  # what other instructions write there is told to the check of shared memory
+        spaces, closed = spaces | {"shared"}, closed - {"shared"}
     if not unwritten and not spaces:
         return Doubts()
     doubtful, before = unwritten, None
@@ -96,4 +102,4 @@ def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], loc
         if any(doubtful >> register & 1 for register in (*op.reads, *op.writes))
         or (op.bitwise and any(spaces_of(site) & spaces for site in op.sites))
     )
-    return Doubts(tuple(cfg.members(unwritten)), doubtful, frozenset(spaces), watched)
+    return Doubts(tuple(cfg.members(unwritten)), doubtful, frozenset(spaces), watched, shared)

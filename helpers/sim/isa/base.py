@@ -202,6 +202,7 @@ class Binding:
         self.orders = self.has("acquire", "release", "acq_rel") and not self.has("cta")
         self.merges = False  # leaves the results of threads that take no part as they are
         self.bitwise = False  # a bit of the sources matters to a few bits of the results alone
+        self.apart = 0  # bits of each part of a packed value, which is computed from the same parts of the sources alone
         self.addend: tuple[int, tuple[int, ...]] | None = None  # (predicate, registers that are read only where it is set)
         self.run: Callable | None = None
 
@@ -217,7 +218,7 @@ class Binding:
             targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
-            bitwise=self.bitwise, addend=self.addend,
+            bitwise=self.bitwise, apart=self.apart, addend=self.addend,
         )  # fmt: skip
 
     def _effect(self) -> Effect:
@@ -497,6 +498,8 @@ class Binding:
         result: PTX type of operand 0; sources: PTX types of operands `first`, `first` + 1, …
         """
         self.pure()
+        if result.endswith("x2") and set(sources) == {result}:
+            self.apart = 4 * DTYPES[result].itemsize
         indices = [self.source(first + i, kind) for i, kind in enumerate(sources)]
         target = self.result(0, result)
         return apply(meaning, target, DTYPES[result], indices, [DTYPES[kind] for kind in sources])

@@ -11,8 +11,9 @@ BYTES = 1 << 20  # per launch, like the hardware's default buffer; also the most
 class Printout:
     """The text printed so far (`str`), and how many lines more there would have been."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: int = 0) -> None:
         self._texts: list[str] = []
+        self._shown = shown  # characters that an earlier attempt at the same launch has shown
         self._lines = self._size = self._more = 0
 
     @property
@@ -24,11 +25,17 @@ class Printout:
         self._texts.append(text)
         self._lines += text.count("\n")
         self._size += len(text)
-        sys.stdout.write(text)
+        sys.stdout.write(text[self._shown :])
+        self._shown = max(0, self._shown - len(text))
 
     def skip(self, calls: int) -> None:
         """Count calls of printf that are not shown; nearly every one prints a line."""
         self._more += calls
+
+    def given_up(self) -> int:
+        """The launch will be run again: how many characters have been shown, or should have been, of what it prints."""
+        self._more = 0
+        return max(self._shown, sum(map(len, self._texts)))
 
     def end(self) -> None:
         """The launch has ended, one way or another: say what was not shown."""

@@ -9,6 +9,7 @@ undefined. Only the instructions that `code.doubts` names are watched; the other
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,10 +18,11 @@ from helpers.errors import RunError
 from helpers.sim.checks import unwritten
 from helpers.sim.checks.findings import Findings
 from helpers.sim.checks.observer import Observer
-from helpers.sim.code.addresses import PARAM_WINDOW, SHARED_WINDOW, WINDOW_REACH
+from helpers.sim.checks.shared_cells import SharedCells
+from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW, SHARED_WINDOW, WINDOW_REACH
 from helpers.sim.code.doubts import Doubts, moves_memory, spaces_of
 from helpers.sim.code.program import Effect, Op
-from helpers.sim.code.sites import AccessKind
+from helpers.sim.code.sites import AccessKind, Site
 
 from .memory import RAW, SharedMemory, ThreadMemory
 
@@ -75,10 +77,16 @@ class Undefined:
         if space not in self.memory:
             if space == "shared":
                 self.memory[space] = SharedMemory(m, m.program.shared_start, m.launch.shared_bytes)
+                self.memory[space].bytes[:] = 255 if self.doubts.shared else 0
             else:
                 size = m.program.local_bytes if space == "local" else m.program.param_bytes
                 self.memory[space] = ThreadMemory(m, size, space, unwritten=space == "local" and space in self.doubts.spaces)
         return self.memory[space]
+
+    def written(self, m, cells: np.ndarray, of: SharedCells) -> None:
+        """Other instructions than stores have written granules of shared memory: flat indices in the rows that `of` has."""
+        places = self.shadow(m, "shared").bytes.reshape(m.blocks, -1, of.granule)
+        places[of.row_of(cells) if of.rows > 1 else slice(None), cells % of.count] = 0
 
     def note(self, m, register: int, bits: np.ndarray | None, active: np.ndarray | None) -> None:
         """The active threads' register has these undefined bits (None: none)."""
@@ -142,7 +150,13 @@ def watcher(op: Op, doubts: Doubts) -> Callable:
             if site.base in undefined.bits:
                 _seen(m, op, (site.base,), active, "an address is made of it")
             if any(register in undefined.bits for register in data) and (site.generic or site.space == "global"):
-                _seen(m, op, data, _outside(m, op, active), "what it holds is stored")
+                stored, outside = "what it holds is stored", _outside(m, op, active)
+                if doubts.shared:
+                    plain = _to_plain_arrays(m, site)
+                    _seen(m, op, data, plain if outside is None else plain & outside, stored)
+                    _seen(m, op, data, ~plain if outside is None else ~plain & outside, stored, filler=True)
+                else:
+                    _seen(m, op, data, outside, stored)
             if follow:
                 _follow(m, op, data, active)
             else:
@@ -200,6 +214,10 @@ def _propagate(m, op: Op, touched: list[int]) -> None:
             if raw is not None:
                 undefined.note(m, register, low[register].view(raw) ^ high[register].view(raw), active)
         return
+    if op.apart and guard is None:
+        (register,) = op.writes
+        undefined.note(m, register, _whole_parts([undefined.bits[source] for source in touched], op.apart), active)
+        return
     bad = np.zeros((), bool)
     for register in touched:
         bad = bad | (undefined.bits[register] != 0)
@@ -209,6 +227,15 @@ def _propagate(m, op: Op, touched: list[int]) -> None:
         raw = _raw(m, register)
         if raw is not None:
             undefined.note(m, register, np.where(bad, _ones(raw), np.zeros((), raw)), active)
+
+
+def _whole_parts(sources: list[np.ndarray], size: int) -> np.ndarray:
+    """All bits of each part of `size` bits in which one of the sources has undefined bits."""
+    raw = sources[0].dtype
+    part = raw.type((1 << size) - 1)
+    some = functools.reduce(np.bitwise_or, sources)
+    shifts = [raw.type(at) for at in range(0, 8 * raw.itemsize, size)]
+    return functools.reduce(np.bitwise_or, [np.where(some >> shift & part, part << shift, raw.type(0)) for shift in shifts])
 
 
 def _with(m, op: Op, touched: list[int], ones: bool) -> _Registers:
@@ -276,8 +303,23 @@ def _outside(m, op: Op, active) -> np.ndarray | None:
     return far if active is None else far & active
 
 
-def _seen(m, op: Op, registers, active, what: str) -> None:
-    """Report the active threads for which undefined bits of these registers decide something, and take the bits for defined."""
+def _to_plain_arrays(m, site: Site) -> np.ndarray:
+    """Whose access goes to an array of numbers: there is nothing in it that only fills up a struct."""
+    if site.base is None:
+        return np.zeros((1,) * m.nd, bool)
+    offsets = m.regs[site.base].view(np.int64) + (site.address.offset - DEVICE_BASE)
+    plain = np.zeros(offsets.shape, bool)
+    for argument in m.memory.arguments:
+        if argument.name in m.launch.plain:
+            plain |= (offsets >= argument.base) & (offsets < argument.base + argument.array.nbytes)
+    return plain
+
+
+def _seen(m, op: Op, registers, active, what: str, filler: bool = False) -> None:
+    """Report the active threads for which undefined bits of these registers decide something, and take the bits for defined.
+
+    filler: as for `unwritten.note`.
+    """
     fine: set[int] = set()  # arrays, by their id, that have no such bits
     for register in registers:
         bits = m.undefined.bits.get(register)
@@ -287,5 +329,5 @@ def _seen(m, op: Op, registers, active, what: str) -> None:
         if not bad.any():
             fine.add(id(bits))
         else:
-            unwritten.note(m, op, register, bad, what)
+            unwritten.note(m, op, register, bad, what, filler)
             m.undefined.note(m, register, None, bad)
