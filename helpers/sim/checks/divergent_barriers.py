@@ -25,6 +25,9 @@ RETURNED = (  # CUDA Programming Guide, on independent thread scheduling: "all n
     "the same __syncthreads(). Move the return behind the last barrier, and guard loads and stores instead."
 )
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
+PLACES_ADVICE = (
+    "All lanes that the mask names must come to the same call: take it out of the if, or give each side a mask of its own lanes."
+)
 
 
 class Waiting(Protocol):
@@ -148,6 +151,31 @@ def outside_its_mask(m: Machine, line: int | None, what: str, masks: np.ndarray,
 def named_but_absent(m: Machine, line: int | None, what: str, lanes: np.ndarray) -> None:
     """Lanes (boolean [blocks, warps, 32]) are named by the mask of `what` and never come."""
     _note_lanes(m, line, f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier.", lanes)
+
+
+def named_but_elsewhere(m: Machine, line: int | None, what: str, masks: np.ndarray | None) -> None:
+    """Lanes call `what` with masks ([blocks, warps, 32]; None: of the whole warp) that name lanes which wait at another such instruction.
+
+    The lanes that are here exchange values among themselves then. `__syncwarp()` may be called at several places, and is not told.
+    """
+    if not m.held:
+        return
+    active = m.warps_active()
+    wanted = np.where(active, np.uint32(0xFFFFFFFF) if masks is None else masks, np.uint32(0))
+    wanted = np.bitwise_or.reduce(wanted, axis=2, keepdims=True)
+    named = (wanted >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool)
+    for pc in sorted(m.held & m.groups.keys()):
+        lanes = named & m.warps(np.broadcast_to(m.groups[pc], m.shape), False)
+        if lanes.any():
+            block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
+            other = m.program.blocks[pc].line
+            m.findings.add(
+                KIND, line,
+                f"The mask of this {what} names lanes that are at another place{at(other)}, for example lane {lane}: "
+                "which values come together is undefined.",
+                other_line=other if other != line else None, block=m.block_position(block), thread=m.thread_position(WARP * warp + lane),
+                advice=PLACES_ADVICE, count=int(np.count_nonzero(lanes)),
+            )  # fmt: skip
 
 
 def part_of_a_warp(m: Machine, line: int | None, name: str, lanes: np.ndarray) -> NoReturn:

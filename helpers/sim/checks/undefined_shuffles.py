@@ -19,8 +19,8 @@ ADVICE = (
 )
 
 
-def note(m: Machine, line: int | None, mode: str, source: np.ndarray, taking_part: np.ndarray) -> None:
-    """source: the lane that each reads from; taking_part: who does, both [blocks, warps, 32]."""
+def note(m: Machine, line: int | None, mode: str, source: np.ndarray, taking_part: np.ndarray) -> bool:
+    """source: the lane that each reads from; taking_part: who does, both [blocks, warps, 32]. Is there anything to tell?"""
     source = np.broadcast_to(source, taking_part.shape)
     bad = taking_part & ~np.take_along_axis(taking_part, source, axis=2)
     if mode in ("down", "up"):
@@ -30,9 +30,10 @@ def note(m: Machine, line: int | None, mode: str, source: np.ndarray, taking_par
     else:
         bad &= (bad == taking_part).all(axis=2, keepdims=True)
     if not bad.any():
-        return
+        return False
     block, warp, lane = (int(i) for i in np.argwhere(bad)[0])
     m.findings.add(
         KIND, line, f"Lane {lane} shuffles from lane {int(source[block, warp, lane])}, which takes no part: the value is undefined.",
         block=m.block_position(block), thread=m.thread_position(WARP * warp + lane), advice=ADVICE, count=int(np.count_nonzero(bad)),
     )  # fmt: skip
+    return True

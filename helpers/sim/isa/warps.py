@@ -42,6 +42,8 @@ def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndar
         absent = m.absent & ((wanted >> LANE.astype(U32)) & 1 == 1)
         if absent.any():
             divergent_barriers.named_but_absent(m, line, what, absent)
+    if what not in ("shuffle", "__syncwarp()"):  # a shuffle looks first where each lane reads
+        divergent_barriers.named_but_elsewhere(m, line, what, masks)
     return masks
 
 
@@ -65,8 +67,7 @@ def shfl(op):
 
     # meaning
     def run(m):
-        if named is not None:
-            check_members(m, named, line, "shuffle")
+        masks = check_members(m, named, line, "shuffle") if named is not None else None
         values = m.warps(m.regs[a].view(U32), 0)
         distance = (m.warps(m.regs[b].view(U32), 0) & np.uint32(31)).astype(np.int64)
         control = m.warps(m.regs[c].view(U32), 0)
@@ -89,8 +90,8 @@ def shfl(op):
             inside = source <= highest
         source = np.where(inside, source, LANE) & 31
         taking_part = m.warps_active() if named is None else members(m, named)
-        if not taking_part.all():
-            undefined_shuffles.note(m, line, mode, source, taking_part)
+        if not taking_part.all() and not undefined_shuffles.note(m, line, mode, source, taking_part) and named is not None:
+            divergent_barriers.named_but_elsewhere(m, line, "shuffle", masks)
         # result
         m.regs[d] = m.from_warps(np.take_along_axis(values, source, axis=2))
         if p is not None:

@@ -1,0 +1,62 @@
+"""What a whole warp does together, done in two places or by a part of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+
+KERNEL = """extern "C" __global__ void f(const int* x, int* y) {
+    int t = threadIdx.x, lane = t % 32, v = x[t];
+    __shared__ int s[64];
+    s[t] = 0;
+    __syncthreads();
+    BODY
+    y[t] = v;
+}"""
+TWICE = "if (lane < 16) {\n v = FIRST; y[64 + t] = 1; } else {\n v = SECOND; y[128 + t] = 2; }"
+
+
+def findings(body: str) -> list:
+    x, y = np.arange(64, dtype=np.int32), np.zeros(192, np.int32)
+    return helpers.compile(KERNEL.replace("BODY", body)).launch(1, 64, (x, y), on="cpu", counters=False).findings
+
+
+@pytest.mark.parametrize(
+    "call, what",
+    [
+        ("__ballot_sync(MASK, v & 1)", "vote"),
+        ("__any_sync(MASK, v > 3)", "vote"),
+        ("__all_sync(MASK, v > 3)", "vote"),
+        ("__reduce_add_sync(MASK, v)", "reduction"),
+        ("__reduce_max_sync(MASK, v)", "reduction"),
+        ("__match_any_sync(MASK, v)", "match"),
+        ("__shfl_sync(MASK, v, lane & 3)", "shuffle"),
+        ("__shfl_up_sync(MASK, v, 1)", "shuffle"),
+        ("__shfl_down_sync(MASK, v, 1)", "shuffle"),
+    ],
+)
+def test_a_mask_that_names_lanes_at_another_place(call, what):
+    (first,) = findings(
+        TWICE.replace("FIRST", call.replace("MASK", "~0u")).replace("SECOND", call.replace("MASK", "~0u").replace("v", "-v"))
+    )[:1]
+    assert (first.kind, first.line) == ("divergent-barrier", 7)
+    assert f"{what} names lanes that are at another place at line 8" in first.message or "takes no part" in first.message
+    halves = call.replace("MASK", "lane < 16 ? 0xffffu : 0xffff0000u").replace("lane & 3", "lane & 3 | lane & 16")
+    assert not findings(TWICE.replace("FIRST", halves).replace("SECOND", halves.replace("v", "-v")))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (lane < 16) { s[t] = v; __syncwarp(); } else { s[t] = v + 1; __syncwarp(); } v = s[t ^ 16];",  # may be called at several places
+        "if (lane < 16) v = -v; v = __ballot_sync(~0u, v > 0); if (lane < 16) v = -v;",
+        "for (int i = 0; i < lane % 4; i++) v += i; v = __reduce_add_sync(~0u, v);",
+        "if (lane < 16) { for (int i = 0; i < 3; i++) v += __shfl_xor_sync(0xffffu, v, 1); } else v = __ballot_sync(0xffff0000u, v & 1);",
+        "if (t < 32) v = __ballot_sync(~0u, v & 1); else v = __ballot_sync(~0u, v & 2);",  # whole warps
+        "if (lane == 31) { y[t] = 0; return; } v = __ballot_sync(0x7fffffffu, v & 1);",
+    ],
+)
+def test_what_warps_may_do_at_several_places(body):
+    assert not findings(body)
