@@ -1,8 +1,8 @@
 """Barriers, and instructions of a whole warp or warpgroup, that some of their threads never reach, or reach differently.
 
 `Waiting` is what the machine knows of threads at a barrier: line, expected (threads it is for; None: all of the block),
-barrier (its number), resume (where they go on; None: they only announced their arrival) and mask. rows: per entry, which
-threads those are, boolean [blocks, threads].
+barrier (its number), resume (where they go on; None: they only announced their arrival), mask, and aligned (is the barrier for whole
+warps?). rows: per entry, which threads those are, boolean [blocks, threads].
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from helpers.sim.code.hardware_units import WARP
 
 from .findings import at
 from .protocols import Machine
+from .warp_meetings import grouped
 
 KIND = "divergent-barrier"
 MEANING = {KIND: "a barrier that some threads of the block never reach"}
@@ -25,6 +26,7 @@ RETURNED = (  # CUDA Programming Guide, on independent thread scheduling: "all n
     "the same __syncthreads(). Move the return behind the last barrier, and guard loads and stores instead."
 )
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
+WHOLE_WARPS = "Make the condition the same for all threads of a warp, or use barrier.sync, which threads of a warp may come to apart."
 PLACES_ADVICE = (
     "All lanes that the mask names must come to the same call: take it out of the if, or give each side a mask of its own lanes."
 )
@@ -38,6 +40,7 @@ class Waiting(Protocol):
     barrier: int
     resume: int | None
     mask: np.ndarray
+    aligned: bool
 
 
 def different_counts(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray]) -> None:
@@ -98,6 +101,28 @@ def different_places(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.n
                 other_line=second.line, block=m.block_position(int(block)), thread=m.thread_position(int(np.flatnonzero(row)[0])),
             )  # fmt: skip
             return
+
+
+def without_their_warps(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.ndarray], complete: np.ndarray) -> None:
+    """In the blocks `complete` (boolean), threads come to a barrier of whole warps (.aligned) that others of their warp are not at."""
+    if sum(row.sum() for row in rows) != np.logical_or.reduce(rows).sum():
+        return  # some came twice
+    for place in dict.fromkeys((entry.resume, entry.line) for entry in entries if entry.aligned):
+        here = np.logical_or.reduce([row for entry, row in zip(entries, rows, strict=True) if (entry.resume, entry.line) == place])
+        here = here & complete[:, None]
+        missing = np.repeat(grouped(here), WARP, axis=1)[:, : m.threads] & ~here
+        if m.exited is not None:
+            missing &= ~m.rows_of(m.exited)
+        if missing.any():
+            block, thread = (int(i) for i in np.argwhere(missing)[0])
+            warp = slice(thread // WARP * WARP, thread // WARP * WARP + WARP)
+            m.findings.add(
+                KIND, place[1],
+                f"{int(here[block, warp].sum())} threads of a warp come to this barrier without the others, for example without thread "
+                f"{m.thread_position(thread)}: bar.sync and bar.arrive are for whole warps, and the hardware may hang or count 32 threads.",
+                block=m.block_position(block), thread=m.thread_position(int(np.flatnonzero(here[block, warp])[0]) + warp.start),
+                advice=WHOLE_WARPS, count=int(here[block, warp].sum()),
+            )  # fmt: skip
 
 
 def deadlock(m: Machine, parked: Sequence[Waiting], cluster: int) -> NoReturn:

@@ -75,6 +75,7 @@ class Machine(Protocol):
     clusters: ClusterRows
     shared: Any
     absent: np.ndarray | None
+    exited: np.ndarray | None
     groups: dict[int, np.ndarray]  # the masks of threads that are elsewhere, by place
     held: set[int]  # places of those that wait at a warp-level instruction
     checks: Observer

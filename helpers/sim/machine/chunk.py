@@ -537,6 +537,8 @@ class Chunk(Lanes):
         resumes = {entry.resume for entry in entries if entry.resume is not None}
         if len(resumes) > 1 and expected is None and all(entry.aligned for entry in entries):
             divergent_barriers.different_places(self, entries, rows, complete)
+        if expected is not None:
+            divergent_barriers.without_their_warps(self, entries, rows, complete)
         if expected in (None, self.threads) and None not in {entry.resume for entry in entries}:
             self.checks.barrier(self, complete)
         else:

@@ -60,3 +60,31 @@ def test_a_mask_that_names_lanes_at_another_place(call, what):
 )
 def test_what_warps_may_do_at_several_places(body):
     assert not findings(body)
+
+
+HALF = 'if (lane % 2) asm volatile("SYNC 1, 32;" ::: "memory"); else\nasm volatile("SYNC 2, 32;" ::: "memory");'
+
+
+@pytest.mark.parametrize("sync, told", [("bar.sync", True), ("barrier.sync.aligned", True), ("barrier.sync", False)])
+def test_a_part_of_a_warp_at_a_barrier_of_whole_warps(sync, told):
+    found = findings(HALF.replace("SYNC", sync))
+    assert sorted((one.kind, one.line) for one in found) == [("divergent-barrier", 6), ("divergent-barrier", 7)] * told
+    assert all("16 threads of a warp" in one.message and "barrier.sync" in one.advice for one in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'if (t < 32) asm volatile("bar.sync 1, 32;" ::: "memory"); else asm volatile("bar.sync 2, 32;" ::: "memory");',
+        'if (t < 32) { s[t] = v; asm volatile("bar.arrive 1, 64;" ::: "memory"); } else { asm volatile("bar.sync 1, 64;" ::: "memory"); v = s[t - 32]; }',
+        'for (int i = 0; i < lane; i++) v += s[i]; asm volatile("bar.sync 1, 64;" ::: "memory");',
+    ],
+)
+def test_whole_warps_at_a_barrier(body):
+    assert not findings(body)
+
+
+def test_lanes_of_two_warps_that_come_to_one_barrier():
+    """It counts whole warps, so it has let go of one warp before the other has come."""
+    (first,) = findings('if (lane < 16) asm volatile("bar.sync 1, 32;" ::: "memory");')
+    assert (first.kind, first.line) == ("divergent-barrier", 6)
