@@ -63,7 +63,7 @@ class BarrierPhases(SharedCheck):
         warps = [races.meetings.warps_of(came.threads) & chosen[:, None] for came in arrivals]
         when, waited, line = self.over.get(number, (np.zeros(len(chosen), np.int64), np.zeros(warps[0].shape, bool), None))
         for came, mine in zip(arrivals, warps, strict=True):
-            told = (waited[:, None] & (came.moment.known >= when[:, None, None])).any(axis=2) | waited
+            told = (waited[:, None] & (came.moment.known.known >= when[:, None, None])).any(axis=2) | waited
             unsure = mine & ~told & (when > 0)[:, None]
             if unsure.any():
                 self._note(m, came, unsure, number, line)

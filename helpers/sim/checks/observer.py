@@ -148,6 +148,9 @@ class Observer:
     def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         """A barrier of some threads of these blocks (boolean), or one at which some only arrived, is complete. number: its own."""
 
+    def gathered(self, m: Machine) -> None:
+        """Lanes of the active warps are about to execute an instruction of the whole warp, or warpgroup, together."""
+
     def warp_barrier(self, m: Machine, masks: np.ndarray | None = None) -> None:
         """The active warps pass a __syncwarp(). masks: [blocks, warps, 32], which lanes each names; None: all of them."""
 

@@ -47,10 +47,10 @@ class PhaseBarrier(Protocol):
     phase: np.ndarray
 
     def arrivals(self, m: Machine, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
-        """The warps of those who completed the last phase of the barriers of `rows` (boolean), [blocks, threads], and when they came."""
+        """Those who completed the last phase of the barriers of `rows` (boolean), [blocks, threads], and when they came."""
 
     def arrivers(self, m: Machine, rows: np.ndarray) -> np.ndarray:
-        """[blocks, threads]: all of these."""
+        """[blocks, threads]: the warps of all of these."""
 
 
 class Machine(Protocol):

@@ -34,6 +34,10 @@ MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits. (Where all threads come by, __syncthreads() does it, too.)"
 )
+LANES_ADVICE = (
+    "Only some lanes of the warp that was there first have arrived, and what its other lanes did is not ordered before that: put "
+    "__syncwarp() in front of the arrival."
+)
 
 
 def flags_and_atomics(program: LoadedKernel) -> np.ndarray:
@@ -348,14 +352,21 @@ class SharedRaces(SharedCheck):
         several = (last[conflict] < 0) & ((others & (others - 1)) != 0) & (not own)
         product = last[conflict] <= WARPGROUP
         found = conflict.copy()
-        found[conflict] = self.meetings.unmet(self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP, others, time, several, product)
+        latest = np.maximum(getattr(self, f"{name}_one").reshape(-1).take(cells), 1) - 1
+        row, warp = self.cells.row_of(cells), (np.maximum(who, 1) - 1) // WARP
+        found[conflict] = self.meetings.unmet(row, warp, others, time, several, product, latest)
         return found
 
     def reached(self, m: Machine) -> WarpMoment | None:
         if not self.meetings:
             return None
         self.time += 1
-        return WarpMoment(self.time - 1, self.meetings.known)
+        return WarpMoment(self.time - 1, self.meetings.known, self.meetings.gathered)
+
+    def gathered(self, m: Machine) -> None:
+        if self.meetings:
+            warps = None if m.mask is None else m.warps_active().any(axis=2)
+            self.meetings.gather(self.time, warps if warps is None or self.cells.rows > 1 else warps.any(axis=0, keepdims=True))
 
     def barrier_made(self, m: Machine, access: Access) -> None:
         self.unpublished = True
@@ -464,8 +475,13 @@ class SharedRaces(SharedCheck):
         if within:
             return PARTIAL_ADVICE if passed else WARP_ADVICE
         if self.meetings:
-            return MEETING_ADVICE
+            return LANES_ADVICE if other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1) else MEETING_ADVICE
         return WARP_IS_NOT_ENOUGH if passed else None
+
+    def _warp_is_met(self, name: str, cell: int, thread: int, other: int) -> bool:
+        """Does the warp of `thread` know of somebody in the warp of `other`, who touched the granule?"""
+        met = self.meetings.known.known[self.cells.row_of(cell), thread // WARP, other // WARP]
+        return bool(met >= getattr(self, f"{name}_time").reshape(-1)[cell])
 
 
 def _updates(one: Site, other: Site) -> bool:

@@ -177,7 +177,7 @@ def _arrive(op, drop: bool):
 def _nothing(m) -> WarpMoment | None:
     """What an arrival tells that releases nothing (.relaxed). None where nobody asks."""
     moment = m.checks.reached(m)
-    return moment and WarpMoment(0, np.zeros_like(moment.known))
+    return moment and moment.without_news()
 
 
 @instruction("mbarrier.arrive")

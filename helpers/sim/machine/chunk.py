@@ -143,6 +143,8 @@ class Chunk(Lanes):
                 pc = self._next_group()
             else:
                 self.forced = None
+                if block.rendezvous:
+                    self.checks.gathered(self)
                 steps += 1
                 if not steps % CHECK_EVERY:
                     self.pc = pc

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, BulkDeviceAccess, PieceAccess
-from helpers.sim.checks.warp_meetings import WarpMoment
+from helpers.sim.checks.warp_meetings import WarpMoment, grouped
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
@@ -266,20 +266,21 @@ class MBarrier:
         self.settle(m)
 
     def arrivals(self, m, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
-        """The warps of those who completed the last phase of the barriers of `rows` (boolean [blocks]), as boolean [blocks, threads],
-        and when they came."""
+        """Those who completed the last phase of the barriers of `rows` (boolean [blocks]), as boolean [blocks, threads], and when they
+        came."""
         found = []
         for targets, lanes, moment in self.ordered:
             lanes = lanes[rows[targets]]
             if len(lanes):
-                warps = np.zeros((m.blocks, m.warp_count), bool)
-                warps[lanes // m.threads, lanes % m.threads // WARP] = True
-                found.append((np.repeat(warps, WARP, axis=1)[:, : m.threads], moment))
+                threads = np.zeros((m.blocks, m.threads), bool)
+                threads.reshape(-1)[lanes] = True
+                found.append((threads, moment))
         return found
 
     def arrivers(self, m, rows: np.ndarray) -> np.ndarray:
-        """[blocks, threads]: all of these."""
-        return np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
+        """[blocks, threads]: the warps of all of these."""
+        threads = np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
+        return np.repeat(grouped(threads), WARP, axis=1)[:, : m.threads]
 
     def missing(self, offset: int, row: int) -> tuple[str, int | None]:
         """What the current phase of the block `row` lacks: (the end of a sentence, the line that announced bytes or None)."""

@@ -13,6 +13,7 @@ import pytest
 import helpers
 from helpers.sim.checks.shared_races import (
     CLASH_ADVICE,
+    LANES_ADVICE,
     MADE_ADVICE,
     MEETING_ADVICE,
     PARTIAL_ADVICE,
@@ -178,9 +179,13 @@ def at_mbarriers(full, body):
     return {finding.kind for finding in run.findings}
 
 
-@pytest.mark.parametrize(("full", "who", "race"), [(64, "", False), (1, "if (t == 0) ", True), (2, "if (t % 32 == 0) ", False)])
+@pytest.mark.parametrize(
+    ("full", "who", "race"),
+    [
+        (64, "", False), (1, "if (t == 0) ", True), (2, "if (t % 32 == 0) ", True), (2, "__syncwarp(); if (t % 32 == 0) ", False),
+    ],
+)  # fmt: skip
 def test_whoever_only_waits_at_an_mbarrier_tells_the_others_nothing(full, who, race):
-    """(What the lanes of a warp know of each other is not told apart.)"""
     assert at_mbarriers(full, f"s[0][t] = x[t]; {who}arrive(&full[0]); wait(&full[0], 0); y[t] = s[0][63 - t];") == (
         {"race"} if race else set()
     )
@@ -304,3 +309,56 @@ def test_flags_that_lanes_set_at_once_are_no_data(tell, hear, race):
     source = FLAGS.replace("TELL", tell).replace("HEAR", hear)
     run = helpers.compile(source).launch(2, 64, [np.zeros(64, np.int32), np.zeros(64, np.int32)], on="cpu", counters=False)
     assert {finding.kind for finding in run.findings} == ({"race"} if race else set())
+
+
+PIPE = """
+__device__ unsigned at(void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ void arrive(unsigned long long* b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at(b)) : "memory");
+}
+__device__ void wait(unsigned long long* b, int phase) {
+    asm volatile("{.reg .pred p;\\nL: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\\n@!p bra L;}" :: "r"(at(b)), "r"(phase) : "memory");
+}
+extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ float s[64];
+    __shared__ unsigned long long full, empty;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0)
+        for (unsigned long long* b : {&full, &empty})
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], ARRIVALS;" :: "r"(at(b)) : "memory");
+    __syncthreads();
+    for (int i = 0; i < 3; i++)
+        if (warp == 0) {
+            if (i) wait(&empty, i - 1 & 1);
+            WRITE
+        } else {
+            wait(&full, i & 1);
+            READ
+        }
+}"""
+ONE, EACH = "if (lane == 0) arrive(BARRIER);", "arrive(BARRIER);"
+WRITE, READ = "s[lane] = x[lane] + i;", "y[lane] += s[31 - lane];"
+
+
+@pytest.mark.parametrize(
+    "writing, reading, arrivals, told",
+    [
+        (f"{WRITE} __syncwarp(); {ONE}", f"{READ} __syncwarp(); {ONE}", 1, ""),
+        (f"{WRITE} {EACH}", f"{READ} {EACH}", 32, ""),
+        (f"{WRITE} {ONE}", f"{READ} __syncwarp(); {ONE}", 1, "writes"),
+        (f"{WRITE} __syncwarp(); {ONE}", f"{READ} {ONE}", 1, "reads"),
+        (f"if (lane == 0) {{ s[0] = x[0] + i; arrive(BARRIER); }} else {WRITE}", f"{READ} __syncwarp(); {ONE}", 1, "writes"),
+        ("if (lane == 0) { for (int j = 0; j < 32; j++) s[j] = x[j] + i; arrive(BARRIER); }", f"{READ} __syncwarp(); {ONE}", 1, ""),
+        (f"{WRITE} __syncwarp(); {ONE}", "float v = s[31 - lane]; v += __shfl_xor_sync(~0u, v, 1); " + ONE + " y[lane] += v;", 1, ""),
+        (f"{WRITE} __syncwarp(); {ONE}", "if (lane == 0) { y[0] += s[5]; arrive(BARRIER); }", 1, ""),
+        (f"{WRITE} __syncwarp(); if (lane < 2) arrive(BARRIER);", "if (lane < 2) { y[lane] += s[5]; arrive(BARRIER); }", 2, ""),
+        (f"{WRITE} if (lane == 3) arrive(BARRIER); __syncwarp(); {ONE}", f"{READ} __syncwarp(); if (lane < 2) arrive(BARRIER);", 2, ""),
+    ],
+)
+def test_one_lane_arrives_at_an_mbarrier_for_its_warp(writing, reading, arrivals, told):
+    source = PIPE.replace("WRITE", writing.replace("BARRIER", "&full")).replace("READ", reading.replace("BARRIER", "&empty"))
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    kernel = helpers.compile(source.replace("ARRIVALS", str(arrivals)))
+    found = kernel.launch(1, 64, (x, y), on="cpu", counters=False).findings
+    assert bool(found) == bool(told)
+    assert all(one.kind == "race" and told in one.message and one.advice == LANES_ADVICE for one in found)
