@@ -126,6 +126,7 @@ class Site:
     within_block: bool = False  # .cta: it is atomic to threads of the same block only
     within_cluster: bool = False  # .cluster: to threads of the same cluster only
     volatile: bool = False
+    read_only: bool = False  # .nc: a load that need not see what the same kernel has written
     past_l1: bool = False  # .cg: it sees what other multiprocessors have written, and loops look at flags so
     relaxed: bool = False  # what it finds orders nothing of other blocks' unless a fence follows: .relaxed, .release, .cta
     device: Address | None = None

@@ -281,7 +281,10 @@ def ld(op):
     strong, volatile, past_l1 = op.has("acquire", "relaxed"), op.has("volatile", "mmio", "cv"), op.has("cg")
     relaxed, scoped = op.has("relaxed", "cta"), op.has("cluster")
     width = DTYPES[t].itemsize * count
-    site = op.site(space, AccessKind.LOAD, width, strong=strong, volatile=volatile, relaxed=relaxed, within_cluster=scoped, past_l1=past_l1)
+    site = op.site(
+        space, AccessKind.LOAD, width, strong=strong, volatile=volatile, relaxed=relaxed, within_cluster=scoped, past_l1=past_l1,
+        read_only=op.has("nc"),
+    )  # fmt: skip
     polls, acquires = strong or volatile or past_l1, op.has("acquire")
     # meaning
     if space == "generic":
