@@ -331,8 +331,10 @@ def _without_arguments(head: str) -> str:
 
 def _assigned(head: str) -> bool:
     """Is there an `=` of an initialiser, outside parentheses and template arguments?"""
-    bare = re.sub(r"\([^()]*\)", "", _without_arguments(head))
-    return bool(re.search(r"(?<![=!<>])=(?!=)", bare)) and "operator" not in head
+    bare = head
+    while (shorter := re.sub(r"\([^()]*\)", "", bare)) != bare:  # from within: a default value may have some of its own
+        bare = shorter
+    return bool(re.search(r"(?<![=!<>])=(?!=)", _without_arguments(bare))) and "operator" not in head
 
 
 def _type_name(head: str) -> str:

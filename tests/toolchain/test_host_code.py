@@ -118,6 +118,9 @@ KERNEL = "__global__ void k(float* a, int n) {{ {body} }}\n"
         ("#ifdef DOUBLE\nvoid run(double* a) {\n#else\nvoid run(float* a) {\n#endif\n  cudaFree(a);\n}", "a[0] = 1;"),
         ("#if 0\nvoid gone() {\n#endif", "a[0] = 1;"),
         ("int size() {\n#define SIZE 3\n return std::max(SIZE, 4); }", "a[0] = SIZE;"),
+        ("double timed(void (*f)(float*), int n = 10) { cudaFree(0); return n; }\nint main() {}", "a[0] = 1;"),
+        ("void run(int n = (1 << 20), dim3 g = dim3(1, (2))) { cudaFree(0); }\nint main() {}", "a[0] = 1;"),
+        ("template <int N, bool odd = (N >= 2)> void run(float* d) { cudaFree(d); }\nint main() {}", "a[0] = 1;"),
         ("struct Node* make(int n) { return new Node{n}; }\n__device__ int two() { return 2; }", "a[0] = two();"),
     ],
 )  # fmt: skip
