@@ -10,9 +10,21 @@ from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
 from . import clang, installation
-from .diagnostics import Diagnostic, explain, not_here, parse_log
+from .diagnostics import Diagnostic, explain, nested_launches, not_here, parse_log
 from .headers import stand_ins
-from .host_code import Declaration, HostPart, Mistake, device_functions, first_guess, parts, revised, strip_comments, without
+from .host_code import (
+    Declaration,
+    HostPart,
+    Mistake,
+    device_functions,
+    first_guess,
+    parts,
+    revised,
+    spare_parts,
+    strip_comments,
+    without,
+)
+from .mangled import qualified_name
 from .nvrtc import Answer, Request
 
 _UNANNOTATED = "without execution space annotations"
@@ -46,10 +58,10 @@ class Attempt:
 
     def notes(self) -> tuple[str, ...]:
         """What was left out, which headers are nowhere, and the warnings about the reader's own device code, as sentences."""
-        first = {part.name: part.first for part in reversed(self.host) if part.name}
-        names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
-        shown = ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
-        said = [f"Host code is left out: {shown}. The course allocates, copies and launches."] if names else []
+        shown = _named([part for part in self.host if not part.spare])
+        said = [f"Host code is left out: {shown}. The course allocates, copies and launches."] if shown else []
+        if spare := _named([part for part in self.host if part.spare]):
+            said.append(f"The compiler refuses what this kernel does not need, and it is left out: {spare}.")
         if self.missing:
             said.append(f"Not here, and left out: {', '.join(self.missing)}. The kernel compiles without.")
         unannotated = parts(self.source) if "never referenced" in self.answer.log else ()
@@ -60,26 +72,37 @@ class Attempt:
         return tuple(said)
 
 
-def attempt(source: str, flags: Sequence[str], expressions: Sequence[str] = (), forgiving: bool = True) -> Attempt:
+def _named(parts: Sequence[HostPart]) -> str:
+    """The names of `parts` with their lines, at most six."""
+    first = {part.name: part.first for part in reversed(parts) if part.name}
+    names = [f"{name} (line {line})" for name, line in sorted(first.items(), key=lambda item: item[1])]
+    return ", ".join(names[:6] + (["…"] if len(names) > 6 else []))
+
+
+def attempt(
+    source: str, flags: Sequence[str], expressions: Sequence[str] = (), forgiving: bool = True, entry: str | None = None
+) -> Attempt:
     """Compile `source` without its host code: what looks like it and, if `forgiving`, what the compiler refuses and no
-    kernel misses. Of cooperative groups first without what only its atomic reductions and scans need. A source that asks for nvcc
-    finds it; to headers NVRTC is NVRTC otherwise."""
+    kernel misses; where a kernel `entry` is named, nor that one. Of cooperative groups first without what only its atomic
+    reductions and scans need. A source that asks for nvcc finds it; to headers NVRTC is NVRTC otherwise."""
     if "__NVCC__" in strip_comments(source):
         flags = (*flags, "-D__NVCC__")
     if _COOPERATIVE_GROUPS.search(source):
-        quick = _attempt(source, (*flags, _WITHOUT_LIBRARY), expressions, forgiving)
+        quick = _attempt(source, (*flags, _WITHOUT_LIBRARY), expressions, forgiving, None)
         if not quick.answer.refused:
             return quick
-    return _attempt(source, flags, expressions, forgiving)
+    return _attempt(source, flags, expressions, forgiving, entry)
 
 
-def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forgiving: bool) -> Attempt:
+def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forgiving: bool, entry: str | None) -> Attempt:
     found = parts(source)
     out = first_guess(source, found)
-    needed: frozenset = frozenset()
+    name = (qualified_name(entry) if entry.startswith("_Z") else entry.partition("<")[0].strip()) if entry else ""
+    spare = spare_parts(source, out, name) if name and forgiving else ()
+    left, needed = frozenset[HostPart](), frozenset[HostPart]()  # of `spare`, and of both what is missed
     folders = (*installation.include_folders(), *(flag.removeprefix("-I") for flag in flags if flag.startswith("-I")))
     while True:
-        device = without(source, out)
+        device = without(source, out | left)
         headers, missing = stand_ins(source, strip_comments(device), folders)
         request = Request(device, FILENAME, headers, tuple(flags), tuple(expressions))
         try:
@@ -87,22 +110,36 @@ def _attempt(source: str, flags: Sequence[str], expressions: Sequence[str], forg
         except CompileError as error:
             raise CompileError(f"{error.message}{' ' if missing else ''}{not_here(missing)}") from None
         errors = [item for item in parse_log(answer.log) if item.severity == "error"] if answer.refused else []
-        last = Attempt(source, request, answer, tuple(part for part in found if part in out), missing, errors)
-        if not forgiving:
-            break
-        before = out, needed
-        out, needed = revised(source, found, out, needed, [Mistake(_offset(source, item), item.message) for item in errors])
-        if (out, needed) == before:
-            break
-    # nvcc takes an unannotated constexpr function, and a lambda in device code, for device code; NVRTC has to be told that each is.
-    device_code = device_functions(source) if errors else []
-    own: list[HostPart | Declaration] = [*device_code, *(part for part in found if part.constexpr and part not in out)]
-    real = [
+        last = Attempt(source, request, answer, tuple(part for part in (*found, *spare) if part in out | left), missing, errors)
+        before = out, left, needed
+        if forgiving:
+            out, needed = revised(source, found, out, needed, _mistakes(source, errors))
+        if (out, left, needed) != before:
+            continue
+        real = _real(source, found, out, errors)
+        if errors and not real:
+            return _attempt(source, (*flags, "-default-device"), expressions, forgiving, entry)
+        mistakes = _mistakes(source, real)
+        if "__cudaCDP" in answer.log and not errors:  # the linker's, which names no line
+            mistakes = [Mistake(place, "device-side kernel launch") for place in nested_launches(source)]
+        if spare and answer.refused:
+            left, needed = revised(source, spare, left, needed, mistakes)
+        if (out, left, needed) == before:
+            return replace(last, errors=real)
+
+
+def _mistakes(source: str, errors: Sequence[Diagnostic]) -> list[Mistake]:
+    return [Mistake(_offset(source, item), item.message) for item in errors]
+
+
+def _real(source: str, found: Sequence[HostPart], out: frozenset[HostPart], errors: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """`errors` without those that -default-device mends: nvcc takes an unannotated constexpr function, and a lambda in device
+    code, for device code; NVRTC has to be told that each is."""
+    own: list[HostPart | Declaration] = [*(part for part in found if part.constexpr and part not in out)]
+    own += device_functions(source) if errors else []
+    return [
         item for item in errors if not (_UNANNOTATED in item.message and (item.header or any(_is_in(source, item, part) for part in own)))
     ]
-    if errors and not real:
-        return _attempt(source, (*flags, "-default-device"), expressions, forgiving)
-    return replace(last, errors=real)
 
 
 def _offset(source: str, item: Diagnostic) -> int | None:

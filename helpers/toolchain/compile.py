@@ -188,9 +188,9 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         return _with_more(source, entry, specific, options, key)
     wanted = kernels.instance(source, entry)
     expressions = (wanted,) if wanted else ()
-    made = attempt(source, flags, expressions)
+    made = attempt(source, flags, expressions, entry=entry)
     if made.answer.refused and wanted and "<" not in (entry or ""):  # it was only our reading of the file's launches
-        wanted, made = None, attempt(source, flags)
+        wanted, made = None, attempt(source, flags, entry=entry)
     answer = made.answer
     if answer.refused and arch in _WITH_MORE and _LEFT_OUT.search(answer.log):
         return _with_more(source, entry, specific, options, key)

@@ -150,7 +150,7 @@ def not_here(missing: Sequence[str]) -> str:
 
 def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
     """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
-    starting = _starts_kernels(source)
+    starting = next((source.count("\n", 0, place) + 1 for place in nested_launches(source)), None)
     if not errors and starting and "__cudaCDP" in log:
         return CompileError(f"line {starting}: a kernel is started in device code.\n      → {_STARTS_KERNELS}", starting)
     if not errors:
@@ -180,11 +180,7 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)
 
 
-def _starts_kernels(source: str) -> int | None:
-    """The line in which device code starts a kernel."""
+def nested_launches(source: str) -> list[int]:
+    """Where device code starts kernels: offsets in the source."""
     text, _ = structure(source)
-    for item in device_functions(source):
-        launch = text.find("<<<", item.start, item.end)
-        if launch >= 0:
-            return text.count("\n", 0, launch) + 1
-    return None
+    return [place for item in device_functions(source) if (place := text.find("<<<", item.start, item.end)) >= 0]

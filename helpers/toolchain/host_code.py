@@ -34,7 +34,7 @@ class HostPart:
     """An unannotated definition of a file: its names, first and last line (1-based), and offsets in the source.
 
     likely: it is the host's unless device code mentions it. constexpr: nvcc lets device code use it all the same.
-    constructs: the class whose constructor, destructor or assignment it is, else ''.
+    constructs: the class whose constructor, destructor or assignment it is, else ''. spare: it is the device's, see `spare_parts`.
     """
 
     names: tuple[str, ...]
@@ -45,6 +45,7 @@ class HostPart:
     likely: bool = False
     constexpr: bool = False
     constructs: str = ""
+    spare: bool = False
 
     @property
     def name(self) -> str:
@@ -126,6 +127,41 @@ def parts(source: str) -> tuple[HostPart, ...]:
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def spare_parts(source: str, host: Iterable[HostPart], entry: str) -> tuple[HostPart, ...]:
+    """The device's definitions that kernel `entry` does without: other kernels, and what neither it nor what stays with it mentions.
+
+    host: what the source's host code is. An operator is called without its name, and constants at file level are for who launches.
+    """
+    text, macros = structure(source)
+    found = []
+    for item in declarations(text):
+        head, body = item.head, text[item.start : item.end]
+        words, names = set(_WORD.findall(head)), _declared_names(body, head, item.is_function)
+        is_class = not item.is_function and _TYPE.match(head)
+        if (
+            item.owner or _invoked(head + "\nx") or not names or names[0].startswith("operator")
+            or not device_mark(body if is_class else head, macros)
+            or (not item.is_function and "(" not in head and words & {"extern", "constexpr", "const"})
+            or (device_mark(head, macros, "__global__") and _may_be(item, words, entry))
+        ):  # fmt: skip
+            continue
+        first, last = (text.count("\n", 0, place) + 1 for place in (item.start, item.end))
+        found.append(HostPart(names, first, last, item.start, item.end, spare=True))
+    directives = " ".join(match[0] for match in _DIRECTIVE.finditer(strip_comments(source)))
+    kept = set(_WORD.findall(without(text, [*host, *found]))) | set(_WORD.findall(directives))
+    while staying := [part for part in found if kept.intersection(part.names)]:
+        found = [part for part in found if part not in staying]
+        for part in staying:
+            kept.update(_WORD.findall(text[part.start : part.end]))
+    return tuple(found)
+
+
+def _may_be(item: Declaration, words: set[str], entry: str) -> bool:
+    """Is a kernel's declaration that of `entry`, with or without its namespaces, or one whose name is not clear?"""
+    plain = entry.split("::")[-1]
+    return plain in words and (item.function_name != plain or f"::{item.namespace}{plain}".endswith(f"::{entry.removeprefix('::')}"))
 
 
 def device_mark(text: str, device_macros: Mapping[str, str], mark: str = "") -> bool:

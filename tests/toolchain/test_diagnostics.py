@@ -1,5 +1,7 @@
 """Mistakes are explained at the cell's own line, with what to do."""
 
+import re
+
 import pytest
 
 from helpers.errors import CompileError
@@ -54,6 +56,8 @@ def test_many_errors_are_cut_short():
 def test_one_missing_name_is_one_error():
     source = "\n".join(f"__global__ void k{i}(float* p) {{ p[TILE] = 0; }}" for i in range(4))
     with pytest.raises(CompileError, match=r"(?s)\(1 error\).*line 1: error.*\(and in line 2, 3, 4\)"):
+        compile_source(source)
+    with pytest.raises(CompileError, match=r"(?s)\(1 error\).*line 2: error(?!.*and in line)"):  # the others are left out
         compile_source(source, entry="k1")
 
 
@@ -73,23 +77,26 @@ def test_what_is_wrong_with_the_entry_says_so():
         ("std::vector<float> v(3);", "array of fixed size"),
         ("if (p[0] < 0) throw 3;", "use assert"),
         ("float* v = (float*)alloca(8);", "fixed size"),
-        ("} __global__ void g(Unknown* a, float* b) {", "a type among its parameters is not known"),
+        ("Unknown* a, float* b", "a type among its parameters is not known"),
     ],
 )
 def test_what_cuda_took_away_or_is_not_here_is_explained(body, advice):
+    kernel = f"__global__ void k({body}) {{}}" if body.startswith("Unknown") else f"__global__ void k(float* p) {{ {body} }}"
     with pytest.raises(CompileError, match=f"(?s){advice}"):
-        compile_source(f"__global__ void f() {{}}\n__global__ void k(float* p) {{ {body} }}", entry="k")
+        compile_source(f"__global__ void f() {{}}\n{kernel}", entry="k")
 
 
 CHILD = "__global__ void child(float* x) { x[0] = 1; }\n"
 
 
 @pytest.mark.parametrize("parent", [
-    "__global__ void k(float* x) { child<<<1, 1>>>(x); }", "__device__ void f(float* x) {\nchild<<<1, 1>>>(x); }",
+    "__global__ void k(float* x) { child<<<1, 1>>>(x); }", "__device__ void f(float* x) {\nchild<<<1, 1>>>(x); }\n__global__ void k(float* x) { f(x); }",
     "__global__ void k(float* x) { child<<<1, 1>>>(x); cudaDeviceSynchronize(); }",
     "#include <cuda_device_runtime_api.h>\n__global__ void k(float* x) { child<<<1, 1>>>(x); }",
 ])  # fmt: skip
 def test_a_kernel_that_starts_kernels_is_told_so(parent):
     with pytest.raises(CompileError, match=r"line \d: (?s:.*)A kernel that starts kernels needs CUDA's device runtime") as said:
-        compile_source(CHILD + parent, "child")
+        compile_source(CHILD + parent, "k")
     assert "host code" not in said.value.message
+    compiled = compile_source(CHILD + parent, "child")
+    assert compiled.entry == "child" and any(re.search(r"does not need, .* left out: .*k \(line \d\)", note) for note in compiled.warnings)

@@ -111,3 +111,45 @@ def test_an_instance_is_named_in_one_line():
 def test_a_file_without_a_kernel_names_the_headers_that_may_have_it():
     with pytest.raises(helpers.CompileError, match="There is no kernel in this source: .* left out: mine.cuh. .*paste it above"):
         helpers.compile('#include "mine.cuh"\nint main() { run(); }')
+
+
+FILL = "__global__ void fill(float* a) { a[0] = 1; }\n"
+REFUSED = {
+    "an unknown type": "__global__ void noise(float* a, curandState* s) { a[0] = curand_uniform(&s[0]); }",
+    "a missing name": "__global__ void noise(float* a) { a[0] = missing; }",
+    "what only it calls": "__device__ float draw(curandState* s) { return curand_uniform(s); }\n__global__ void noise(float* a) { a[0] = draw(0); }",
+    "its declaration": "__global__ void noise(curandState* s);\nint main() { noise<<<1, 1>>>(0); fill<<<1, 1>>>(0); }\n"
+    "__global__ void noise(curandState* s) {}",
+    "its instances": "template <typename T> __global__ void noise(T* a) { a[0] = missing; }\ntemplate __global__ void noise<float>(float*);",
+    "a variable of it": "__device__ curandState states[4];\n__global__ void noise(float* a) { a[0] = curand_uniform(states); }",
+    "in a namespace": "namespace n { __global__ void noise(Unknown* a) {} }",
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=list(REFUSED))
+def test_a_kernel_that_is_refused_and_not_wanted_is_left_out(refused):
+    compiled = helpers.compile(f"{refused}\n{FILL}", "::fill").compiled
+    assert compiled.entry == "fill" and any(
+        "does not need, and it is left out: " in note and "noise (line" in note for note in compiled.warnings
+    )
+    with pytest.raises(helpers.CompileError, match="line [12]: error"):
+        helpers.compile(f"{refused}\n{FILL}")
+    with pytest.raises(helpers.CompileError, match="line [123]: error"):
+        helpers.compile(f"{refused}\n{FILL}", "noise<float>" if "template" in refused else "noise")
+
+
+@pytest.mark.parametrize("used", [
+    "__device__ float f(float x) { return missing; }\n__device__ double f(double x) { return x; }\n",
+    "#define F(x) f(x)\n__device__ float f(float x) { return missing; }\n__device__ double f(double x) { return x; }\n",
+    "struct V { float x; };\n__device__ float operator+(V v, float x) { return missing; }\n__device__ float operator+(V v, double x) { return 1; }\n",
+])  # fmt: skip
+def test_what_the_wanted_kernel_uses_is_an_error_at_its_line(used):
+    """Else another function of that name would be called in silence."""
+    call = "F(a[0])" if "F(x)" in used else "V{} + a[0]" if "V {" in used else "f(a[0])"
+    with pytest.raises(helpers.CompileError, match=f'line {used.split("missing")[0].count(chr(10)) + 1}: error: identifier "missing"'):
+        helpers.compile(f"{used}__global__ void k(float* a) {{ a[0] = {call}; }}\n__global__ void other() {{}}", "k")
+
+
+def test_constants_for_the_launch_are_never_left_out():
+    with pytest.raises(helpers.CompileError, match="line 1: error"):
+        helpers.compile(f'extern "C" __device__ constexpr int tile[] = {{BM}};\n{FILL}__global__ void other() {{}}', "fill")
