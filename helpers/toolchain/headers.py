@@ -107,7 +107,8 @@ _C = (
     "assert ctype dirent errno fcntl fenv getopt inttypes libgen limits locale malloc math memory omp pthread sched semaphore "
     "setjmp signal stdarg stdatomic stdbool stddef stdint stdio stdlib string strings time unistd wchar windows "
     "mpi cufft cufftXt curand cusolverDn cusolver_common nvml nvToolsExt cuda_profiler_api cupti nvJitLink "
-    "cuda_gl_interop cuda_egl_interop cuda_vdpau_interop cudaGL cudaEGL cudaVDPAU cudaProfiler"
+    "cuda_gl_interop cuda_egl_interop cuda_vdpau_interop cudaGL cudaEGL cudaVDPAU cudaProfiler driver_functions channel_descriptor "
+    "cudaGLTypedefs cudaEGLTypedefs cudaVDPAUTypedefs cudaProfilerTypedefs alloca conio dlfcn execinfo intrin tchar termios winsock2"
 ).split()
 _HOST = re.compile(
     r"(sys/.*|arpa/.*|netinet/.*|immintrin\.h|[a-z]mmintrin\.h|x86intrin\.h|GL/.*|GLES\d/.*|EGL/.*|X11/.*|opencv2?/.*|boost/.*"

@@ -153,6 +153,14 @@ def test_what_nvcc_gives_every_file(value):
     helpers.compile(KERNEL.format(body=f"a[0] = {value};"))
 
 
+@pytest.mark.parametrize(
+    "name", ["driver_functions", "channel_descriptor", "cudaProfilerTypedefs", "execinfo", "winsock2", "cuda_profiler_api"]
+)
+def test_a_header_of_the_host_alone_is_nothing_to_a_kernel(name):
+    kernel = helpers.compile(f"#include <{name}.h>\n__global__ void k(cudaPitchedPtr p, float* a) {{ a[0] = p.pitch; }}")
+    assert kernel.compiled.warnings == ()
+
+
 def test_headers_that_are_nowhere_are_left_out_and_named():
     source = '#include "../common/book.h"\n#include <utils.cuh>\n#include <vector>\n' + KERNEL.format(body="a[0] = VALUE;")
     assert any("../common/book.h, utils.cuh" in text for text in helpers.compile(source.replace("VALUE", "1")).compiled.warnings)
