@@ -21,8 +21,8 @@ from typing import Any
 
 from helpers.errors import CompileError, CourseError
 
-from . import installation, kernels, nvrtc, signatures
-from .attempts import attempt
+from . import installation, kernels, nvrtc, own_headers, signatures
+from .attempts import attempt, own_folders
 from .compiled import Compiled, load, save
 from .diagnostics import Diagnostic, not_here
 from .headers import HEADERS, IMPLICIT
@@ -66,7 +66,8 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     compiler = installation.compiler()
     arch = _checked_arch(compiler, arch)
     flags = _flags(arch, options)
-    about = [_CACHE_FORMAT, compiler.name, compiler.version, source, entry, flags, installation.header_identity(), HEADERS]
+    own = own_headers.identity(source, own_folders(flags), installation.include_folders())
+    about = [_CACHE_FORMAT, compiler.name, compiler.version, source, entry, flags, installation.header_identity(), HEADERS, *own]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     kept = load(key)
     if kept is not None:

@@ -16,13 +16,14 @@ from .host_code import device_functions, structure
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler: severity 'error' or 'warning', 1-based cell line (None if in a header)."""
+    """One message of the compiler: severity 'error' or 'warning', 1-based cell line (None if in a header: place is its name and line)."""
 
     severity: str
     line: int | None
     message: str
     column: int | None = None
     header: str = ""
+    place: tuple[str, int] = ("", 0)
 
     def render(self, source: str) -> str:
         """The message, the source line and a caret, as a learner wants to read it."""
@@ -85,12 +86,13 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 severity,
                 int(match["line"]) if in_cell else None,
                 " ".join(message),
-                column if in_cell else None,
+                column,
                 ""
                 if in_cell
                 else _ENTRY
                 if match["file"] == "__nv_name_map"
                 else f"{os.path.basename(match['file'])}, line {match['line']}",
+                ("" if in_cell or match["file"] == "__nv_name_map" else match["file"], int(match["line"])),
             )
         )
     return found

@@ -162,10 +162,15 @@ def stand_ins(source: str, device: str, folders: Sequence[str]) -> tuple[dict[st
     return headers, tuple(missing)
 
 
+def is_standard(name: str) -> bool:
+    """Has this header a stand-in, whatever lies in the reader's folders?"""
+    return name in HEADERS or name in _STANDARD
+
+
 def _is_in(folders: Sequence[str], name: str) -> bool:
     return any((Path(folder) / name).is_file() for folder in folders)
 
 
 _STANDARD = (*_CPP, *(f"{name}.h" for name in _C))
-# Those of `_WITH_HALF` that the reader's own headers, which are not read here, include most.
+# Those of `_WITH_HALF` that the reader's own headers, which are not read at first, include most.
 _FOR_HEADERS = ("cublas_v2.h", "cublasLt.h", "cublas.h", "cudnn.h", "torch/types.h", "torch/extension.h", "torch/torch.h", "nccl.h")

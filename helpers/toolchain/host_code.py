@@ -35,6 +35,7 @@ class HostPart:
 
     likely: it is the host's unless device code mentions it. constexpr: nvcc lets device code use it all the same.
     constructs: the class whose constructor, destructor or assignment it is, else ''. spare: it is the device's, see `spare_parts`.
+    file: the header that it stands in, '' for the cell.
     """
 
     names: tuple[str, ...]
@@ -46,6 +47,7 @@ class HostPart:
     constexpr: bool = False
     constructs: str = ""
     spare: bool = False
+    file: str = ""
 
     @property
     def name(self) -> str:
