@@ -213,6 +213,14 @@ def _conversions():
         yield form(op, "f64")
     for op in ("cvt.rna.tf32.f32", *each("cvt{.rn|.rz}{|.relu}.tf32.f32")):
         yield form(op, "f32")
+    for op in ("cvt.rna.satfinite.tf32.f32", *each("cvt{.rn|.rz}{|.relu}.satfinite{.bf16|.f16}.f32")):
+        yield form(op, "f32")
+    for op in each("cvt{.rn|.rz}{|.relu}.satfinite{.bf16x2|.f16x2}.f32"):
+        yield form(op, "f32 f32")
+    for op in each("cvt.pack.sat{.u16|.s16}.s32"):
+        yield form(op, "s32 s32", "b32")
+    for op in each("cvt.pack.sat{.u8|.s8|.u4|.s4|.u2|.s2}.s32.b32"):
+        yield form(op, "s32 s32 b32", "b32")
     for op in each("cvt.rn.satfinite{|.relu}.{e4m3x2|e5m2x2}.f32"):
         yield form(op, "f32 f32", "b16")
     for op in each("cvt.rn.satfinite{|.relu}.{e4m3x2|e5m2x2}.f16x2"):

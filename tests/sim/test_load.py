@@ -5,9 +5,11 @@ Tests of: helpers.sim.code.program, helpers.sim.code.sites, helpers.sim.isa.base
 
 import ast
 import dataclasses
+import re
 
 import pytest
 
+from helpers.errors import RunError
 from helpers.sim import isa
 from helpers.sim.code.program import Effect, Results
 from helpers.sim.code.sites import AccessKind, ChargedSite, CostRule
@@ -103,6 +105,49 @@ def test_barriers_and_order():
     assert warp.effect is Effect.BARRIER and warp.rendezvous == 1 and not warp.ends_block
     assert one("membar.gl;").orders and not one("membar.cta;").orders
     assert one("ld.acquire.gpu.global.u32 %r1, [%rd1];").orders and not one("ld.acquire.cta.global.u32 %r1, [%rd1];").orders
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("cvt.rna.wide.tf32.f32 %r1, %f1;", ".wide of"),
+        ("fma.rn.oob.f16 %h1, %h1, %h1, %h1;", ".oob of"),
+        ("add.f32.bf16 %f1, %h1, %f1;", ".f32 of"),  # of two types, where the handler reads one
+        ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f2;", ""),
+        ("mul.lo.sat.s32 %r1, %r2, %r3;", ".sat of"),
+        ("ld.global.compressed.u32 %r1, [%rd1];", ".compressed of"),
+        ("atom.global.add.level.u32 %r1, [%rd1], %r2;", ".level of"),
+        ("shfl.sync.bfly.wrap.b32 %r1, %r2, 1, 31, -1;", ".wrap of"),
+        ("bar.sync.relaxed 0;", ".relaxed of"),
+        ("fence.acq_rel.gpu.shared;", ".shared of"),
+        ("ldmatrix.sync.aligned.m8n8.x1.trans.row.shared.b16 {%r1}, [%r2];", ".row of"),
+        ("add.s32 %r1, %r2, %r3, %r4;", "operand 4 of"),
+        ("st.global.u32 [%rd1], %r1, %rd2;", "operand 3 of"),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 16, %r2, %rd2;", "operand 5 of"),
+    ],
+)
+def test_what_a_handler_does_not_read_is_refused_by_name(text, part):
+    with pytest.raises(RunError, match=re.escape(f"the machine does not know {part and part + ' '}the instruction `{text[:-1]}")):
+        one(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v2.f32 {%f1, %f2}, [%rd1], %rd2;",
+        "st.relaxed.gpu.global.L1::evict_last.u32 [%rd1], %r1;",
+        "red.relaxed.sys.global.add.noftz.f16x2 [%rd1], %r1;",
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%r1], [%rd1], 16, %r2, %rd2;",
+        "createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %rd1, 0.5;",
+        "applypriority.global.L2::evict_normal [%rd1], 128;",
+        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;",
+        "rcp.approx.ftz.f64 %rd1, %rd2;",
+        "barrier.cluster.arrive.release.aligned;",
+        "bra.uni L1;\nL1:",
+    ],
+)
+def test_what_changes_nothing_is_allowed(text):
+    assert one(text).text.rstrip(";") == text.split(";")[0]
 
 
 def test_jumps_name_positions():

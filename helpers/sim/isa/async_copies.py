@@ -34,15 +34,13 @@ def cp_async(op):
     width = op.immediate(2)
     if width not in (4, 8, 16):
         op.fail("copies a number of bytes that is not 4, 8 or 16")
-    extra = op.operands[3:]
     size = ignore = None
-    if op.has("L2::cache_hint"):
-        extra = extra[:-1]
-    if extra:
-        if _is_predicate(op, extra[0]):
-            ignore = op.bind(extra[0], "pred")
+    if op.cached() > 3:
+        if _is_predicate(op, op.operand(3)):
+            ignore = op.predicate(3)
         else:
-            size = op.bind(extra[0], "u32")
+            size = op.source(3, "u32")
+    op.without_effect("global", "shared", "shared::cta")  # there is no other way
     through_cache = op.has("ca")
     reads, writes = (
         op.site(space, AccessKind.COPY, width, rule_of(AccessKind.COPY, space, not through_cache), at)

@@ -13,9 +13,9 @@ from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.memory import RAW
 
 from . import numerics
-from .base import DTYPES, instruction
+from .base import DTYPES, SCOPES, instruction
 from .floating import _choose, packed
-from .loads_stores import address_of, generic_parts, space_of, watch
+from .loads_stores import address_of, generic_parts, space_of, vector_count, watch
 from .numerics import F16, F64, U16, bfloat_to_float, flush
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
@@ -98,7 +98,9 @@ def _joined(words, dtype):
 def _atomic(op, has_result: bool):
     name = op.one_of(*_OPERATIONS)
     t, space = op.type, space_of(op)
-    count = 4 if op.has("v4") else 2 if op.has("v2") else 8 if op.has("v8") else 1
+    op.cached()
+    op.without_effect(*SCOPES, "noftz")  # halves keep denormals anyway
+    count = vector_count(op)
     pair = t == "b128"  # two registers of 64 bits, see the loader
     part = "b64" if pair else t
     if pair and (name not in ("exch", "cas") or not all(len(op.vector(i)) == 2 for i in range(len(op.operands)) if i != 1)):

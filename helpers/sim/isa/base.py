@@ -34,6 +34,15 @@ BYTES_OF_DTYPE = {kind: dtype.itemsize for kind, dtype in DTYPES.items()}
 SIGNED = frozenset({"s8", "s16", "s32", "s64"})
 INTEGERS = frozenset({"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"})
 
+# Modifiers for `Binding.without_effect`, by why they change nothing in the handlers that name them.
+ALIGNED = ("sync", "aligned")  # that threads of a warp come together is said by `rendezvous`, and checked there
+SCOPES = ("cta", "cluster", "gpu", "sys")  # memory is in order; what a scope means to findings is read by name
+CACHING = (
+    "ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B",
+    *(f"{level}::{what}" for level in ("L1", "L2") for what in ("evict_first", "evict_last", "evict_normal", "evict_unchanged")),
+    "L1::no_allocate",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class SpecialRegister:
@@ -140,24 +149,26 @@ def example(opcode, *, reference, sources=None, result=None, arity=None, **more)
     return attach
 
 
+@functools.lru_cache(maxsize=4096)
 def handler_of(opcode: str):
-    """The handler for an opcode, or None."""
+    """The handler for an opcode and how many of its parts the handler is registered by, or None and 0."""
     parts, _, types = _parts(opcode)
     last = types[-1] if types else None
     for count in range(len(parts), 0, -1):
         for kinds, handler in REGISTRY.get(".".join(parts[:count]), ()):
             if kinds is None or last in kinds:
-                return handler
-    return None
+                return handler, count
+    return None, 0
 
 
 def bind(loader, instruction: Instruction, position: int) -> Binding:
-    """Bind one instruction to its operands. Raises RunError for an instruction that has no handler."""
+    """Bind one instruction to its operands. Raises RunError for one that has no handler, or whose handler does not read all of it."""
     op = Binding(loader, instruction, position)
-    handler = handler_of(instruction.opcode)
+    handler, count = handler_of(instruction.opcode)
     if handler is None:
         op.unknown()
     op.run = handler(op)
+    op.must_be_read(count)
     return op
 
 
@@ -173,13 +184,17 @@ class Binding:
 
     The handler reads operands through `source`, `result` and their like, which return register indices and note what is
     read and written. `before` and `after` hold small closures that unpack or repack operands around the main one.
+    It reads modifiers through `has`, `one_of`, `those`, `type` and `types`. An instruction with a modifier or an operand that it has
+    not read is refused, so that none is silently run as another; what changes nothing is named in `without_effect`.
     """
 
     def __init__(self, loader, instruction: Instruction, position: int):
         self.loader, self.instruction, self.position = loader, instruction, position
-        self.parts, self.modifiers, self.types = _parts(instruction.opcode)
+        self.parts, self.modifiers, self._types = _parts(instruction.opcode)
         self.name = self.parts[0]
         self.operands = instruction.operands
+        self._read: set[str] = set()  # modifiers
+        self._used: set[int] = set()  # operands
         self.guard: Guard | None = loader.guard(instruction)
         self.reads: list[int] = []
         self.writes: list[int] = []
@@ -199,7 +214,7 @@ class Binding:
         self.members: int | None = None  # register with the mask of the lanes that must come; None: all
         self.held: tuple[int, ...] = ()  # registers that it goes on using when it has been executed
         self.lands = False  # data of asynchronous copies may reach shared memory here
-        self.orders = self.has("acquire", "release", "acq_rel") and not self.has("cta")
+        self.orders = "cta" not in self.modifiers and not self.modifiers.isdisjoint(("acquire", "release", "acq_rel"))
         self.merges = False  # leaves the results of threads that take no part as they are
         self.bitwise = False  # a bit of the sources matters to a few bits of the results alone
         self.apart = 0  # bits of each part of a packed value, which is computed from the same parts of the sources alone
@@ -251,19 +266,63 @@ class Binding:
     @property
     def type(self) -> str:
         """The last type in the opcode."""
-        if not self.types:
+        if not self._types:
             self.fail("has no type")
-        return self.types[-1]
+        self._read.add(self._types[-1])
+        return self._types[-1]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All types in the opcode."""
+        self._read.update(self._types)
+        return self._types
 
     @property
     def line(self) -> int | None:
         return self.instruction.line
 
     def has(self, *names: str) -> bool:
+        self._read.update(names)
         return not self.modifiers.isdisjoint(names)
+
+    def those(self, wanted: Callable[[str], bool]) -> list[str]:
+        """The modifiers that `wanted` is true of, in the opcode's order."""
+        found = [part for part in self.parts[1:] if wanted(part)]
+        self._read.update(found)
+        return found
+
+    def without_effect(self, *names: str) -> None:
+        """These modifiers are allowed, and change nothing that the machine computes, counts or checks."""
+        self._read.update(names)
+
+    def cached(self) -> int:
+        """Allow what is said to caches, a policy as the last operand too. The number of the other operands."""
+        self.without_effect(*CACHING)
+        count = len(self.operands)
+        if self.has("L2::cache_hint"):
+            count -= 1
+            self._used.add(count)
+        return count
+
+    def hint(self) -> None:
+        """The whole instruction changes nothing, whatever its modifiers and operands are."""
+        self._read.update(self.modifiers)
+        self._used.update(range(len(self.operands)))
+
+    def must_be_read(self, count: int) -> None:
+        """Raises RunError for a modifier behind the first `count` parts of the opcode, or an operand, that nobody has read."""
+        if not self.modifiers <= self._read:
+            chosen_by = self._types[-1:]
+            for part in self.parts[count:]:
+                if part not in self._read and part not in chosen_by:
+                    self.unknown(f".{part}")
+        if len(self._used) < len(self.operands):
+            extra = next(i for i in range(len(self.operands)) if i not in self._used)
+            self.unknown(f"operand {extra + 1}")
 
     def one_of(self, *names: str, default: str | None = None) -> str:
         """The modifier that is present, of several that exclude each other."""
+        self._read.update(names)
         for name in names:
             if name in self.modifiers:
                 return name
@@ -275,9 +334,10 @@ class Binding:
         i = self.instruction
         raise RunError(f"{i.place}: `{i.text}` {why}.", i.line)
 
-    def unknown(self):
+    def unknown(self, part: str = ""):
+        """Refuse the instruction; `part` names what of it is not known."""
         i = self.instruction
-        raise RunError(f"{i.place}: the machine does not know the instruction `{i.text}`.", i.line)
+        raise RunError(f"{i.place}: the machine does not know {part and f'{part} of '}the instruction `{i.text}`.", i.line)
 
     def site(
         self,
@@ -317,6 +377,7 @@ class Binding:
     def operand(self, i: int):
         if i >= len(self.operands):
             self.fail(f"has {len(self.operands)} operands; operand {i + 1} is missing")
+        self._used.add(i)
         return self.operands[i]
 
     def temporary(self, kind: str) -> int:

@@ -116,7 +116,7 @@ def _funnel(left, wrap):
 def shf(op):
     """d = 32 bits of the 64-bit value b:a shifted left (the upper half) or right (the lower half) by c."""
     op.bitwise = True
-    left, wrap = op.has("l"), op.has("wrap")
+    left, wrap = op.one_of("l", "r") == "l", op.one_of("wrap", "clamp") == "wrap"
 
     def meaning(a, b, c):
         n = (c & np.uint32(31) if wrap else np.minimum(c, np.uint32(32))).astype(np.uint64)
@@ -250,12 +250,12 @@ def bfind(op):
     """d = position of the highest bit that differs from the sign; all ones if there is none."""
     t = op.type
     unsigned = np.dtype(f"u{DTYPES[t].itemsize}")
-    width = DTYPES[t].itemsize * 8
+    width, shift = DTYPES[t].itemsize * 8, op.has("shiftamt")
 
     def meaning(a):
         bits = np.where(a < 0, ~a, a).view(unsigned) if t in SIGNED else a
         at = _leading(t, bits)
-        if op.has("shiftamt"):
+        if shift:
             at = np.where(at < 0, -1, width - 1 - at)
         return at.astype(np.uint32)
 
@@ -313,7 +313,7 @@ def brev(op):
 @example("bmsk.clamp.b32", reference=lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), sources=("u32", "u32"), arch="sm_90")
 def bmsk(op):
     """d = a mask of b ones that begins at bit a."""
-    wrap = op.has("wrap")
+    wrap = op.one_of("wrap", "clamp") == "wrap"
 
     def meaning(a, b):
         at = (a & np.uint32(31) if wrap else np.minimum(a, np.uint32(32))).astype(np.uint64)
@@ -551,7 +551,7 @@ def _multiply_add(op, reads_flag):
     from .integer import _high
 
     t = op.type
-    part = _high(t) if op.has("hi") else np.multiply
+    part = _high(t) if op.one_of("lo", "hi") == "hi" else np.multiply
     u = DTYPES[_unsigned(t)]
 
     def arithmetic(a, b, c, carry):
@@ -596,7 +596,7 @@ def madc(op):
 )
 def szext(op):
     """d = a with the sign (or zero) of its low b bits copied upwards."""
-    t, wrap = op.type, op.has("wrap")
+    t, wrap = op.type, op.one_of("wrap", "clamp") == "wrap"
     dtype = DTYPES[t]
 
     def meaning(a, b):

@@ -140,6 +140,7 @@ def _tensor_at(op, i: int):
     address = address_of(op, i)
     registers = [op.bind(item, "s32") for item in operand.coordinates[0].items]
     line, rank = op.line, len(registers)
+    op.one_of(f"{rank}d")
 
     def tensors(m, lanes):
         known = m.asynchronous.setdefault("tensors", {})
@@ -361,12 +362,9 @@ def _box_sectors(tensor: Tensor, corners: np.ndarray, inside_only: bool) -> int:
     return _sectors(starts, np.where(inside, nbytes, 0) if inside_only else nbytes)
 
 
-def _hinted(op) -> int:
-    """How many operands there are, leaving out a cache policy."""
-    return len(op.operands) - op.has("L2::cache_hint")
-
-
 def _bulk(op):
+    op.cached()
+    op.without_effect("mbarrier::complete_tx::bytes", "bulk_group")  # where the copy goes says which
     op.loader.uses |= {"cp.async", "bulk", "async proxy"}
     op.opclass = "TMA"
 
@@ -376,14 +374,11 @@ def bulk_tensor(op):
     """Copy a box: [shared], [map, {coordinates}], [mbarrier]{, CTA mask}, or [map, {coordinates}], [shared]."""
     _only_tiles(op)
     _bulk(op)
-    if op.has("global") and op.parts.index("global") < _first_shared(op):
+    if op.has("global") and op.parts.index("global") < op.parts.index(op.those(lambda part: part.startswith("shared"))[0]):
         return _tensor_store(op, None)
     # operands
     tensors = _tensor_at(op, 1)
-    count = _hinted(op)
     targets = _targets(op, 0, 2, 3 if op.has("multicast::cluster") else None)
-    if count != 3 + op.has("multicast::cluster"):
-        op.fail("has operands the machine does not know")
     site = op.site("shared", AccessKind.BULK_LOAD, CHUNK, device=1, mapped=True)
     line = op.line
 
@@ -410,16 +405,10 @@ def bulk_tensor(op):
     return run
 
 
-def _first_shared(op) -> int:
-    return next(i for i, part in enumerate(op.parts) if part.startswith("shared"))
-
-
 def _only_tiles(op) -> None:
-    for part in op.parts:
-        if part.startswith(("im2col", "tile::")):
-            op.fail(f"copies in the mode .{part}; the machine copies tensors in tile mode only")
-        if part.startswith("cta_group"):
-            op.unknown()
+    op.without_effect("tile")
+    for part in op.those(lambda part: part.startswith(("im2col", "tile::"))):
+        op.fail(f"copies in the mode .{part}; the machine copies tensors in tile mode only")
 
 
 def _look_at(m, site, tensor: Tensor, lanes, corners) -> None:
@@ -445,8 +434,6 @@ def _load_box(m, tensor: Tensor, corners: np.ndarray, size: int) -> np.ndarray:
 def bulk(op):
     """Copy b bytes: [shared], [global or shared], b, [mbarrier]{, CTA mask}, or [global], [shared], b."""
     _bulk(op)
-    if op.has("cp_mask"):
-        op.unknown()
     if op.has("bulk_group"):
         return _store(op, None)
     return _load(op, None)
@@ -454,7 +441,7 @@ def bulk(op):
 
 def _load(op, change):
     """From global or shared memory to shared memory of any block. change: see `_land_later`."""
-    from_shared = "global" not in op.parts
+    from_shared = not op.has("global")
     # operands
     targets = _targets(op, 0, 3, 4 if op.has("multicast::cluster") else None)
     source = shared_places(op, 1, "the source of this bulk copy") if from_shared else address_of(op, 1)
@@ -521,6 +508,7 @@ def _from_shared(m, site, piece: Piece, lanes: np.ndarray, size: int) -> np.ndar
 
 def _tensor_store(op, name: str | None):
     """[map, {coordinates}], [shared]. name: of the operation that a reduction makes of it, None to copy."""
+    op.without_effect("global")
     tensors, source = _tensor_at(op, 0), shared_places(op, 1, "the source of a bulk store")
     site = op.site("shared", AccessKind.BULK_STORE, CHUNK, device=0, mapped=True)
     line = op.line
@@ -576,6 +564,7 @@ def _to_global(m, site, lanes, offsets, values, inside, size: int, change) -> No
 
 def _store(op, change):
     """[global], [shared], bytes."""
+    op.without_effect("global")
     target, source = address_of(op, 0), shared_places(op, 1, "the source of a bulk store")
     count = op.source(2, "u32")
     size = change[1] if change else 8
@@ -629,6 +618,8 @@ def bulk_wait_group(op):
 def bulk_prefetch(op):
     """Fetch a stretch of memory, or a box of a tensor, into L2: a hint. The map and the addresses are checked all the same."""
     op.opclass, line = "TMA", op.line
+    op.cached()
+    op.without_effect("L2", "global")  # there is no other way
     if op.has("tensor"):
         _only_tiles(op)
         tensors, site = _tensor_at(op, 0), op.site("global", AccessKind.PREFETCH, CHUNK)
@@ -667,6 +658,7 @@ def _reduction(op, name: str, t: str, space: str = "global", flushed: bool = Fal
 def bulk_reduce(op):
     """Combine b bytes with what is there: [shared of the cluster], [shared], b, [mbarrier], or [global], [shared], b."""
     _bulk(op)
+    op.without_effect("noftz")  # halves keep denormals anyway
     name, t = op.one_of(*_REDUCTIONS), op.type
     to_global = op.has("bulk_group")
     change = _reduction(op, name, t, "global" if to_global else "shared"), DTYPES[t].itemsize

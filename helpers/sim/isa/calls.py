@@ -29,7 +29,7 @@ def text_at(m, address: int) -> str:
 
 def _frame(op, first: int, count: int) -> list[int]:
     """Offsets of the call's argument places in the parameter frame."""
-    return [int(place.value) for place in op.operands[first : first + count]]
+    return [op.immediate(i) for i in range(first, first + count)]
 
 
 def formatted(m, form: str, read, line: int | None) -> str:

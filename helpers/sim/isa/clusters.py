@@ -24,6 +24,7 @@ def barrier_cluster_arrive(op):
     """Say that this thread has come, and go on: cluster.barrier_arrive()."""
     op.loader.uses.add("cluster")
     op.effect, op.opclass = Effect.BARRIER, "BAR"
+    op.without_effect("aligned", "release")  # without .relaxed it releases
     line, releases = op.line, not op.has("relaxed")
     return lambda m: m.cluster_arrive(line, releases)
 
@@ -33,6 +34,7 @@ def barrier_cluster_wait(op):
     """Wait until all threads of the cluster that still run have arrived."""
     op.loader.uses.add("cluster")
     op.effect, op.opclass = Effect.BARRIER, "BAR"
+    op.without_effect("aligned", "acquire")  # it always acquires
     line = op.line
     op.terminator = lambda place, following: lambda m: m.cluster_wait(following, line)
 
@@ -42,7 +44,7 @@ def mapa(op):
     """d = the address in the shared memory of the cluster's block b that corresponds to address a in one's own."""
     op.loader.uses.add("cluster")
     # operands
-    t, shared = op.type, any(part.startswith("shared") for part in op.parts)
+    t, shared = op.type, op.has("shared::cluster")
     a, b = op.source(1, t), op.source(2, "u32")
     d = op.result(0, t)
     dtype, line = DTYPES[t], op.line
@@ -66,6 +68,7 @@ def mapa(op):
 def getctarank(op):
     """d = the rank in the cluster of the block in whose shared memory address a lies."""
     op.loader.uses.add("cluster")
+    op.without_effect("shared::cluster")  # the rank is in the same bits of a generic address
     a, d = op.source(1, op.type), op.result(0, "u32")
 
     def run(m):
@@ -97,6 +100,7 @@ def mbarriers_at(m, rows, offsets, mask):
 def _remote_store(op, update):
     """Operands [a], b, [mbarrier]: like a store to the block that a points into, which counts the bytes at its mbarrier."""
     op.loader.uses |= {"cluster", "cp.async"}
+    op.without_effect("weak", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes")  # there is no other way
     op.lands = True
     t, count = op.type, vector_count(op)
     dtype = DTYPES[t]

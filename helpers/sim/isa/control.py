@@ -9,13 +9,14 @@ import numpy as np
 from helpers.sim.code.program import Effect
 from helpers.sim.code.ptx import Immediate
 
-from .base import Jump, instruction
+from .base import SCOPES, Jump, instruction
 from .warps import check_members
 
 
 @instruction("bra")
 def bra(op):
     """Go to a label."""
+    op.without_effect("uni")
     op.effect, op.terminator = Effect.JUMP, Jump(op.operand(0).name)
     op.targets = (op.operand(0).name,)
     op.falls_through = False
@@ -24,6 +25,7 @@ def bra(op):
 @instruction("brx.idx")
 def brx_idx(op):
     """Go to the a-th label of a table."""
+    op.without_effect("uni")
     index = op.source(0, "u32")
     labels = op.loader.tables[op.operand(1).name]
     op.effect, op.targets = Effect.JUMP, labels
@@ -63,6 +65,7 @@ def exit_(op):
 
 
 def _end(op):
+    op.without_effect("uni")
     op.effect, op.falls_through = Effect.END, False
     op.terminator = lambda place, following: lambda m: m.program.exit
 
@@ -85,13 +88,13 @@ def trap(op):
 @instruction("brkpt")
 def brkpt(op):
     """A breakpoint: nothing without a debugger."""
-    return None
+    op.hint()
 
 
 @instruction("pmevent")
 def pmevent(op):
     """Trigger a performance monitor event: nothing here."""
-    return None
+    op.hint()
 
 
 @instruction("nanosleep")
@@ -118,7 +121,7 @@ def _barrier(op, first: int, arrive: bool = False, vote=None):
     expected = op.source(first + 1, "u32") if len(numbers) > 1 else None
     whole = expected is None and (number is None or isinstance(op.operand(first), Immediate))
     op.effect, op.whole_block = Effect.BARRIER, whole and not arrive
-    line, aligned = op.line, op.name == "bar" or op.has("aligned")
+    line, aligned = op.line, op.has("aligned") or op.name == "bar"
     op.opclass = "BAR"
 
     def terminator(place, following):
@@ -252,6 +255,7 @@ def fence(op):
     """Order memory accesses. The machine's memory is always in order; what a fence orders across blocks matters to findings."""
     if op.has("mbarrier_init"):
         op.effect, op.orders = Effect.FENCE, True
+        op.without_effect("release", "cluster")  # there is no other way
         return _within_cluster(_publish)
     return _thread_fence(op)
 
@@ -265,7 +269,10 @@ def membar(op):
 def _thread_fence(op):
     op.effect, op.orders = Effect.FENCE, not op.has("cta")
     if op.has("proxy"):
+        op.hint()
         return None
+    op.without_effect(*SCOPES, "gl", "sc", "acq_rel", "acquire", "release")  # each orders all accesses here,
+    op.without_effect("sync_restrict::shared::cta", "sync_restrict::shared::cluster")  # in device memory, too
     op.loader.uses.add("fence")
     if op.has("cta"):
         op.loader.uses.add("block order")
@@ -298,4 +305,4 @@ def _publish(m):
 @instruction("griddepcontrol")
 def griddepcontrol(op):
     """Programmatic dependent launch: there is one kernel, so there is nothing to wait for."""
-    return None
+    op.hint()

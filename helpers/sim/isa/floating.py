@@ -60,22 +60,39 @@ def _sixteen(op, meaning64):
     """float16 or bfloat16 from a function of float64 arrays whose result is exact or rounded to odd."""
     relu, sat, ftz = op.has("relu"), op.has("sat"), op.has("ftz")
     half = op.type.startswith("f16")
+    normal = 2.0**-14 if half else 2.0**-126
 
     def meaning(*sources):
         wide = [x.astype(F64) if half else bfloat_to_float(x).astype(F64) for x in sources]
         if ftz:
-            wide = [np.where(np.abs(x) < 2.0**-14, np.copysign(0.0, x), x) for x in wide]
+            wide = [np.where(np.abs(x) < normal, np.copysign(0.0, x), x) for x in wide]
         s = meaning64(*wide)
         if sat:
             s = saturate(s)
         if relu:
             s = np.where(np.isnan(s), s, np.maximum(s, 0.0))
         r = numerics.double_to_half(s) if half else numerics.double_to_bfloat(s)
-        if ftz and half:
-            r = numerics.flush16(r)
+        if ftz:
+            r = numerics.flush16(r) if half else np.where(r & U16.type(0x7F80), r, r & U16.type(0x8000))
         return r
 
     return meaning
+
+
+def approximated(op) -> None:
+    """Allow what asks for an approximation: the machine gives the correctly rounded result, see the top of this file."""
+    op.without_effect("approx", "full")
+
+
+def flushed64(op, meaning):
+    """Apply .ftz, which an approximation may have, to sources and result of a float64 function."""
+    if not op.has("ftz"):
+        return meaning
+
+    def tiny_to_zero(x):
+        return np.where(np.abs(x) < 2.0**-1022, np.copysign(0.0, x), x)
+
+    return lambda *sources: tiny_to_zero(meaning(*map(tiny_to_zero, sources)))
 
 
 def _arith(op, f32, f64, wide, count):
@@ -278,6 +295,7 @@ def _quotient(a, b):
 def div(op):
     """d = a / b; `.approx` and `.full` give the correctly rounded quotient too."""
     mode = _mode(op)
+    approximated(op)
     if op.type == "f64":
         divide = np.divide if mode == "rn" else numerics.directed64(mode, np.divide, numerics.quotient_side)
         return op.lanewise(divide, "f64", ("f64", "f64"))
@@ -285,10 +303,12 @@ def div(op):
         meaning = lambda a, b: canonical(np.divide(a, b))  # noqa: E731 - two one-line meanings side by side
     else:
         # A quotient of 24-bit numbers is a float32, or farther from every float32 than float64 rounds.
+        ftz = op.has("ftz")
+
         def meaning(a, b):
             q = a.astype(F64) / b.astype(F64)
             r = numerics.round_to_float(q, mode)
-            if op.has("ftz"):  # what is below the normal range before rounding is flushed
+            if ftz:  # what is below the normal range before rounding is flushed
                 r = np.where(np.abs(q) < 2.0**-126, np.copysign(np.float32(0), r), r)
             return canonical(np.array(r))
 
@@ -300,7 +320,9 @@ def _one_source(op, f32, f64, side):
 
     side: where the exact value lies from a float64 result (see numerics.directed64)."""
     mode = _mode(op)
+    approximated(op)
     if op.type == "f64":
+        f64 = flushed64(op, f64)
         return op.lanewise(f64 if mode == "rn" else numerics.directed64(mode, f64, side), "f64", ("f64",))
     if mode == "rn":
         meaning = lambda a: canonical(f32(a))  # noqa: E731 - as above
@@ -337,8 +359,9 @@ _positive = [(x,) for x in (1.0, 2.0, 0.5, 3.0, 1e-10, 7e20, 0.1)]
 def _approximate(op, function):
     """An approximation: the exact function of float64, rounded once."""
     t = op.type
+    approximated(op)
     if t == "f64":
-        return op.lanewise(function, "f64", ("f64",))
+        return op.lanewise(flushed64(op, function), "f64", ("f64",))
     if t == "f32":
         return op.lanewise(with_flags(op, lambda a: canonical(function(a.astype(F64)).astype(F32))), "f32", ("f32",))
     meaning = _sixteen(op, function)
@@ -400,7 +423,7 @@ def _on_bits(op, change):
     t = op.type
     raw, dtype = np.dtype(f"u{DTYPES[t].itemsize}"), DTYPES[t]
     sign = raw.type(_SIGN[t])
-    ftz = op.has("ftz") and t == "f32"
+    ftz = t not in ("f64", "bf16", "bf16x2") and op.has("ftz")
 
     def meaning(a):
         bits = flush(a).view(raw) if ftz else a.view(raw)
@@ -408,7 +431,7 @@ def _on_bits(op, change):
         return numerics.payload64(r, a) if t == "f64" else canonical(r) if t == "f32" else r
 
     def half(a):
-        bits = a.view(U16)
+        bits = (numerics.flush16(a.view(F16)) if ftz else a).view(U16)
         nan = (bits & U16.type(0x7FFF)) > U16.type(0x7F80 if t.startswith("bf16") else 0x7C00)
         return np.where(nan, numerics.NAN16, change(bits, U16.type(0x8000))).view(a.dtype)
 
@@ -474,7 +497,7 @@ def _larger(a, b):
 def _extreme(op, smaller):
     t = op.type
     count = len(op.operands) - 1
-    choose = _choose(smaller, op.has("NaN"), op.has("xorsign") or op.has("abs"))
+    choose = _choose(smaller, op.has("NaN"), op.has("xorsign", "abs"))
     signs = op.has("xorsign")
 
     def meaning(*sources):

@@ -92,10 +92,11 @@ def sub(op):
 def mul(op):
     """d = the low half, the high half, or all of a * b."""
     t = op.type
-    if op.has("wide"):
+    half = op.one_of("lo", "hi", "wide")
+    if half == "wide":
         wide = DTYPES[_WIDER[t]]
         return op.lanewise(lambda a, b: a.astype(wide) * b.astype(wide), _WIDER[t], (t, t))
-    return op.lanewise(_high(t) if op.has("hi") else np.multiply, t, (t, t))
+    return op.lanewise(_high(t) if half == "hi" else np.multiply, t, (t, t))
 
 
 @instruction("mad", INTEGERS)
@@ -107,10 +108,11 @@ def mul(op):
 def mad(op):
     """d = a * b + c, with the low half, the high half, or all of the product."""
     t = op.type
-    if op.has("wide"):
+    half = op.one_of("lo", "hi", "wide")
+    if half == "wide":
         wide = DTYPES[_WIDER[t]]
         return op.lanewise(lambda a, b, c: a.astype(wide) * b.astype(wide) + c, _WIDER[t], (t, t, _WIDER[t]))
-    if op.has("hi"):
+    if half == "hi":
         high = _high(t)
         meaning = (lambda a, b, c: high(a, b) + c) if not op.has("sat") else None
         if meaning is None:
@@ -128,7 +130,7 @@ def mul24(op):
 
 
 def _product24(op):
-    signed, upper = op.type == "s32", op.has("hi")
+    signed, upper = op.type == "s32", op.one_of("lo", "hi") == "hi"
     wide, narrow = (np.int64, np.int32) if signed else (np.uint64, np.uint32)
 
     def meaning(a, b):
@@ -340,7 +342,7 @@ def dp2a(op):
     """d = c + the dot product of two halves of a with the low (or high) two bytes of b."""
     ta, tb = op.types
     t = "s32" if "s32" in (ta, tb) else "u32"
-    pick = slice(2, 4) if op.has("hi") else slice(0, 2)
+    pick = slice(2, 4) if op.one_of("lo", "hi") == "hi" else slice(0, 2)
 
     def meaning(a, b, c):
         total = (_lanes(a, ta == "s32", 2) * _lanes(b, tb == "s32", 1)[..., pick]).sum(axis=-1)

@@ -13,7 +13,7 @@ from helpers.sim.code.addresses import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, S
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.memory import RAW, scatter
 
-from .base import DTYPES, instruction
+from .base import DTYPES, SCOPES, instruction
 
 I64 = np.dtype(np.int64)
 SPACES = ("global", "shared", "local", "const", "param")
@@ -21,14 +21,13 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 def space_of(op) -> str:
     """The state space in the opcode: 'generic' if it names none, 'cluster' for shared memory of any block of the cluster."""
-    for part in op.parts[1:]:
-        base = part.split("::")[0]
-        if base in SPACES:
-            if part == "shared::cluster":
-                op.loader.uses.add("cluster")
-                return "cluster"
-            return base
-    return "generic"
+    found = op.those(lambda part: part.split("::")[0] in SPACES)
+    if not found:
+        return "generic"
+    if found[0] == "shared::cluster":
+        op.loader.uses.add("cluster")
+        return "cluster"
+    return found[0].split("::")[0]
 
 
 def address_of(op, i: int):
@@ -271,6 +270,8 @@ def _by_space(m, addresses):
 def ld(op):
     """d = the bytes at [a], in global, shared, local, constant or parameter memory; generic addresses say which."""
     op.bitwise = True
+    op.cached()
+    op.without_effect(*SCOPES, "weak")
     t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands
@@ -348,6 +349,8 @@ def ldu(op):
 def st(op):
     """[a] = b, in global, shared, local or parameter memory, or wherever a generic address points."""
     op.bitwise = True
+    op.cached()
+    op.without_effect(*SCOPES, "weak")
     t, count = op.type, vector_count(op)
     space = space_of(op)
     # operands
@@ -401,31 +404,32 @@ def _generic_writer(site, t, count):
 @instruction("prefetch")
 def prefetch(op):
     """A hint; it changes nothing."""
-    return None
+    op.hint()
 
 
 @instruction("prefetchu")
 def prefetchu(op):
     """A hint; it changes nothing."""
-    return None
+    op.hint()
 
 
 @instruction("discard")
 def discard(op):
     """A hint; it changes nothing."""
-    return None
+    op.hint()
 
 
 @instruction("applypriority")
 def applypriority(op):
     """A hint; it changes nothing."""
-    return None
+    op.hint()
 
 
 @instruction("createpolicy")
 def createpolicy(op):
     """d = a cache policy, which the machine's memory does not have."""
     op.pure()
+    op.hint()
     d = op.result(0, "b64")
 
     def run(m):

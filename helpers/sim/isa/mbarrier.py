@@ -19,7 +19,7 @@ from helpers.sim.code.ptx import Address
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.machine.copies import Arrival, MBarrier
 
-from .base import instruction
+from .base import SCOPES, instruction
 from .loads_stores import address_of
 
 I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
@@ -32,7 +32,7 @@ def shared_places(op, i: int, what: str):
     The address may be generic, or in another block's shared memory. what: names it in messages.
     """
     address = address_of(op, i)
-    generic, line = not any(part.startswith("shared") for part in op.parts), op.line
+    generic, line = not op.those(lambda part: part.startswith("shared")), op.line
 
     def places(m):
         addresses = address(m)
@@ -80,6 +80,7 @@ def _remote(op):
     It returns a function (barrier, rows, lanes) to call for each mbarrier, which does nothing where the operation names no other block.
     What says .cta releases to no other block; what names no scope is taken to mean the cluster, as much code does.
     """
+    op.without_effect(*SCOPES, "release", "relaxed")  # what they mean where it is not read
     if not op.has("shared::cluster"):
         own = op.site("cluster", AccessKind.BARRIER, 8)  # of interest to those who may not know yet that it has been made
 
@@ -233,6 +234,7 @@ def _is_over(phase: np.ndarray, wanted: np.ndarray, parity: bool) -> np.ndarray:
 def _wait(op):
     """p = whether the phase (its state, or its parity) of [a] is over."""
     op.lands = True
+    op.without_effect(*SCOPES, "acquire")  # without .relaxed it acquires
     places = shared_places(op, 1, "an mbarrier")
     parity, acquires = op.has("parity"), not op.has("relaxed")
     phase = op.source(2, "u32" if parity else "b64")

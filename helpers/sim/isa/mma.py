@@ -17,6 +17,7 @@ instructions is bounded by the sum of the links' bounds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -29,12 +30,13 @@ from helpers.sim.code.program import Effect
 from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragment, metadata, wmma_fragment
 
-from .base import instruction
+from .base import ALIGNED, instruction
 from .loads_stores import _generic_reader, _generic_writer, address_of, generic_parts, reader, space_of, writer
 from .numerics import canonical, canonical16
 
 U8, U16, U32, U64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
 I32, I64, F16, F32, F64 = (np.dtype(t) for t in (np.int32, np.int64, np.float16, np.float32, np.float64))
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 TILES = 32  # matrices that are remembered while their registers do not change
 LANE = np.arange(WARP)
 ROW, WORD = LANE // 4, LANE % 4  # a lane's row and 32-bit word of an 8 x 16-byte matrix
@@ -230,6 +232,8 @@ def _product(op, shape: Shape, tables):
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
     op.opclass = "IMMA" if BITS[shape.a_type] < 8 or shape.a_type in ("s8", "u8") else "MMA" if shape.a_type == "f64" else "HMMA"
     d_type, c_type = shape.c_type, op.c_type
+    if d_type == "f64":
+        op.without_effect("rn")
     part = tables(shape, "c")
     a, b = _operand(op, 1, tables(shape, "a"), shape.a_type), _operand(op, 2, tables(shape, "b"), shape.b_type)
     other = replace(shape, c_type=c_type)
@@ -286,12 +290,9 @@ def sparse_rows(op, i: int, shape: Shape):
 
 
 def _shape_of(op, d_type: str, a_type: str, b_type: str) -> Shape:
-    for part in op.parts:
-        if part[:1] == "m" and part[1:2].isdigit() and "n" in part and "k" in part:
-            m, _, rest = part[1:].partition("n")
-            n, _, k = rest.partition("k")
-            return Shape(part, int(m), int(n), int(k), a_type, b_type, d_type)
-    op.unknown()
+    found = op.those(_SHAPE.fullmatch) or op.unknown()
+    m, n, k = map(int, _SHAPE.fullmatch(found[0]).groups())
+    return Shape(found[0], m, n, k, a_type, b_type, d_type)
 
 
 @instruction("mma")
@@ -300,14 +301,15 @@ def mma(op):
 
     With .sp, two of four neighbours along K in each row of a are zero and not stored, and metadata says which are.
     """
-    sparse = op.parts[1].partition("::")[0] == "sp"
+    sparse = bool(op.those(lambda part: part.partition("::")[0] == "sp"))
     if op.parts[2 if sparse else 1] != "sync" or op.has("block_scale"):
         op.unknown()
-    types = [part for part in op.parts if part in BITS]
+    op.without_effect(*ALIGNED, "popc")
+    types = op.those(BITS.__contains__)
     if len(types) != 4:
         op.unknown()
     d_type, a_type, b_type, op.c_type = types
-    orders = [part for part in op.parts if part in ("row", "col")]
+    orders = op.those(("row", "col").__contains__)
     shape = replace(_shape_of(op, d_type, a_type, b_type), sparse=sparse, turned="a" * (orders[0] == "col") + "b" * (orders[-1] == "row"))
     try:
         return _product(op, shape, fragment)
@@ -379,13 +381,14 @@ def wmma_rule(part: Fragment, kind: str, registers: int, by_row: bool) -> wmma_o
 def _wmma_access(op, what: AccessKind, address_at: int, vector_at: int):
     """What wmma.load and wmma.store have in common: (operand, fragment, units, addresses, sites, space, element bits)."""
     op.rendezvous = 1
-    operand = "c" if op.parts[1] in ("store",) else op.parts[2]
-    kind = next(part for part in reversed(op.parts) if part in BITS)
+    op.without_effect(*ALIGNED)
+    operand = op.one_of("a", "b", "c", "d").replace("d", "c")
+    kind = op.those(BITS.__contains__)[-1]
     try:
         part = wmma_fragment(_wmma_shape(op, operand, kind), operand)
     except ValueError:
         op.unknown()
-    by_row = op.has("row")
+    by_row = op.one_of("row", "col") == "row"
     bits = BITS[kind]
     units = _units(part, bits, by_row)
     if any(unit.count * bits % 8 for unit in units):
@@ -536,7 +539,8 @@ def wmma_store(op):
 @instruction("wmma.mma")
 def wmma_mma(op):
     """d = a x b + c for one warp, in wmma's shapes. The layouts in the opcode are those that a and b were loaded with."""
-    types = [part for part in op.parts if part in BITS]
+    op.without_effect(*ALIGNED, "row", "col", "popc")  # a and b are in registers
+    types = op.those(BITS.__contains__)
     if len(types) == 2:
         types = [types[0], "f16", "f16", types[1]]
     d_type, a_type, b_type, op.c_type = types
@@ -551,6 +555,7 @@ def wmma_mma(op):
 
 
 def _matrices(op) -> int:
+    op.without_effect(*ALIGNED)
     if not op.has("m8n8") or op.type != "b16":
         op.unknown()
     return int(op.one_of("x1", "x2", "x4")[1:])
@@ -677,6 +682,7 @@ def stmatrix(op):
 def movmatrix(op):
     """d = a, transposed: an 8 x 8 matrix of 16-bit elements whose row (lane / 4) is in the words of four lanes."""
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
+    op.without_effect(*ALIGNED, "m8n8", "trans")  # there is no other way
     a, d = op.source(1, "b32"), op.result(0, "b32")
 
     def run(m):

@@ -61,14 +61,14 @@ def cvta(op):
     """d = a generic address from one of a state space, or back (`.to`)."""
     t = op.type
     op.value = ResultKind.SAME_PLACE
-    space = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const")
+    space, back = op.one_of("shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global", "const"), op.has("to")
     windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW, "global": 0, "const": 0}
     window = windows[space.split("::")[0]]
     dtype = DTYPES[t]
     shift = dtype.type(window)
     if not window:
         return op.lanewise(_same, t, (t,))
-    if op.has("to"):
+    if back:
         return op.lanewise(lambda a: a - shift, t, (t,))
     return op.lanewise(lambda a: a + shift, t, (t,))
 
@@ -168,7 +168,7 @@ def _either_nan(a, b):
 def _comparison(op, t: str):
     """A function of two arrays of type t giving booleans."""
     # The operator comes first, because `.hi` and `.lo` could also be parts of other names.
-    name = next(part for part in op.parts[1:] if part in _ALL)
+    name = op.those(_ALL.__contains__)[0]
     name = _UNSIGNED_NAMES.get(name, name)
     floating = t in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
     if name == "ne":
@@ -400,9 +400,19 @@ def _from_double(d: str, x, mode: str):
     return x
 
 
+_LARGEST = {"f16": 65504.0, "bf16": 2.0**128 - 2.0**120, "tf32": 2.0**128 - 2.0**117}
+
+
+def _finite(d: str, x):
+    """.satfinite: numbers beyond the largest of type d, infinities too, become that; NaN stays one."""
+    most = x.dtype.type(_LARGEST[d])
+    return np.where(np.isnan(x), x, np.clip(x, -most, most))
+
+
 def _float_to_float(op, d: str, s: str, mode: str):
     integral = next((m for m in _INTEGER_MODES if op.has(m)), None)
     relu, sat, ftz = op.has("relu"), op.has("sat"), op.has("ftz") and d != "f16"  # a GPU flushes nothing on the way to f16
+    satfinite = d in ("f16", "bf16") and op.has("satfinite")
 
     def meaning(a):
         if ftz and s == "f32":
@@ -412,6 +422,8 @@ def _float_to_float(op, d: str, s: str, mode: str):
             x = np.copysign(_INTEGER_MODES[integral](x), x)
         if sat:
             x = saturate(x)
+        if satfinite:
+            x = _finite(d, x)
         if relu:
             x = np.where(np.isnan(x), x, np.where(x > 0, x, 0.0))
         r = _from_double(d, x, mode)
@@ -431,10 +443,12 @@ def _float_to_float(op, d: str, s: str, mode: str):
     return meaning
 
 
-def _tf32(mode, relu):
+def _tf32(mode, relu, satfinite):
     """float32 to tf32: 10 bits of mantissa are kept; rna rounds halves away from zero."""
 
     def meaning(a):
+        if satfinite:
+            a = _finite("tf32", a)
         bits = a.view(np.uint32)
         if mode == "rna":
             rounded = bits + np.uint32(0x1000)
@@ -604,13 +618,16 @@ _S32 = (-(2**31), 2**31 - 1)
 @example("cvt.rn.f16x2.e5m2x2", reference=lambda a: 0x3C007C00, sources=("b16",), result="b32", values=[(0x3C7C,)])
 def cvt(op):
     """d = a in another type, with the rounding and saturation that the modifiers say."""
-    d, s = op.types[0], op.types[-1]
+    if len(op.types) != 2:
+        op.unknown()
+    d, s = op.types
     mode = op.one_of(*MODES, default="rn")
     if d in ("f16x2", "bf16x2") and s == "f32":
         return _cvt_pair(op, d, mode)
     if d == "tf32":
-        return op.lanewise(_tf32(mode, op.has("relu")), "tf32", ("f32",))
+        return op.lanewise(_tf32(mode, op.has("relu"), op.has("satfinite")), "tf32", ("f32",))
     if d in EIGHT_BITS:
+        op.without_effect("satfinite")  # there is no other way
         return _cvt_to_eight(op, d, s)
     if s in EIGHT_BITS:
         return op.lanewise(_eight_to_halves(s, op.has("relu")), "f16x2", (s,))
@@ -633,17 +650,46 @@ def cvt(op):
     return op.lanewise(meaning, d, (s,))
 
 
+_PACKED = ("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2")
+
+
+def _packed_bytes(a, b, c):
+    low, high = (min(max(x, -128), 127) & 0xFF for x in (b, a))
+    return low | high << 8 | c << 16
+
+
+@instruction("cvt.pack")
+@example(
+    "cvt.pack.sat.u16.s32", reference=lambda a, b: min(max(a, 0), 65535) << 16 | min(max(b, 0), 65535), sources=("s32",) * 2, result="b32"
+)
+@example("cvt.pack.sat.s8.s32.b32", reference=_packed_bytes, sources=("s32", "s32", "b32"), result="b32")
+def cvt_pack(op):
+    """d = a and b clamped to a narrow type and put side by side, b in the low bits; narrower than 16 bits, the low bits of c come above."""
+    op.without_effect("sat")  # there is no other way
+    to, types = op.one_of(*_PACKED), op.types
+    bits, signed = int(to[1:]), to[0] == "s"
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    mask, shift = np.uint32((1 << bits) - 1), np.uint32(bits)
+
+    def narrow(x):
+        return np.clip(x.astype(np.int64), low, high).astype(np.uint32) & mask
+
+    if types[-1] == "s32":
+        return op.lanewise(lambda a, b: narrow(a) << shift | narrow(b), "b32", ("s32", "s32"))
+    return op.lanewise(lambda a, b, c: c << shift + shift | narrow(a) << shift | narrow(b), "b32", ("s32", "s32", "b32"))
+
+
 def _cvt_pair(op, d, mode):
     """cvt.f16x2.f32 d, a, b: a goes to the high half, b to the low half."""
     op.bitwise = True
-    relu, sat = op.has("relu"), op.has("satfinite")
+    relu, satfinite = op.has("relu"), op.has("satfinite")
     half = d == "f16x2"
 
     def narrow(x):
         if relu:
             x = np.where(np.isnan(x), x, np.where(x > 0, x, np.float32(0)))
-        if sat and half:
-            x = np.where(np.isnan(x), x, np.clip(x, np.float32(-65504), np.float32(65504)))
+        if satfinite:
+            x = _finite(d.removesuffix("x2"), x)
         if half:
             return numerics.double_to_half(x.astype(F64), mode).view(U16)
         return numerics.float_to_bfloat(np.ascontiguousarray(x), mode)

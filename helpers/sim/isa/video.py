@@ -31,6 +31,7 @@ def _lanewise(op, lanes: int, meaning, ta: str, tb: str, td: str):
     """d = the lanes of meaning(a, b), int64, put together; with .add, c + their sum. td: whether d is signed."""
     size, bits, signed = 4 // lanes, 32 // lanes, td == "s32"
     limits = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    saturates, adds = op.has("sat"), op.has("add")
 
     def parts(x, kind):
         narrow = np.dtype(f"{'i' if kind == 's32' else 'u'}{size}")
@@ -38,9 +39,9 @@ def _lanewise(op, lanes: int, meaning, ta: str, tb: str, td: str):
 
     def run(a, b, c):
         found = meaning(parts(a, ta), parts(b, tb))
-        if op.has("sat"):
+        if saturates:
             found = np.clip(found, *limits)
-        if op.has("add"):
+        if adds:
             return (found.sum(axis=-1) + c.astype(np.int64)).astype(DTYPES[td])
         packed = np.ascontiguousarray(found.astype(f"u{size}")).view(np.uint32)[..., 0].view(DTYPES[td])
         return np.broadcast_to(packed, np.broadcast_shapes(packed.shape, c.shape))

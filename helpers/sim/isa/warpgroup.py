@@ -26,7 +26,7 @@ from helpers.sim.code.sites import AccessKind
 from helpers.sim.layouts.register_fragments import BITS, Shape, fragment
 from helpers.sim.layouts.swizzle import SPAN, swizzle
 
-from .base import finisher, instruction
+from .base import ALIGNED, SCOPES, finisher, instruction
 from .mma import Operand, cut_sums, numbers_of, sparse_rows, sums_of
 
 U32, U64, I64 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
@@ -226,6 +226,7 @@ def _note(m, op, active: np.ndarray, kind: str, number: int = 0) -> None:
 
 def _of_warpgroup(op) -> None:
     op.rendezvous = WARPS
+    op.without_effect(*ALIGNED)
     op.loader.uses.add("async proxy")
     op.opclass = "WGMMA"
 
@@ -270,7 +271,7 @@ def wgmma_wait_group(op):
 
 
 def _shape_of(op, types) -> Shape:
-    name = next((part for part in op.parts if part.startswith("m64n")), None) or op.unknown()
+    (name,) = op.those(lambda part: part.startswith("m64n")) or op.unknown()
     n, _, k = name[4:].partition("k")
     d_type, a_type, b_type = types
     sparse = op.has("sp")
@@ -288,7 +289,8 @@ def wgmma_mma_async(op):
     """
     _of_warpgroup(op)
     # operands
-    types = [part for part in op.parts if part in BITS]
+    op.without_effect("popc")
+    types = op.those(BITS.__contains__)
     if len(types) != 3:
         op.unknown()
     shape = _shape_of(op, types)
@@ -375,7 +377,7 @@ def _registers(op, i: int, shape: Shape, operand: str, kind: str, result: bool =
 def fence_proxy_async(op):
     """Order ordinary accesses with those of wgmma and bulk copies, in shared memory or device memory, if it does not say in which."""
     op.effect, op.orders = Effect.FENCE, True
-    shared, device = not op.has("global"), not any("shared" in part for part in op.parts)
+    shared, device = not op.has("global"), not op.those(lambda part: "shared" in part)
     if shared:
         op.loader.uses.add("async proxy")
 
@@ -389,6 +391,7 @@ def fence_proxy_async(op):
 def fence_proxy_async_generic(op):
     """One way of it: .release for what was written by ordinary accesses, .acquire for what will be read by them."""
     op.effect, op.orders = Effect.FENCE, True
+    op.without_effect(*SCOPES, "acquire", "sync_restrict::shared::cta", "sync_restrict::shared::cluster")
     return fence_proxy_async(op) if op.has("release") else None
 
 
@@ -419,6 +422,7 @@ class Registers:
 
 def _register_count(op) -> int:
     op.rendezvous = WARPS
+    op.without_effect(*ALIGNED)
     count = op.immediate(0)
     if not 24 <= count <= 256 or count % 8:
         op.fail("asks for a number of registers that is not a multiple of 8 from 24 to 256")

@@ -11,7 +11,7 @@ import numpy as np
 from helpers.sim.checks import divergent_barriers, undefined_shuffles
 from helpers.sim.code.program import Effect, Results
 
-from .base import DTYPES, instruction
+from .base import ALIGNED, DTYPES, instruction
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
 LANE = np.arange(32, dtype=np.int64)
@@ -57,6 +57,7 @@ def ballot(truth: np.ndarray) -> np.ndarray:
 def shfl(op):
     """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment c describes."""
     op.effect, op.rendezvous, op.bitwise = Effect.EXCHANGE, 1, True
+    op.without_effect(*ALIGNED)
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))
     op.loader.exchanged.add(a)  # lanes that are elsewhere keep theirs: others may read it
@@ -104,6 +105,7 @@ def shfl(op):
 def vote(op):
     """d = whether all, any, or all alike of the lanes have the predicate set; or their ballot."""
     op.effect, op.results, op.rendezvous, op.bitwise = Effect.EXCHANGE, Results.PER_WARP, 1, True
+    op.without_effect(*ALIGNED)
     ballots = op.has("ballot")
     d = op.result(0, "b32" if ballots else "pred")
     p = op.predicate(1)
@@ -131,11 +133,12 @@ def vote(op):
 def match(op):
     """d = mask of the lanes with the same value (any), or of all lanes if all have it, with p (all)."""
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
+    op.without_effect(*ALIGNED)
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
     op.members = mask
     d, p = op.pair(0, "b32", "pred")
-    every, line = op.has("all"), op.line
+    every, line = op.one_of("any", "all") == "all", op.line
 
     def run(m):
         check_members(m, mask, line, "match")
@@ -165,6 +168,7 @@ _REDUCTIONS = {
 def redux(op):
     """d = the sum, minimum, maximum, and, or, xor of a over the lanes."""
     op.effect, op.results, op.rendezvous = Effect.EXCHANGE, Results.PER_WARP, 1
+    op.without_effect(*ALIGNED)
     t = op.type
     a, mask = op.source(1, t), op.source(2, "b32")
     op.members = mask
@@ -211,6 +215,7 @@ def activemask(op):
 def elect(op):
     """d|p: p is set in one of the lanes (here the lowest), and d is its number."""
     op.effect, op.rendezvous = Effect.EXCHANGE, 1
+    op.without_effect(*ALIGNED)
     mask = op.members = op.source(1, "b32")
     d, p = op.pair(0, "b32", "pred")
     line = op.line

@@ -131,6 +131,9 @@ class _Parts:
     def __init__(self, instruction):
         self.opcode, self.parts = instruction.opcode, instruction.opcode.split(".")
 
+    def those(self, wanted):
+        return [part for part in self.parts[1:] if wanted(part)]
+
     def unknown(self):
         raise Unsupported(f"`{self.opcode}`")
 

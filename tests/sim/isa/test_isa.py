@@ -182,6 +182,28 @@ def check_float(example, row, pattern, expected):
         assert math.copysign(1, got) == math.copysign(1, expected), what
 
 
+@pytest.mark.parametrize(
+    ("opcode", "source", "result", "given", "wanted"),  # as an H100 has it
+    [
+        ("cvt.rna.satfinite.tf32.f32", "f32", "tf32", [0x7F800000, 0xFF800000, 0x7F7FF000, 0x3F801000], [0x7F7FE000, 0xFF7FE000, 0x7F7FE000, 0x3F802000]),
+        ("cvt.rn.satfinite.f16.f32", "f32", "f16", [0x7F800000, 0xC7800000, 0x477FE000, 0x387FC000], [0x7BFF, 0xFBFF, 0x7BFF, 0x03FF]),
+        ("cvt.rz.relu.satfinite.bf16.f32", "f32", "bf16", [0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x387FC000], [0x7F7F, 0, 0x7F7F, 0x387F]),
+        ("ex2.approx.ftz.bf16", "bf16", "bf16", [0xC2FC, 0xC2FE, 0xC302, 0x8001], [0x0080, 0, 0, 0x3F80]),
+        ("abs.ftz.f16", "f16", "f16", [0x8001, 0x83FF, 0x8400, 0xBC00], [0, 0, 0x0400, 0x3C00]),
+        ("neg.ftz.f16x2", "f16x2", "f16x2", [0x3F800001, 0x83FFBC00], [0xBF808000, 0x00003C00]),
+        ("rcp.approx.ftz.f64", "f64", "f64", [1, 1 << 63, 0x7FE0000000000000], [0x7FF << 52, 0xFFF << 52, 0]),
+    ],
+)  # fmt: skip
+def test_what_a_modifier_makes_of_values_at_the_edge_of_a_format(opcode, source, result, given, wanted):
+    case = Example(opcode, None, (source,), result)
+    out = np.zeros(len(given), f"u{size_of(result)}")
+    simulate(
+        program(case), (1, 1, 1), (len(given), 1, 1), [out, np.array(given, f"u{size_of(source)}")],
+        collect=Collect(counters=False), engine="numpy",
+    )  # fmt: skip
+    assert [hex(x) for x in out.tolist()] == [hex(x) for x in wanted]
+
+
 def test_every_arithmetic_handler_has_an_example():
     """A family file whose instructions compute values keeps an example beside each."""
     covered = {example.opcode for example in EXAMPLES}
