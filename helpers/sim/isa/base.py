@@ -416,6 +416,11 @@ class Binding:
         try:
             return self.loader.register(name)
         except KeyError:
+            if name.startswith("%reserved_smem_offset"):
+                self.fail(
+                    "belongs to a tile of more than one warp (tiled_partition<64> and larger), and such tiles are not simulated: "
+                    "take one of at most 32 threads"
+                )
             self.fail(f"uses {name}, which is no register of the kernel and no special register that the machine has")
 
     def _narrowed(self, index: int, kind: str) -> int:
