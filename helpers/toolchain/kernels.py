@@ -69,6 +69,30 @@ def kernels(source: str) -> tuple[KernelDeclaration, ...]:
     return tuple(found.values())
 
 
+def only_declared(source: str) -> dict[str, int]:
+    """The kernels that `source` declares without their body: name with its namespaces -> line."""
+    text, macros = structure(source)
+    defined = {item.name for item in kernels(source)}
+    found: dict[str, int] = {}
+    for item in declarations(text):
+        explicit = re.match(r"\s*template\s+[^<\s]", item.head)  # an instance, of a template whose body is here
+        name = item.namespace + item.function_name
+        if item.is_function or item.owner or explicit or not item.function_name or name in defined:
+            continue
+        if device_mark(item.head, macros, "__global__") and text[item.end - 1] == ";":
+            found.setdefault(name, text.count("\n", 0, item.start) + 1)
+    return found
+
+
+def _elsewhere(source: str, entry: str | None) -> NoKernelError | None:
+    """What to do about a kernel that is declared here and defined in another file."""
+    named = {name: line for name, line in only_declared(source).items() if entry is None or f"::{name}".endswith(f"::{entry}")}
+    if not named:
+        return None
+    name, line = next(iter(named.items()))
+    return NoKernelError(f"line {line}: kernel {name} is only declared here, and its body is in another file: paste it below.", line)
+
+
 def namesake(name: str, source: str) -> str | None:
     """`name`, if the source has several kernels and one that is no template is called so: the one that `%%cuda name` means."""
     declared = kernels(source)
@@ -116,6 +140,8 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
     called = [item for item in declared if item.is_called(entry)]
     names = ", ".join([item.name.split("::")[-1] for item in declared] or dict.fromkeys(plain_name(symbol) for symbol in symbols))
     templates = "".join(f"\n  {item}" for item in declared if item.parameters) if len(declared) > 1 else ""
+    if not matches and not called and (elsewhere := _elsewhere(source, entry.removeprefix("::").partition("<")[0] if entry else None)):
+        raise elsewhere
     if not names:
         raise NoKernelError(
             "There is no kernel in this source: write __global__ in front of the function that the GPU starts, "

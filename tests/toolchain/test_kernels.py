@@ -153,3 +153,20 @@ def test_what_the_wanted_kernel_uses_is_an_error_at_its_line(used):
 def test_constants_for_the_launch_are_never_left_out():
     with pytest.raises(helpers.CompileError, match="line 1: error"):
         helpers.compile(f'extern "C" __device__ constexpr int tile[] = {{BM}};\n{FILL}__global__ void other() {{}}', "fill")
+
+
+def test_a_kernel_whose_body_is_elsewhere_is_said_to_be():
+    for declared in (
+        "__global__ void k(float*);",
+        "template <typename T> __global__ void k(T*);",
+        "namespace n { __global__ void k(int); }",
+    ):
+        with pytest.raises(
+            helpers.CompileError, match="line 2: kernel (n::)?k is only declared here, and its body is in another file: paste it"
+        ) as said:
+            helpers.compile(f"\n{declared}\nint main() {{ k<<<1, 1>>>(0); }}")
+        assert said.value.line == 2
+        with pytest.raises(helpers.CompileError, match="line 1: kernel (n::)?k is only declared"):
+            helpers.compile(f"{declared}\n__global__ void other() {{}}", "k")
+        assert helpers.compile(f"{declared}\n__global__ void other() {{}}").name == "other"
+    assert helpers.compile("__global__ void k(float*);\n__global__ void k(float* a) {}").name == "k"
