@@ -34,6 +34,8 @@ _ONLY_SPECIFIC = re.compile(r'"[^"\n]*\b(wgmma|setmaxnreg)\.')  # assembly that 
 _ASKS_ITSELF = re.compile(r"__CUDA_ARCH_(FEAT_SM|SPECIFIC__|FAMILY_SPECIFIC__)")  # code that has something else for sm_90
 _BLANKS = dict.fromkeys(map(ord, "\ufeff\u00a0\u200b\u200c\u200d\u2060\u202f"), " ")  # they look like blanks, or like nothing
 _TYPOGRAPHIC = {**dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‘’‚", "'"), **dict.fromkeys("–—−", "-"), "×": "*", "…": "...", "；": ";"}
+_FIRST_MAGICS = re.compile(r"\A(?:[ \t]*(?:[%!](?!:)[^\r\n]*)?(?:[\r\n]|\Z))+")  # %%writefile x.cu and its like begin a notebook's cell
+_MAGIC = re.compile(r"^[ \t]*(%%[A-Za-z]\w*|![ \t]*(?:nvcc(?=[ \t])|\./)[^\n]*)", re.M)
 _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _FILE_NAME = re.compile(r"[^\n;{}()]*\.(cu|cuh|cpp|ptx|h)")
@@ -120,17 +122,27 @@ def readable(source: str) -> str:
         raise CompileError(f"{os.fspath(source)} is a path, and a source is text: pass Path(…).read_text(encoding='utf-8').")
     if not isinstance(source, str):
         raise CompileError(f"There is no CUDA source to compile: a source is text, and this is {type(source).__name__}.")
+    source = _FIRST_MAGICS.sub(lambda match: re.sub(r"[%!][^\r\n]*", "", match[0]), source)
     if not source.strip():
         raise CompileError("There is no CUDA source to compile: it is empty.")
     if _FILE_NAME.fullmatch(source.strip()):
         raise CompileError(f"{source.strip()} is a file's name and no CUDA source: pass what the file holds, as text.")
     source = source.replace("\r\n", "\n").replace("\r", "\n").translate(_BLANKS)
     code = strip_comments(source)
-    for text, pattern, explain in ((code, _MARKDOWN, _markdown), (code, _TYPOGRAPHY, _typography), (source, _NO_TEXT, _no_text)):
+    for text, pattern, explain in (
+        (code, _MAGIC, _magic),
+        (code, _MARKDOWN, _markdown),
+        (code, _TYPOGRAPHY, _typography),
+        (source, _NO_TEXT, _no_text),
+    ):
         if found := pattern.search(text):
             line = text.count("\n", 0, found.start()) + 1
             raise CompileError(f"line {line}: {explain(found[0])}", line)
     return source
+
+
+def _magic(command: str) -> str:
+    return f"{command.strip()} is a command of the notebook and no CUDA. Delete the line."
 
 
 def _markdown(_: str) -> str:

@@ -100,3 +100,27 @@ def test_a_kernel_that_starts_kernels_is_told_so(parent):
     assert "host code" not in said.value.message
     compiled = compile_source(CHILD + parent, "child")
     assert compiled.entry == "child" and any(re.search(r"does not need, .* left out: .*k \(line \d\)", note) for note in compiled.warnings)
+
+
+@pytest.mark.parametrize(
+    "first", ["%%writefile k.cu", "%%cu", "\n  %%cuda_group_save --name k.cu", "!pip install nothing\n%load_ext other"]
+)
+def test_the_commands_that_a_notebook_s_cell_begins_with_are_skipped(first):
+    kernel = "__global__ void k(float* a) { if (!threadIdx.x) a[0] = 1 %\n 3; }"
+    for end in ("\n", "\r\n", "\r"):
+        assert compile_source(f"{first}\n#include <cuda/pipeline>\n{kernel}".replace("\n", end)).entry == "k"
+    with pytest.raises(CompileError) as said:
+        compile_source(f"{first}\n{kernel.replace('= 1', '= one')}")
+    assert said.value.line == first.count("\n") + 2
+    with pytest.raises(CompileError, match="empty"):
+        compile_source(first)
+
+
+@pytest.mark.parametrize("command", ["%%writefile other.cu", "!nvcc k.cu -o k && ./k", "! ./k"])
+def test_a_command_of_the_notebook_further_down_is_named(command):
+    with pytest.raises(
+        CompileError, match=f"line 2: {re.escape(command.split(' o')[0])}.* is a command of the notebook and no CUDA. Delete"
+    ) as said:
+        compile_source(f"__global__ void k(float* a) {{ a[0] = 1; }}\n{command}\n")
+    assert said.value.line == 2
+    assert compile_source(f'__global__ void k(float* a) {{ a[0] = 1; }}\nconst char* text = R"(\n{command}\n)";\n').entry == "k"
