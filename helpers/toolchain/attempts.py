@@ -61,7 +61,7 @@ class Attempt:
         without = None if installation.compiler().makes_machine_code else clang.misses(self.missing, self.source)
         if without:
             return without
-        return explain(errors, self.source, self.answer.log.strip() or self.answer.refused, self.missing)
+        return explain(errors, self.source, self.answer.log.strip() or self.answer.refused, self.missing, self.request.flags)
 
     def notes(self) -> tuple[str, ...]:
         """What was left out, which headers are nowhere, and the warnings about the reader's own device code, as sentences."""

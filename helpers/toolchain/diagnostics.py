@@ -105,6 +105,7 @@ def used_unset(log: str) -> list[tuple[int, str]]:
 
 
 _STARTS_KERNELS = "A kernel that starts kernels needs CUDA's device runtime, which is not here: launch the other one from the notebook."
+_CURAND = "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."
 _ADVICE = (
     (r"identifier \"(?P<what>cuda(Malloc|Memcpy|Free|DeviceSynchronize|GetLastError|Event)\w*|std|main)\" is undefined",
      "This is host code. Keep only kernels and __device__ functions in the cell; the course allocates, copies and launches."),
@@ -132,12 +133,26 @@ _ADVICE = (
     (r"device-side kernel launch",
      _STARTS_KERNELS),
     (r"identifier \"curand\w*\" is undefined",
-     "Random numbers in a kernel need curand_kernel.h: install the package nvidia-curand beside this compiler."),
+     _CURAND),
+    (r"namespace \"cub\" has no member \"(Max|Min|Sum|Equality|Inequality|Difference|Division)\"",
+     "CUB 3 took its own operators away: write cuda::maximum<>{} for cub::Max(), cuda::minimum<>{} for cub::Min(), cuda::std::plus<>{} for "
+     "cub::Sum(), and cuda::std::equal_to, not_equal_to, minus or divides for the others."),
     (r"'tcgen05\.\S*' not supported on",
      "Blackwell's tensor memory needs its own target: arch='sm_100a' (in the magic: --arch sm_100a)."),
     (r"uses too much shared data",
      "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
 )  # fmt: skip
+
+
+_LATER = re.compile(r"\bconcept\s+\w+\s*=|\b(requires|consteval|constinit)\b")  # words of C++20 where they are no names
+_LATER_MESSAGE = re.compile(r"C\+\+20 feature|argument list for variable template")  # the second: a concept in place of typename
+_STANDARD = "This is C++20, and the standard here an older one: add options=['-std=c++20'] (in the magic: -o=-std=c++20)."
+
+
+def _needs_later(item: Diagnostic, lines: Sequence[str]) -> bool:
+    """Does a message, or the line that it stands in, speak of C++20?"""
+    line = lines[item.line - 1] if item.line and item.line <= len(lines) else ""
+    return bool(_LATER.search(line) or _LATER_MESSAGE.search(item.message))
 
 
 def not_here(missing: Sequence[str]) -> str:
@@ -150,8 +165,9 @@ def not_here(missing: Sequence[str]) -> str:
     )
 
 
-def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = ()) -> CompileError:
-    """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere."""
+def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequence[str] = (), options: Sequence[str] = ()) -> CompileError:
+    """`errors` as one CompileError. log: what is shown where there are none; missing: headers of the source that are nowhere; options:
+    what it was compiled with."""
     starting = next((source.count("\n", 0, place) + 1 for place in nested_launches(source)), None)
     if not errors and starting and "__cudaCDP" in log:
         return CompileError(f"line {starting}: a kernel is started in device code.\n      → {_STARTS_KERNELS}", starting)
@@ -166,6 +182,10 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     if starting:  # what it calls of the host's functions goes with that
         advised = [(item, _STARTS_KERNELS if re.match(r'identifier "cuda\w+" is', item.message) else advice) for item, advice in advised]
+    if not any("std=c++2" in option for option in options):
+        lines = structure(source)[0].split("\n")
+        later = next((item for item in errors if _needs_later(item, lines)), None)
+        advised = [(item, _STANDARD if item is later else advice) for item, advice in advised]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
     texts = []
@@ -175,6 +195,8 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         texts.append(item.render(source) + also + (f"\n      → {advice}" if advice else ""))
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
+    if any(advice == _CURAND for _, advice in advised):  # to paste that is no help
+        missing = [name for name in missing if not name.startswith("curand")]
     if missing:
         texts.append(not_here(missing))
     line = next((item.line for item in errors if item.line), None)

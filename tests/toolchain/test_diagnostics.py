@@ -6,6 +6,7 @@ import pytest
 
 from helpers.errors import CompileError
 from helpers.toolchain.compile import compile_source
+from helpers.toolchain.kernels import kernels
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,59 @@ def test_a_kernel_that_starts_kernels_is_told_so(parent):
     assert "host code" not in said.value.message
     compiled = compile_source(CHILD + parent, "child")
     assert compiled.entry == "child" and any(re.search(r"does not need, .* left out: .*k \(line \d\)", note) for note in compiled.warnings)
+
+
+LATER = [
+    "template <typename T> concept Small = sizeof(T) < 8;\ntemplate <Small T> __device__ T f(T x) { return x; }",
+    "template <typename T> requires (sizeof(T) < 8) __device__ T f(T x) { return x; }",
+    "template <typename T> __device__ T f(T x) requires (sizeof(T) < 8) { return x; }",
+    "template <typename T> __device__ T f(T x) { if constexpr (requires { x + 1; }) return x; else return 0; }",
+    "#include <concepts>\ntemplate <std::floating_point T> __device__ T f(T x) { return x; }",
+    "__device__ consteval float f(float x) { return x; }",
+    "__device__ float f(float x) { return []<int N>(float v) { return v; }.template operator()<1>(x); }",
+]
+
+
+@pytest.mark.parametrize("source", LATER)
+def test_what_a_later_standard_has_names_the_option(source):
+    source += "\n__global__ void k(float* a) { a[0] = f(1.0f); }"
+    with pytest.raises(CompileError, match=r"This is C\+\+20, .*options=\['-std=c\+\+20'\]") as said:
+        compile_source(source)
+    assert said.value.message.count("This is C++20") == 1
+    assert compile_source(source, options=["-std=c++20"]).entry == "k"
+    with pytest.raises(CompileError, match="missing") as said:
+        compile_source(source.replace("a[0] =", "a[missing] ="), options=["-std=c++20"])
+    assert "This is C++20" not in said.value.message
+
+
+def test_a_constrained_kernel_is_known_by_its_name():
+    source = "template <typename T> requires (sizeof(T) < 8) __global__ void k(T* a) { a[0] = 1; }\n__global__ void l() {}"
+    assert compile_source(source, "k<float>", options=["-std=c++20"]).entry == "k"
+    assert [item.name for item in kernels(source)] == ["k", "l"]
+
+
+OPERATORS = {"Max": "cuda::maximum<>{}", "Min": "cuda::minimum<>{}", "Sum": "cuda::std::plus<>{}"}
+
+
+@pytest.mark.parametrize(("old", "new"), OPERATORS.items())
+def test_an_operator_that_cub_took_away_is_told_what_replaces_it(old, new):
+    source = (
+        "#include <cub/cub.cuh>\n__global__ void k(float* a) { using Reduce = cub::BlockReduce<float, 64>;\n"
+        "__shared__ Reduce::TempStorage s; float m = Reduce(s).Reduce(a[threadIdx.x], OP); if (!threadIdx.x) a[0] = m; }"
+    )
+    with pytest.raises(CompileError, match=f"line 3: error: (?s:.*)write .*{re.escape(new)} for cub::{old}") as said:
+        compile_source(source.replace("OP", f"cub::{old}()"))
+    assert said.value.line == 3
+    assert compile_source(source.replace("OP", new)).entry == "k"
+
+
+def test_curand_is_to_be_installed_and_not_pasted():
+    source = "#include <curand_kernel.h>\nOTHER__global__ void k(curandState* s, float* a) { a[0] = curand_uniform(s); }"
+    with pytest.raises(CompileError, match="install the package nvidia-curand") as said:
+        compile_source(source.replace("OTHER", ""))
+    assert "paste it" not in said.value.message
+    with pytest.raises(CompileError, match="left out: mine.h. If the kernel uses something of that, paste it"):
+        compile_source(source.replace("OTHER", '#include "mine.h"\n'))
 
 
 @pytest.mark.parametrize(
