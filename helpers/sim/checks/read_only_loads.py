@@ -34,6 +34,8 @@ class ReadOnlyLoads(DeviceCheck):
     def wanted(cls, launch) -> bool:
         """Is there such a load, of an array that the launch writes? Where it is not known of which array it is, nothing is told."""
         places = launch.device
+        if places is None:
+            return False
         written = set().union(*(places.arrays(site) for site in launch.program.sites if site.op.changes and site.index in places.origins))
         return any(
             site.read_only and places.watches[site.index] and ANY not in places.origins[site.index] and places.arrays(site) & written
