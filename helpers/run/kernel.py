@@ -21,6 +21,7 @@ import numpy as np
 from helpers.arguments import explained, is_whole
 from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
 from helpers.model import hardware
+from helpers.model.occupancy import occupancy
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from helpers.sim.code import elf
@@ -262,6 +263,7 @@ class Kernel:
                     subject.compiled, grid, block, values, shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
                     globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=given,
+                    resident=self._resident(block, shared),
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)
@@ -364,6 +366,15 @@ class Kernel:
         """Blocks per cluster as (x, y, z), None without clusters. Raises LaunchError for what the hardware refuses."""
         extent = None if wanted is None else _extent("cluster", wanted)
         return clusters.extent(self.ptx, self.compiled.symbol, self.compiled.arch, grid, extent)
+
+    def _resident(self, block: tuple[int, int, int], shared: int) -> int | None:
+        """Blocks that are on the largest GPU of the kernel's architecture at once. None if no such GPU is known."""
+        compiled = self.compiled
+        sms = [gpu.sms for gpu in hardware.gpus() if gpu.arch == compiled.arch.rstrip("af")]
+        if not sms:
+            return None
+        fits = occupancy(compiled.arch.rstrip("af"), math.prod(block), compiled.registers, compiled.shared_bytes + shared)
+        return fits.blocks_per_sm * max(sms) or None
 
     def _check_limits(self, grid, block, shared) -> None:
         threads = block[0] * block[1] * block[2]

@@ -34,6 +34,7 @@ from .layouts.struct_value import StructValue
 from .layouts.tensor_map import NBYTES, TensorMap
 from .load import Program, followed, load
 from .machine import cluster as clusters
+from .machine import stuck
 from .machine.chunk import Chunk, Clock
 from .machine.memory import DeviceMemory
 from .machine.printout import Printout
@@ -130,6 +131,8 @@ class Launch:
     registers: int = 0  # per thread, 0 if unknown
     source: str = ""  # the reader's, for names in messages
     in_turn: str = ""  # UPWARDS or DOWNWARDS: one block, or cluster, in each chunk
+    briefly: bool = False  # chunks that look at flags in vain let others run soon
+    resident: int | None = None  # blocks that fit on the largest GPU at once, None if unknown
     others_wait: Callable = lambda chunk: False
     explain: bool = True  # in the NumPy machine, what native code only notices
     tick: Callable = lambda: None  # called now and then while a chunk runs
@@ -153,6 +156,7 @@ def simulate(
     in_turn: str = "",
     explain: bool = True,
     symbols: Sequence[tuple[str, bytes]] = (),
+    resident: int | None = None,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
 
@@ -168,7 +172,7 @@ def simulate(
     or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
     for the others finds nothing of theirs. explain: False raises UnexplainedError where native code meets what only the NumPy machine
     can explain, and the NumPy machine does not run the launch. symbols: bytes for the beginnings of global variables, by the names that
-    the PTX gives them; they come after globals_before.
+    the PTX gives them; they come after globals_before. resident: blocks of the launch that fit on the largest GPU at once, if known.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -178,7 +182,7 @@ def simulate(
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
             given = (
                 start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn,
-                explain, symbols,
+                explain, symbols, resident,
             )  # fmt: skip
             try:
                 return _simulate(*given)
@@ -212,7 +216,7 @@ _NUMBERS = re.compile(
 
 def _simulate(
     start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain,
-    symbols, again: _RunAgain | None = None,
+    symbols, resident, again: _RunAgain | None = None,
 ) -> Outcome:  # fmt: skip
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
@@ -245,7 +249,8 @@ def _simulate(
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
-        explain=explain, printed=Printout(again.shown if again is not None else 0),
+        explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident,
+        printed=Printout(again.shown if again is not None else 0),
         plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(p.pointer_to or "")),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
@@ -360,26 +365,50 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
     piece = next(pieces, None)
     waiting: deque[Chunk] = deque()
     done = 0
+    watched = _keeps_order(launch, chosen) and launch.in_turn != DOWNWARDS and launch.findings.wanted
+    room = (launch.resident if watched else None) or math.inf
+
+    def advance(chunk: Chunk) -> bool:
+        nonlocal done
+        if not chunk.run():
+            return False
+        chunk.finish()
+        if launch.counting is not None:
+            launch.counting.finish_chunk(chunk)
+        done += chunk.blocks
+        return True
+
     launch.others_wait = lambda chunk: piece is not None or bool(waiting)
     launch.tick = lambda: progress and progress(done, wanted)
     while piece is not None or waiting:
+        if piece is not None and sum(chunk.unfinished for chunk in waiting) >= room:
+            hangs = stuck.wait_for_ever(launch, waiting, advance)
+            if hangs:
+                places = [chunk.place for chunk in waiting]
+                endless.no_room(launch.program, launch.findings, places, math.prod(launch.grid), launch.resident)
+            if hangs is not False:
+                room = math.inf
+            continue
         # Chunks that only wait for others step back; new ones come first, because they may be what is waited for.
         if piece is not None:
             chunk, piece = Chunk(launch, *piece), next(pieces, None)
         else:
             chunk = waiting.popleft()
-        if not chunk.run():
+        if not advance(chunk):
             waiting.append(chunk)
             continue
-        chunk.finish()
-        if launch.counting is not None:
-            launch.counting.finish_chunk(chunk)
-        done += chunk.blocks
         clock = launch.clock
         if piece is not None and clock.seconds is not None and clock.elapsed() > clock.seconds:  # chunks too short to look themselves
             endless.out_of_budget(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
         if progress is not None:
             progress(done, wanted)
+
+
+def _keeps_order(launch: Launch, chosen) -> bool:
+    """Do blocks begin by their numbers? They do where blocks may wait for others and not all of them fit."""
+    if launch.resident is None or launch.resident >= math.prod(launch.grid) or chosen is not None:
+        return False
+    return any(site.index in launch.program.decisive for site in launch.program.sites if site.volatile or site.atomic)
 
 
 def _pieces(launch: Launch, chosen):
@@ -389,6 +418,9 @@ def _pieces(launch: Launch, chosen):
     registers = max(1, sum(kind != "pred" for kind in launch.program.types)) * 4
     lanes = min(MOST_LANES, max(LEAST_LANES, REGISTER_BYTES // registers))
     count = 1 if launch.in_turn else max(1, lanes // max(1, threads))
+    in_order = _keeps_order(launch, chosen)
+    if in_order:
+        count = max(1, min(count, launch.resident))
     order = reversed if launch.in_turn == DOWNWARDS else iter
     cx, cy, cz = launch.cluster or (1, 1, 1)
     if launch.checks.wanted and "cluster" in launch.program.uses:
@@ -402,10 +434,10 @@ def _pieces(launch: Launch, chosen):
         return
     if min(launch.grid) < 1 or threads < 1:
         return
-    nx = min(gx, max(1, math.isqrt(count)))
-    ny = min(gy, max(1, count // nx))
+    nx = min(gx, count if in_order else max(1, math.isqrt(count)))
+    ny = min(gy, max(1, count // nx)) if nx == gx or not in_order else 1
     nx = min(gx, max(1, count // ny))
-    nz = min(gz, max(1, count // (nx * ny)))
+    nz = min(gz, max(1, count // (nx * ny))) if ny == gy or not in_order else 1
     nx, ny, nz = (max(1, n // c) * c for n, c in ((nx, cx), (ny, cy), (nz, cz)))  # whole clusters
     for z in order(range(0, gz, nz)):
         for y in order(range(0, gy, ny)):

@@ -55,6 +55,17 @@ def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | N
     m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
 
 
+def no_room(program: LoadedKernel, findings: Findings, places: Collection[int], blocks: int, resident: int) -> None:
+    """More blocks than fit on a GPU at once wait for ever, until others begin. places: where they wait, as blocks of code."""
+    line = program.blocks[min(places)].line
+    findings.add(
+        KIND, line,
+        f"Blocks wait here for others that have not begun, and of the {blocks:,} blocks of this launch at most {resident:,} are on a GPU "
+        "at once, also on the largest one of this architecture: the others begin when some have ended, so the launch never ends there.",
+        advice="Let a block wait for blocks of lower numbers only, or launch no more blocks than fit and give each several tiles.",
+    )  # fmt: skip
+
+
 def no_registers(m: Machine, line: int | None, block: int, wanted: int, pool: int) -> NoReturn:
     """Warpgroups of a block wait for more registers per thread (`wanted`, all together) than it has."""
     finding = m.findings.add(

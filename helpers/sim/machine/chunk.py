@@ -181,13 +181,26 @@ class Chunk(Lanes):
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
             self._endless(f"{clock.seconds:g} seconds", block)
-        return self.polls > (BRIEFLY if self.launch.in_turn else PATIENCE) and self._others_could_run()
+        return self.polls > (BRIEFLY if self.launch.briefly else PATIENCE) and self._others_could_run()
 
     def _others_could_run(self) -> bool:
         """Are there other chunks, or other parts of the divided chunk that this is a part of?"""
         if self.parent is not None and (len(self.parent.parts) > 1 or self.parent._others_could_run()):
             return True
         return self.launch.others_wait(self)
+
+    @property
+    def unfinished(self) -> int:
+        """Blocks that have not ended."""
+        if self.parts is not None:
+            return sum(part.unfinished for part in self.parts)
+        ended = 0 if self.exited is None else int(np.broadcast_to(self.rows_of(self.exited), (self.blocks, self.threads)).all(axis=1).sum())
+        return self.blocks - ended
+
+    @property
+    def place(self) -> int:
+        """The block of code where it goes on."""
+        return self.pc if self.parts is None else self.parts[0].place
 
     def _endless(self, budget: str, block) -> None:
         endless.out_of_budget(self.program, self.findings, budget, block.line, block.ops.start)
