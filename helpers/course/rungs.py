@@ -165,27 +165,27 @@ def cublas_alone() -> tuple[Rung, ...]:
     )  # fmt: skip
 
 
-def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str = "") -> Rung | None:
+def limit(device: str, m: int, n: int, k: int, dtype: str = "float32", out_dtype: str = "", unit: str = "") -> Rung | None:
     """What `device` (a name of model/gpus.toml) could do at most in these types: the roofline at this size.
 
-    Arithmetic is FP32 lanes for float32, tensor cores for all else. None where the table does not know: the device, or its
-    rate for these types. Bytes: each input read once, the result written once.
+    Arithmetic is FP32 lanes for float32, tensor cores for all else; unit: another type, whose unit multiplies in place of dtype's. None
+    where the table does not know: the device, or its rate for these types. Bytes: each input read once, the result written once.
     """
     try:
         gpu = hardware.gpu(device)
     except CourseError:
         return None
     problem = Problem(m, n, k, dtype=dtype, out_dtype=out_dtype)
-    unit = gpu.unit(dtype)
-    if unit is None or not problem.flops:
+    by = gpu.unit(unit or dtype)
+    if by is None or not problem.flops:
         return None
-    compute = problem.flops / (unit.tflops * 1e12)
+    compute = problem.flops / (by.tflops * 1e12)
     memory = problem.compulsory_bytes / (gpu.dram_gbs * 1e9)
     seconds = max(compute, memory)
-    what = unit.name if compute >= memory else "DRAM bandwidth"
+    what = by.name if compute >= memory else "DRAM bandwidth"
     return Rung(
         kind=LIMIT, name=f"limit of the {what}", device=gpu.name, dtype=dtype, out_dtype=problem.out_dtype, m=m, n=n, k=k,
-        milliseconds=seconds * 1e3, tflops=problem.flops / seconds / 1e12, source=unit.source if compute >= memory else gpu.source,
+        milliseconds=seconds * 1e3, tflops=problem.flops / seconds / 1e12, source=by.source if compute >= memory else gpu.source,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ NAMES = {
 }  # fmt: skip
 
 
+_PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
 
@@ -117,7 +118,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     for y, row in enumerate(shown):
         _row(ax, y, row, start)
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
-    _verticals(ax, lines)
+    _verticals(ax, lines, max((rung.tflops for rung in timed), default=0))
     ax.set_xlim(start, high * (1.35 if log else 1.04))
     _finish(ax, [row.label for row in shown], {rung.kind: _who(rung) for row in shown for rung in row.rungs})
     size = chosen[0]
@@ -201,8 +202,9 @@ def _font(rung) -> dict[str, Any]:
     return {"va": "center", "fontsize": 13, "color": AS_TEXT[GREEN] if rung.mine else INK, "weight": "bold" if rung.mine else "normal"}
 
 
-def _verticals(ax, lines) -> None:
-    """cuBLAS and the limit, each with its figure at the top; the published cuBLAS only where none was recorded."""
+def _verticals(ax, lines, fastest: float) -> None:
+    """cuBLAS and the limit, each with its figure at the top; the published cuBLAS only where none was recorded. A limit that the fastest
+    rung passes is another unit's than that rung's, and says whose."""
     best: dict[str, Any] = {}
     for rung in lines:
         key = "limit" if rung.kind == "limit" else CUBLAS
@@ -214,7 +216,7 @@ def _verticals(ax, lines) -> None:
         ax.axvline(rung.tflops, color=colour, linestyle=dashes, linewidth=2, zorder=0.8)
         kind = f" ({rung.kind})" if rung.kind == "published" else ""
         left = key == CUBLAS
-        name = f"{key}{kind} {_three_digits(rung.tflops)}"
+        name = f"{rung.name if not left and fastest > _PASSED * rung.tflops else key}{kind} {_three_digits(rung.tflops)}"
         ax.annotate(name, (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
                     textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=12, weight="bold",
                     color=AS_TEXT[ORANGE if key == CUBLAS else VERMILLION], annotation_clip=False)  # fmt: skip

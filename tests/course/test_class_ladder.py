@@ -11,7 +11,7 @@ from helpers.course import rungs
 from helpers.course.class_ladder import class_ladder, export
 from helpers.course.grading.apart import predict_here
 from helpers.course.lesson import reference
-from helpers.course.steps import get
+from helpers.course.steps import STEPS, get
 from helpers.course.store import Store
 from helpers.errors import CourseError
 from helpers.front import cli
@@ -113,6 +113,30 @@ def test_what_is_not_believed_is_left_out_and_named(climb, said, tmp_path):
     found = class_ladder(changed(climbed(tmp_path, "Eve", 10.0, 9.0, label="x"), **climb))
     assert len(found.climbs) == 1 and len(found.said) == 1
     assert found.said[0].startswith("Eve: x is left out:") and said in found.said[0]
+
+
+def test_an_honest_climb_with_each_recorded_kernel_stays(tmp_path):
+    """Step 18 has more than the lanes can do: it multiplies elsewhere."""
+    rows = [row for row in rungs.recorded() if row["m"] == row["n"] == row["k"] == 4096 and row.get("kernel_hash")]
+    shipped = {step.slug: step.kernel_path.read_text(encoding="utf-8") for step in STEPS if step.kernel_path}
+    known = {row["slug"]: row for row in rows if row["kernel_hash"] == rungs.code_hash(shipped[row["slug"]])}
+    assert {"schedule", "warp_specialized", "fp32_on_tensor_cores", "fp8"} <= known.keys()
+    files = [
+        climbed(tmp_path, slug, row["tflops"], kind="recorded", label=slug, source=shipped[slug], dtype=row["dtype"],
+                out_dtype=row["out_dtype"])
+        for slug, row in known.items()
+    ]  # fmt: skip
+    found = class_ladder(*files)
+    assert found.said == () and {item.rung.name for item in found.climbs} == known.keys()
+
+
+@pytest.mark.parametrize(("speed", "source", "good"), [
+    (250.0, 'asm("wgmma.mma_async.sync.aligned")', True), (1200.0, 'asm("wgmma.mma_async.sync.aligned")', False),
+    (250.0, "// wgmma.mma_async", False), (250.0, "/* nvcuda::wmma::mma_sync */ sum += a * b;", False),
+])  # fmt: skip
+def test_an_fp32_product_of_pieces_is_held_to_the_tensor_cores_limit(speed, source, good, tmp_path):
+    found = class_ladder(climbed(tmp_path, "Ada", speed, source=source))
+    assert len(found.climbs) == good and ("more than H200 SXM can do" in "".join(found.said)) is not good
 
 
 @pytest.mark.parametrize(

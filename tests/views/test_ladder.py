@@ -111,5 +111,11 @@ def test_an_empty_ladder_says_how_to_begin(said):
     assert PICTURES["ladder"].controls([])
 
 
+def test_a_limit_that_a_rung_passes_says_whose_it_is(said):
+    fast = Rung("recorded", "fp32_on_tensor_cores", step=18, tflops=191.0)
+    assert "limit of the FP32 lanes 66.9" in said(ladder([*RUNGS, fast]))
+    assert "limit of the FP32 lanes 66.9" not in said(ladder([*RUNGS, Rung("recorded", "luck", step=11, tflops=67.5)]))
+
+
 def test_only_a_limit_is_a_picture_too(said):
     assert "limit 66.9" in said(ladder([RUNGS[7]]))
