@@ -542,14 +542,25 @@ _COUNTERS: tuple[tuple[str, str], ...] = (
 
 def busiest_line(run, words: str) -> int | None:
     """The 1-based line of the source that has most of what these words count in a run; None where lines are not told apart."""
+    counter, array = _counted(words)
+    if not counter:
+        return None
+    counted = {number: count(LineOfRun(run, number), counter) for number in (_lines_of(run, array) if array else run.by_line)}
+    return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
+
+
+def is_part_of(words: str, whole: str) -> bool:
+    """Do the first words count, of one array, what the others count of all?"""
+    (counter, array), (total, every) = _counted(words), _counted(whole)
+    return bool(counter and counter == total and array and not every)
+
+
+def _counted(words: str) -> tuple[str, str]:
+    """The counter that these words name, and the array if they are about one; ("", "") where lines are not told apart."""
     for pattern, counter in _COUNTERS:
         if found := re.fullmatch(pattern, words):
-            lines = run.by_line
-            if any(found.groups()):
-                lines = _lines_of(run, found[1])
-            counted = {number: count(LineOfRun(run, number), counter) for number in lines}
-            return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
-    return None
+            return counter, next(filter(None, found.groups()), "")
+    return "", ""
 
 
 def _lines_of(run, array: str) -> set[int]:

@@ -43,7 +43,7 @@ def judged(
     if wrong := gemm.compare(run.problem["problem"], before, arrays):
         return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
     verdicts = [expectation.judge(run) for expectation in expectations]
-    sentences = [(wording(verdict) + _line(run, verdict), verdict.ok) for verdict in verdicts]
+    sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts]
     if all(verdict.ok for verdict in verdicts):
         *_, sample, _ = [problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem)]
         other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
@@ -53,12 +53,13 @@ def judged(
     return tuple(sentences)
 
 
-def _line(run: Run, verdict: Verdict) -> str:
-    """'' or, of an expectation that is not met, the line that has most of what there is too much of, and how sure the count is."""
+def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
+    """'' or, of an expectation that is not met, the line that has most of what there is too much of, and how sure the count is. Where
+    another of the verdicts says of which array there is too much, no line is named here: most of a total may be what has to be."""
     if verdict.ok:
         return ""
     sure = f" {run.kernel.compiled.estimate}".rstrip()
-    if not verdict.too_much:
+    if not verdict.too_much or any(other.too_much and not other.ok and measures.is_part_of(other.text, verdict.text) for other in verdicts):
         return sure
     number = measures.busiest_line(run, verdict.text)
     code = quote(run.kernel.source, number)

@@ -144,6 +144,21 @@ def test_a_failed_check_names_and_quotes_the_line(slug, said):
     assert said in str(item.check(helpers.compile(item.starter)))
 
 
+@pytest.mark.parametrize(
+    ("slug", "total", "part"),
+    [
+        ("second_pass", "global loads per result: yours 6", "“const float v = c + bias[col];”"),
+        ("bias_once", "global loads per result: yours 5", "Most of it is in line 48, “const float v = (beta == 0"),
+    ],
+)
+def test_a_total_names_no_line_where_one_array_is_the_matter(slug, total, part):
+    """Most of all global loads are those of the tiles, as they have to be."""
+    item = exercise(slug)
+    said = [text for ok, text in item.check(helpers.compile(item.starter)).lines() if not ok]
+    assert any(text.startswith(total) and "line" not in text for text in said), said
+    assert any(text.startswith("loads of ") and part in text for text in said), said
+
+
 @pytest.mark.parametrize(("rows", "good"), [(32, False), (16, False), (8, True), (4, True), (2, False)])
 def test_the_narrow_block_has_two_answers(rows, good):
     item = exercise("narrow_block")

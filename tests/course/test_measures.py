@@ -121,6 +121,9 @@ def test_accesses_of_one_array_per_result():
     assert found == {"A": 16, "B": 16, "C": 0} and sum(found.values()) == measures.global_loads_per_result(run)
     assert measures.accesses_per_result(run, "C", "st") == measures.measure("stores of C per result")(run) == 1
     assert measures.busiest_line(run, "loads of A per result") == measures.line_number(run.kernel, "A[")
+    assert measures.is_part_of("loads of A per result", "global loads per result")
+    assert not measures.is_part_of("global loads per result", "loads of A per result")
+    assert not measures.is_part_of("sectors per load of A", "global loads per result")
     with pytest.raises(CourseError, match="no array D"):
         measures.measure("loads of D per result")(run)
 
