@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 
-from .canvas import FAINT, GREEN, INK, PAPER, QUIET, Choice, NothingToSee, heading, picture
+from .canvas import FAINT, GREEN, INK, PAPER, QUIET, SKY, Choice, NothingToSee, heading, picture
 
-_COLOURS = LinearSegmentedColormap.from_list("search", [PAPER, GREEN])
+_MEASURED, _SCORED = (LinearSegmentedColormap.from_list(name, [PAPER, colour]) for name, colour in (("measured", GREEN), ("scored", SKY)))
 _TIMES = " × "
-_CONTRAST = 0.05  # of the FP32 limit: scores that differ by less are not drawn as if they were far apart
+_CONTRAST = 0.05  # of the largest: figures that differ by less are not drawn as if they were far apart
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,23 @@ def cells(found, down: str, across: str) -> dict[tuple[tuple[int, ...], tuple[in
     return result
 
 
+def _figure(found, item) -> tuple[bool, float]:
+    """Was it timed? And what its cell shows and is coloured by: measured TFLOPS, otherwise its score."""
+    return (True, found.problem.flops / item.measured.milliseconds / 1e9) if item.measured else (False, item.score)
+
+
+def _shades(found, table) -> dict:
+    """place -> colour of the best configuration there: the darker, the more of what it shows, among those that show the same."""
+    figures = {place: _figure(found, cell.best) for place, cell in table.items() if cell.best}
+    result = {}
+    for timed, colours in ((True, _MEASURED), (False, _SCORED)):
+        mine = {place: value for place, (kind, value) in figures.items() if kind is timed}
+        low, high = (min(mine.values()), max(mine.values())) if mine else (0, 1)
+        for place, value in mine.items():
+            result[place] = colours(1 - 0.85 * (high - value) / max(high - low, _CONTRAST * high))
+    return result
+
+
 def _axes_controls(found, **values) -> tuple[Choice, ...]:
     names = groups(found) if found.candidates else []
     if len(names) < 2:
@@ -66,7 +83,7 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
     """One cell per pair of values: the best configuration with them, or in words what refused them all.
 
     found: a `helpers.course.autotune.Search`. down, across: constants, such as "TM × TN" or "BK". A cell shows the measured
-    TFLOPS if the best was timed, otherwise its score as a part of the FP32 limit.
+    TFLOPS if the best was timed, otherwise its score as a part of the FP32 limit; the more, the darker.
     """
     known = groups(found) if found.candidates else []
     if len(known) < 2:
@@ -80,18 +97,16 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
         raise NothingToSee(f"Both axes are {down}: choose another one for one of them.")
     rows, columns = _values(found, down.split(_TIMES)), _values(found, across.split(_TIMES))
     table = cells(found, down, across)
-    scores = [cell.best.score for cell in table.values() if cell.best]
-    low, high = (min(scores), max(scores)) if scores else (0, 1)
+    shades = _shades(found, table)
     for (row, column), cell in table.items():
         x, y = columns.index(column), rows.index(row)
-        share = 0.15 + 0.85 * (cell.best.score - low) / max(high - low, _CONTRAST) if cell.best else 0
-        face = _COLOURS(share) if cell.best else FAINT if cell.why != "waiting" else PAPER
+        face = shades[row, column] if cell.best else FAINT if cell.why != "waiting" else PAPER
         ax.add_patch(Rectangle((x - 0.48, y - 0.47), 0.96, 0.94, facecolor=face, edgecolor=FAINT, linewidth=1))
         if cell.best is None:
             ax.text(x, y, cell.why.replace(" ", "\n"), ha="center", va="center", fontsize=11, color=QUIET, linespacing=1.2)
             continue
-        timed = cell.best.measured
-        text = f"{found.problem.flops / timed.milliseconds / 1e9:.1f}" if timed else f"{100 * cell.best.score:.1f} %"
+        timed, figure = _figure(found, cell.best)
+        text = f"{figure:.1f}" if timed else f"{100 * figure:.1f} %"
         weight = "bold" if cell.best is found.best else "normal"
         ax.text(x, y, text, ha="center", va="center", fontsize=14, weight=weight, color=INK)
     ax.set_xlim(-0.5, len(columns) - 0.5)
@@ -104,8 +119,10 @@ def search(found, down: str | None = None, across: str | None = None, *, ax):
     ax.tick_params(length=0, pad=8)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    timed = any(item.measured for item in found.ranked)
-    what = "TFLOPS where measured, else score of the code, of the FP32 limit" if timed else "score of the code, of the FP32 limit"
+    shown = {_figure(found, cell.best)[0] for cell in table.values() if cell.best}
+    words = {True: "TFLOPS, measured", False: "score of the code, of the FP32 limit"}
+    what = "green: measured TFLOPS; blue: score, of the FP32 limit" if len(shown) == 2 else words[True in shown]
+    what += "; darker: more"
     title, what = (
         (f"The best with each {down} and {across}", what)
         if found.ranked

@@ -1,7 +1,8 @@
 """Timeline: what each warp of a block does, in the order in which it does it: loads, copies, barriers, arithmetic.
 
 The order is the executed one; nothing here is time. Asynchronous copies have a second row: each group of them from its first
-copy to the wait that it lands at, so that the stages under way at one moment lie under one another. Between two barriers a bar reaches
+copy to the wait that it lands at, so that the stages under way at one moment lie under one another. A barrier of the block is a solid
+line, one of a warp (`__syncwarp`) a dashed one, which is not counted with them. Between two barriers a bar reaches
 from the first to the last instruction of its kind, and bears their number; what lies under one another is interleaved. The
 way from barrier to barrier grows with the square root of the number of instructions, and the axis says so: two loads are to be
 seen beside 512 FMAs. Warps that do the same are drawn once. Arithmetic is seen if the run recorded it (`TraceFilter(math=True)`).
@@ -41,8 +42,10 @@ KINDS = {
     "global loads": BLUE, "async copies": SKY, "bulk copies": SKY, "shared stores": PURPLE, "shared loads": ORANGE, "arithmetic": GREEN,
     "matrix units": "#00734f", "cluster loads": YELLOW, "cluster stores": YELLOW, "global stores": VERMILLION, "local memory": QUIET,
 }  # fmt: skip
-WAIT, SYNC = "wait", "sync"
+WAIT, SYNC, WARP = "wait", "sync", "warp"  # for copies; of the block (or its cluster); of the warp alone
+_LINES = {SYNC: "-", WARP: "--", WAIT: ":"}
 FLIGHT = "under way"  # the row of the groups of copies
+_STOPS = {SYNC: "barrier", WARP: "barrier of the warp", WAIT: "wait"}
 _MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
 _GROUPS = 4  # groups of warps drawn under one another
 _WINDOW = 64.0  # width shown at once, at least: two steps along K of 2048 FMAs each
@@ -94,7 +97,7 @@ def lanes(run, block: int = 0) -> tuple[int, list[Lane]]:
 @once_per_trace
 def _lanes(trace, block: int) -> list[Lane]:
     kinds = [_kind_of(site) for site in trace.sites]
-    names = [*KINDS, SYNC, WAIT]
+    names = [*KINDS, SYNC, WARP, WAIT]
     code = {name: number for number, name in enumerate(names)}
     of_site = np.array([code[kind] if kind else -1 for kind in kinds] or [-1])
     parts = []
@@ -102,7 +105,8 @@ def _lanes(trace, block: int) -> list[Lane]:
     parts.append((rows["warp"], rows["order"], of_site[rows["site"]]))
     bars = trace.barriers[trace.barriers["block"] == block]
     bars = bars[bars["kind"] != "commit"]
-    what = np.where(np.char.startswith(bars["kind"], WAIT), code[WAIT], np.where(bars["kind"] == "copy", code["bulk copies"], code[SYNC]))
+    events = {"copy": code["bulk copies"], "warp": code[WARP]}
+    what = np.array([code[WAIT] if kind.startswith(WAIT) else events.get(kind, code[SYNC]) for kind in bars["kind"].tolist()], int)
     parts.append((bars["warp"], bars["order"], what))
     math = trace.math[trace.math["block"] == block]
     math = math[~np.isin(math["opclass"], ("BAR", "TMA"))]  # those are among the barriers
@@ -136,7 +140,7 @@ def _kind_of(site) -> str:
 
 def _lane(warps, sequence, orders, names, groups) -> Lane:
     """Lay one sequence of kinds out, from barrier to barrier. orders: of its events in the trace, which `groups` refer to."""
-    special = np.isin(sequence, [names.index(SYNC), names.index(WAIT)])
+    special = np.isin(sequence, [names.index(kind) for kind in (SYNC, WARP, WAIT)])
     stops = np.flatnonzero(special)
     places = np.zeros(len(sequence))  # where each event begins
     bars, barriers, x, start = [], [], 0.0, 0
@@ -179,7 +183,7 @@ def _windows(lane: Lane) -> list[tuple[float, float]]:
     """Pieces of the timeline to step through, from barrier to barrier, or of a fixed width; about `_WINDOW` wide each."""
     # A wait right before a barrier goes with it: a window that ended between the two would show half of what happens there.
     follows = [x for x, _ in lane.barriers[1:]] + [np.inf]
-    stops = [x for (x, kind), after in zip(lane.barriers, follows, strict=False) if kind == SYNC or after - x > 2.5 * _GAP]
+    stops = [x for (x, kind), after in zip(lane.barriers, follows, strict=False) if kind != WAIT or after - x > 2.5 * _GAP]
     stops = stops or list(np.arange(_WINDOW / 2, lane.width, _WINDOW / 2))
     edges = [0.0, *(x for x in stops if 0 < x < lane.width), max(lane.width, 1.0)]
     found = []
@@ -242,8 +246,8 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
                 colours.append(_PALE if number % 2 else KINDS["async copies"])
         for x, kind in lane.barriers:
             if low <= x <= high:
-                ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=2, linestyle="-" if kind == SYNC else ":",
-                        zorder=3, clip_on=False)  # fmt: skip
+                ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=1 if kind == WARP else 2,
+                        linestyle=_LINES[kind], zorder=3, clip_on=False)  # fmt: skip
         if len(found) > 1:
             ax.annotate(_warps(lane.warps), (0, top - 0.15), (-8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                         ha="right", va="bottom", weight="bold", fontsize=12, annotation_clip=False)  # fmt: skip
@@ -262,8 +266,9 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
     lines = f"; solid lines are barriers, {sync} in all" if sync else "; no barriers"
-    if any(kind == WAIT for lane in shown for _, kind in lane.barriers):
-        lines += "; at dotted ones it waits for copies"
+    drawn = {kind for lane in shown for _, kind in lane.barriers}
+    lines += "; dashed: of the warp" if WARP in drawn else ""
+    lines += "; dotted: waits for copies" if WAIT in drawn else ""
     heading(ax, title, detail=f"{where}{lines}{more}{no_math}{cut(run.trace)}")
     return " ".join([f"{title}. {where[0].upper()}{where[1:]}.", *(_say(lane) for lane in shown)])
 
@@ -306,7 +311,7 @@ def _one(kind: str) -> str:
 def _say(lane: Lane, most: int = 12) -> str:
     """The beginning of a lane in words: "8 global loads, barrier, 32 arithmetic, …"."""
     words = [(bar.left, f"{bar.count} {bar.kind}" if bar.count > 1 else f"1 {_one(bar.kind)}") for bar in lane.bars]
-    words += [(x, "barrier" if kind == SYNC else "wait") for x, kind in lane.barriers]
+    words += [(x, _STOPS[kind]) for x, kind in lane.barriers]
     text = ", ".join(word for _, word in sorted(words)[:most])
     if lane.stages:
         text += f"; {plural(len(lane.stages), 'group')} of copies, at most {_deep(lane)} under way at once"

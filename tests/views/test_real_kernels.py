@@ -102,6 +102,27 @@ def test_tiles_march_and_every_element_is_owned_once(runs, said):
     assert "warp 3, lane 7: 1 element" in said(owners(runs["naive"], warp=3, lane=7))
 
 
+def test_a_barrier_of_a_warp_is_none_of_the_block(said):
+    source = """
+extern "C" __global__ void both(float* A, float* B) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = A[threadIdx.x];
+    __syncwarp();
+    A[threadIdx.x] = tile[threadIdx.x ^ 1];
+    __syncthreads();
+    B[threadIdx.x] = tile[threadIdx.x ^ 32];
+    __syncwarp();
+}"""
+    run = launch(source, 1, 64, [np.ones(64, np.float32) for _ in range(2)])
+    _, (lane,) = lanes(run)
+    kinds = [kind for _, kind in lane.barriers]
+    assert kinds.count("sync") == 1 and kinds.count("warp") >= 1
+    ax = timeline(run)
+    assert "solid lines are barriers, 1 in all; dashed: of the warp" in said(ax)
+    assert "barrier of the warp" in ax.alt
+    assert [line.get_linestyle() for line in ax.lines].count("-") == 1
+
+
 def test_registers_of_a_thread_tile_are_counted():
     source = """
 extern "C" __global__ void four(float* A, float* B, float* C) {

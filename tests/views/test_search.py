@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -73,6 +74,28 @@ def test_a_measured_cell_shows_its_speed(found):
     ax = views.search(replace(found, candidates=(found.candidates[0], timed, *found.candidates[2:])), "BM × BN", "BK")
     assert f"{2 * 4096**3 / 2.0 / 1e9:.1f}" in [text.get_text() for text in ax.texts]
     assert "Best: BM = 64, BN = 64, BK = 16." in ax.alt
+
+
+def faces(ax):
+    """Text of a cell -> (darkness, colour)."""
+    boxes = [(box.get_x() + 0.48, box.get_y() + 0.47, box.get_facecolor()) for box in ax.patches]
+    near = {text.get_text(): min(boxes, key=lambda box: abs(box[0] - text.get_position()[0]) + abs(box[1] - text.get_position()[1]))
+            for text in ax.texts if re.fullmatch(r"[\d.]+( %)?", text.get_text())}  # fmt: skip
+    return {text: (3 - sum(box[2][:3]), box[2]) for text, box in near.items()}
+
+
+def test_the_darker_a_cell_the_more_it_shows(found):
+    """Measured times need not follow the scores: the first has half the score of the second, and is faster."""
+    times = {0: Measured(2.0, 1.1, "GPU", ""), 1: Measured(3.0, 1.0, "GPU", "")}
+    timed = replace(found, candidates=tuple(replace(item, measured=times.get(i)) for i, item in enumerate(found.candidates)))
+    ax = views.search(timed, "BM × BN", "BK")
+    seen = faces(ax)
+    assert set(seen) == {"68.7", "45.8", "60.0 %"} and seen["68.7"][0] > seen["45.8"][0]
+    assert seen["60.0 %"][1][2] > seen["60.0 %"][1][1], "a score among measured speeds has a hue of its own"
+    assert any("green: measured TFLOPS; blue: score" in text.get_text() for text in ax.texts)
+    whole = faces(views.search(recorded_search.recorded(), "BM × BN", "TM × TN"))
+    by_speed = sorted(whole, key=float)
+    assert len(by_speed) > 5 and sorted(whole, key=lambda text: (whole[text][0], float(text))) == by_speed
 
 
 @pytest.mark.parametrize(("axes", "sentence"), [
