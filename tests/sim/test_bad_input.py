@@ -75,8 +75,9 @@ def test_ptx_that_nvrtc_never_emits_runs(text, result):
     [
         ("vadd.s32.s32.s32 %0, %1, %2;", "does not know the instruction `vadd"),
         ("{ .reg .u64 p; alloca.u64 p, 16; cvt.u32.u64 %0, p; }", "does not know the instruction `alloca"),
-        ("mov.u32 %0, %%pm0;", "uses %pm0, which is no register of the kernel and no special register that the machine has"),
         ("mov.u32 %0, %%reserved_smem_offset_1;", "belongs to a tile of more than one warp (tiled_partition<64> and larger)"),
+        ("mov.u32 %0, %%pm0;", "has the operand %pm0, which is no register of the kernel and no special register that the machine has"),
+        ("vadd4.u32.u32.u32 %0, %1.b7654, %2, %1;", ".b7654: the machine does not know operands that choose parts (.b7654) of a register"),
         ("trap; mov.u32 %0, %1;", "the kernel stopped itself (trap)."),
     ],
 )

@@ -131,6 +131,16 @@ def test_what_a_handler_does_not_read_is_refused_by_name(text, part):
         one(text)
 
 
+def test_a_choice_of_a_register_s_parts_is_refused_as_an_operand():
+    for text, named in (
+        ("mov.u32 %r1, %r2.b0;", "%r2.b0"),
+        ("add.s32 %r1, %r2, %r3.h1;", "%r3.h1"),
+        ("ld.global.u32 %r1, [%rd1.b0];", "%rd1.b0"),
+    ):
+        with pytest.raises(RunError, match=re.escape(f"has the operand {named}: the machine does not know operands that choose parts")):
+            one(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

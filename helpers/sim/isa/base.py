@@ -421,7 +421,10 @@ class Binding:
                     "belongs to a tile of more than one warp (tiled_partition<64> and larger), and such tiles are not simulated: "
                     "take one of at most 32 threads"
                 )
-            self.fail(f"uses {name}, which is no register of the kernel and no special register that the machine has")
+            whole, dot, part = name.partition(".")
+            if dot and whole in self.loader.register_types:
+                self.fail(f"has the operand {name}: the machine does not know operands that choose parts (.{part}) of a register")
+            self.fail(f"has the operand {name}, which is no register of the kernel and no special register that the machine has")
 
     def _narrowed(self, index: int, kind: str) -> int:
         have, want = self.loader.types[index], kind
