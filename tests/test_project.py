@@ -36,11 +36,17 @@ HOSTS = [
 ]
 
 
-def tracked() -> list[Path]:
-    """All files of the repository. The option lets a clone be tested by another user than its owner."""
-    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+def tracked(*more: str) -> list[Path]:
+    """All files of the repository. more: further options of `git ls-files`. The other option lets a clone be tested by another user than
+    its owner."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", *more]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+def present() -> list[Path]:
+    """All files of the repository, and those that may become some: not yet added, and not ignored."""
+    return tracked("--cached", "--others", "--exclude-standard")
 
 
 def pyproject() -> dict:
@@ -73,7 +79,18 @@ def repeated(names) -> set[str]:
 
 
 def modules() -> list[Path]:
-    return [path for path in tracked() if path.is_relative_to(HELPERS) and path.suffix == ".py"]
+    return [path for path in present() if path.is_relative_to(HELPERS) and path.suffix == ".py"]
+
+
+def test_a_module_that_was_not_yet_added_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.test_project.ROOT", tmp_path)
+    monkeypatch.setattr("tests.test_project.HELPERS", tmp_path / "helpers")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text("made_*.py\n")
+    (tmp_path / "helpers").mkdir()
+    for name in ("new.py", "made_by_a_tool.py"):
+        (tmp_path / "helpers" / name).write_text("")
+    assert modules() == [tmp_path / "helpers" / "new.py"]
 
 
 def test_no_two_modules_have_one_name():
@@ -90,7 +107,7 @@ def test_no_two_public_classes_have_one_name():
 
 def test_a_modules_tests_are_found_by_its_name():
     """In test_<its name>.py, or where a file of tests names it in its first words: "Tests of: helpers.sim.isa.bits, …"."""
-    files = [path for path in tracked() if path.is_relative_to(ROOT / "tests") and path.name.startswith("test_")]
+    files = [path for path in present() if path.is_relative_to(ROOT / "tests") and path.name.startswith("test_")]
     named: dict[str, Path] = {}
     for path in files:
         first_words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
