@@ -15,7 +15,7 @@ import pytest
 
 from helpers.course.steps import STEPS
 from helpers.front import notebooks
-from tests import ROOT
+from tests import ROOT, must_be_as_synced
 
 TOP_LEVEL = {
     "notebooks", "kernels", "helpers", "tests", "deploy", ".ci", ".github", ".binder", ".devcontainer",
@@ -145,8 +145,18 @@ def test_steps_are_numbered_in_order_and_named_once():
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_notebook_is_canonical_and_holds_its_reference_kernel(step):
-    text = step.notebook_path.read_text(encoding="utf-8")
-    assert text == notebooks.wanted_text(step.notebook_path), "run `course sync`"
+    must_be_as_synced(step.notebook_path, notebooks.wanted_text(step.notebook_path))
+
+
+def test_a_file_that_is_not_synced_is_one_sentence(tmp_path):
+    path = tmp_path / "01_x.ipynb"
+    path.write_text("a\nb\nc\n")
+    must_be_as_synced(path, "a\nb\nc\n")
+    for wanted, line in (("a\nB\nC\n", 2), ("a\nb\nc\nd\n", 4)):
+        with pytest.raises(
+            AssertionError, match=f"^01_x.ipynb is not as `course sync` writes it, from line {line} on: run `uv run course sync`$"
+        ):
+            must_be_as_synced(path, wanted)
 
 
 def test_no_file_says_where_packages_are_downloaded_from():

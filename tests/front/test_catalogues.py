@@ -20,6 +20,7 @@ from helpers.front.notebooks import METADATA
 from helpers.front.site import build
 from helpers.front.site.lesson_html import Body, Pictures, with_anchors_of
 from helpers.translation import catalogue_path, read_catalogue
+from tests import must_be_as_synced
 
 COMPLETE = [("zh", name) for name in (catalogues.SITE, "00_start_here", "01_naive", "02_coalesced", "03_shared_tile")]
 ANCHORS = {term.anchor for term in terms()}
@@ -33,7 +34,7 @@ def test_what_is_said_to_be_translated_is_and_is_not_outdated(language, name):
 @pytest.mark.parametrize(("language", "name"), catalogues.present())
 def test_a_catalogue_follows_the_english_text_and_changes_words_only(language, name):
     path = catalogue_path(language, name)
-    assert path.read_text(encoding="utf-8") == catalogues.refreshed(name, language), "run `course sync`"
+    must_be_as_synced(path, catalogues.refreshed(name, language))
     wrong = {}
     for message in read_catalogue(path, language):
         if message.id and not message.fuzzy and (found := catalogues.distorted(message)):

@@ -162,18 +162,42 @@ def test_every_cell_of_a_lesson_has_its_place_in_the_lecture(path):
     cells = nbformat.read(path, 4).cells
     types = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in cells]
     assert {cell.id: kind for cell, kind in zip(cells, types, strict=True) if kind not in SLIDE_TYPES} == {}
-    assert types[0] == "slide" and types.count("slide") >= 8
+    assert types[0] == "slide", f"the first cell of {path.name} has the slide type {types[0]!r}, not 'slide'"
+    assert types.count("slide") >= 8, f"{path.name} has {types.count('slide')} cells of the slide type Slide; a lecture has 8 or more"
     shown = [types[index] for index, _ in enumerate(types) if types[index] not in ("skip", "notes")]
     assert len(shown) > len(types) / 2, "most of a lesson is shown"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_tells_its_lecturer_what_to_ask_and_how_long_it_takes(path):
-    notes = [cell for cell in nbformat.read(path, 4).cells if cell.metadata.slideshow.slide_type == "notes"]
-    minutes = [int(found[1]) for cell in notes if (found := re.match(r"\*\*(\d+) min\.\*\* ", cell.source))]
-    assert len(minutes) == len(notes) >= 5
-    assert 15 <= sum(minutes) <= 35
-    assert [cell.id for cell in notes if cell.cell_type != "markdown" or len(cell.source.split()) > 60] == []
+    assert wrong_notes(nbformat.read(path, 4).cells) == [], f"in {path.name}"
+
+
+def wrong_notes(cells) -> list[str]:
+    """What is wrong with a lesson's cells for its lecturer, as sentences."""
+    notes = [cell for cell in cells if cell.metadata.get("slideshow", {}).get("slide_type") == "notes"]
+    minutes = {cell.id: int(found[1]) for cell in notes if (found := re.match(r"\*\*(\d+) min\.\*\* ", cell.source))}
+    said = [f"the Notes cell {cell.id!r} does not begin with its minutes, as `**3 min.** `" for cell in notes if cell.id not in minutes]
+    said += [f"the Notes cell {cell.id!r} is no Markdown" for cell in notes if cell.cell_type != "markdown"]
+    said += [f"the Notes cell {cell.id!r} has {n} words, more than 60" for cell in notes if (n := len(cell.source.split())) > 60]
+    if len(notes) < 5:
+        said.append(f"{len(notes)} cells have the slide type Notes; a lesson has 5 or more")
+    elif not 15 <= sum(minutes.values()) <= 35:
+        said.append(f"its Notes cells take {sum(minutes.values())} minutes together, and not 15 to 35")
+    return said
+
+
+def test_what_is_wrong_with_notes_is_said():
+    def cell(name, text):
+        return nbformat.v4.new_markdown_cell(text, id=name, metadata={"slideshow": {"slide_type": "notes"}})
+
+    assert wrong_notes([]) == ["0 cells have the slide type Notes; a lesson has 5 or more"]
+    right = [cell(f"n{i}", "**4 min.** Ask.") for i in range(4)]
+    assert wrong_notes([*right, cell("e", "**4 min.** " + "word " * 40)]) == []
+    assert wrong_notes([*right, cell("e", "Ask.")]) == ["the Notes cell 'e' does not begin with its minutes, as `**3 min.** `"]
+    assert wrong_notes([*right, cell("e", "**90 min.** " + "word " * 60)]) == [
+        "the Notes cell 'e' has 62 words, more than 60", "its Notes cells take 106 minutes together, and not 15 to 35",
+    ]  # fmt: skip
 
 
 def test_notes_are_for_the_lecturer_alone(html, lesson, tmp_path):

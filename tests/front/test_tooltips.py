@@ -9,6 +9,7 @@ from helpers.course.glossary import PAGE, terms
 from helpers.course.notebook_file import read, source
 from helpers.course.steps import ROOT, STEPS
 from helpers.front import slides, tooltips
+from tests import must_be_as_synced
 
 TERM = next(term for term in terms() if term.name == "bank conflict")
 
@@ -64,7 +65,7 @@ def test_the_page_lists_all_terms_and_is_as_synced():
     from helpers.front import notebooks
 
     path = ROOT / "notebooks" / PAGE
-    assert path.read_text(encoding="utf-8") == notebooks.wanted_text(path), "run `course sync`"
+    must_be_as_synced(path, notebooks.wanted_text(path))
     headings = re.findall(r"^### (.+)$", source(read(path)["cells"][1]), re.MULTILINE)
     assert headings == sorted((term.name for term in terms()), key=str.lower)
 

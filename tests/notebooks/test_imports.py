@@ -11,6 +11,9 @@ import pytest
 from helpers.course.steps import STEPS
 
 
+ENDING = ("elsewhere", "frameworks", "practise")  # ids of cells: other kernels of the same idea, in other languages, the exercises
+
+
 def imports(step) -> list[tuple[str, str]]:
     """(module, name) of each `from helpers… import …` in the lesson's cells of Python."""
     found = []
@@ -28,7 +31,7 @@ def imports(step) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_what_a_lesson_imports_exists(step):
     wanted = imports(step)
-    assert wanted
+    assert wanted, f"{step.notebook_path.name} imports nothing from helpers"
     assert [f"{module}.{name}" for module, name in wanted if not exists(module, name)] == []
 
 
@@ -40,11 +43,29 @@ def exists(module, name):
 
 @pytest.mark.parametrize("step", [step for step in STEPS if step.entry], ids=lambda step: step.name)
 def test_a_lesson_names_the_same_idea_in_other_languages(step):
-    cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(step.notebook_path.read_text(encoding="utf-8"))["cells"]}
+    cells = json.loads(step.notebook_path.read_text(encoding="utf-8"))["cells"]
+    assert lacking({cell["id"]: "".join(cell["source"]) for cell in cells}) == [], f"in {step.notebook_path.name}"
+
+
+def lacking(cells: dict[str, str]) -> list[str]:
+    """What a lesson lacks of the cells that its end has, as sentences. cells: text by id, in order."""
+    order = [name for name in cells if name in ENDING]
+    found = [f"there is no cell with the id {name!r}" for name in ENDING if name not in cells]
+    if not found and order != list(ENDING):
+        found.append(f"the cells {', '.join(order)} come in the order {', '.join(ENDING)}")
     names = list(cells)
-    assert names.index("elsewhere") < names.index("frameworks") == names.index("practise") - 1
-    assert all(f"- **{name}.**" in cells["frameworks"] for name in ("Triton", "CUTLASS / CuTe", "cuTile"))
-    assert "None of the three was run" in cells["frameworks"]
+    if not found and names.index("practise") != names.index("frameworks") + 1:
+        found.append("the cell 'practise' follows 'frameworks' at once")
+    wanted = (*(f"- **{name}.**" for name in ("Triton", "CUTLASS / CuTe", "cuTile")), "None of the three was run")
+    return found + [f"the cell 'frameworks' lacks the words “{words}”" for words in wanted if words not in cells.get("frameworks", "")]
+
+
+def test_what_the_end_of_a_lesson_lacks_is_said():
+    whole = {"frameworks": "- **Triton.** - **CUTLASS / CuTe.** - **cuTile.** None of the three was run.", "practise": ""}
+    assert lacking({"elsewhere": "", **whole}) == []
+    assert lacking(whole) == ["there is no cell with the id 'elsewhere'"]
+    assert lacking({**whole, "elsewhere": ""}) == ["the cells frameworks, practise, elsewhere come in the order elsewhere, frameworks, practise"]
+    assert lacking({"elsewhere": "", **whole, "frameworks": ""})[0] == "the cell 'frameworks' lacks the words “- **Triton.**”"
 
 
 def names_of(text: str) -> tuple[dict[str, str], set[str]]:
