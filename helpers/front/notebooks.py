@@ -28,6 +28,8 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
+_HEADING = re.compile(r"\A# \d\d · .*")
+_NEXT = re.compile(r"(\*\*Next:\*\*\s)\[[^\]]*\]\([^)\s]*\.ipynb\)")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -73,6 +75,26 @@ def with_kernel(notebook: dict, step: Step, kernel: str) -> dict:
     return notebook | {"cells": [new if cell is target else cell for cell in notebook["cells"]]}
 
 
+def with_names(notebook: dict, step: Step) -> dict:
+    """`notebook` with what the table says in its heading, "# 03 · Shared tile" in the first cell, and in the link behind "**Next:**" of the
+    cell with the id `next`, which leads to the row below."""
+    following = next((row for row in STEPS if row.number > step.number), None)
+    cells = list(notebook["cells"])
+    for index, cell in enumerate(cells):
+        text = source(cell)
+        if index == 0:
+            text = _HEADING.sub(lambda found: f"# {_named(step)}", text, count=1)
+        if cell.get("id") == "next" and following is not None:
+            text = _NEXT.sub(lambda found: f"{found[1]}[{_named(following)}]({following.notebook_path.name})", text, count=1)
+        if text != source(cell):
+            cells[index] = cell | {"source": text}
+    return notebook | {"cells": cells}
+
+
+def _named(step: Step) -> str:
+    return f"{step.number:02} · {step.title}"
+
+
 def with_starters(notebook: dict, name: str = "the notebook") -> dict:
     """`notebook` with the starter of its exercise in every cell tagged `exercise:<slug>`, below a `%%cuda` line if any.
 
@@ -100,8 +122,8 @@ def with_starters(notebook: dict, name: str = "the notebook") -> dict:
 
 
 def wanted_text(path: Path) -> str:
-    """What the notebook at `path` should contain: canonical, with its step's reference kernel, its exercises' starters and the
-    glossary's tooltips; of the glossary, all.
+    """What the notebook at `path` should contain: canonical, with its step's name, its reference kernel, the link to the next lesson, its
+    exercises' starters and the glossary's tooltips; of the glossary, all.
 
     Raises CourseError if the file is no notebook, or none that nbformat's schema allows.
     """
@@ -112,7 +134,7 @@ def wanted_text(path: Path) -> str:
         if step.notebook_path.name == path.name:
             if step.kernel_path is not None:
                 notebook = with_kernel(notebook, step, step.kernel_source())
-            notebook = tooltips.with_tooltips(notebook, step.slug)
+            notebook = tooltips.with_tooltips(with_names(notebook, step), step.slug)
     notebook = canonical(with_starters(notebook, path.name))
     try:
         nbformat.validate(nbformat.from_dict(notebook))

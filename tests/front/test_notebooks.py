@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 import nbformat
 import pytest
 
-from helpers.course.notebook_file import dumps, parsed, source
+from helpers.course.notebook_file import dumps, parsed, read, source
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import notebooks
@@ -77,6 +78,33 @@ def test_the_kernel_goes_below_the_cells_own_magic_line():
     new = notebooks.with_kernel(used_notebook(), NAIVE, "// new\n\n")
     assert source(new["cells"][1]) == "%%cuda naive\n// new"
     assert source(new["cells"][2]) == "x"
+
+
+def test_heading_and_next_link_follow_the_table(monkeypatch):
+    new = dataclasses.replace(NAIVE, number=2, slug="new", title="New")
+    monkeypatch.setattr(notebooks, "STEPS", (NAIVE, new))
+
+    def texts(step, *cells):
+        made = [{"cell_type": "markdown", "id": name, "source": text} for name, text in cells]
+        return [source(cell) for cell in notebooks.with_names({"cells": made}, step)["cells"]]
+
+    cells = (
+        ("title", "# 07 · Old\n\nWords."),
+        ("next", "Done. **Next:** [09 · Other](09_other.ipynb), which is more."),
+        ("x", "**Next:** [a](b.ipynb)"),
+    )
+    assert texts(NAIVE, *cells) == [
+        "# 01 · Naive\n\nWords.",
+        "Done. **Next:** [02 · New](02_new.ipynb), which is more.",
+        "**Next:** [a](b.ipynb)",
+    ]
+    assert texts(new, *cells)[:2] == ["# 02 · New\n\nWords.", cells[1][1]]
+
+
+@pytest.mark.parametrize(("step", "following"), list(itertools.pairwise(STEPS)), ids=lambda step: step.name)
+def test_a_lesson_ends_with_a_link_to_the_next(step, following):
+    cells = {cell["id"]: source(cell) for cell in read(step.notebook_path)["cells"]}
+    assert f"]({following.notebook_path.name})" in cells.get("next", ""), "a cell with the id 'next' has **Next:** and a link"
 
 
 def test_a_tagged_cell_wins_over_a_named_one():
