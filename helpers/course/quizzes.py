@@ -438,7 +438,7 @@ def _hopper() -> Part:
             {
                 "addresses of the tiles": "A descriptor is two registers, and the coordinates of a copy are one thread's business.",
                 "tiles on their way from global memory": "Those go past the registers, as since lesson 10.",
-                "nothing: wgmma keeps its sums in shared memory": "On Hopper the sums are in registers. Blackwell has a memory for them.",
+                "nothing: wgmma keeps its sums in shared memory": "On Hopper the sums are in registers. sm_100 has a memory for them.",
             },
         ),
     )  # fmt: skip

@@ -13,9 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from helpers import evidence, gemm, ladder, measures, reference, strategy
+from helpers.course.accuracy import pieces
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
@@ -117,6 +119,29 @@ def without(what: str) -> tuple[str, ...]:
     """Step 17 with that taken away, as the log has it, times cuBLAS: at 4096 by itself and in bursts, and at 8192."""
     alone, bursts = re.findall(rf"{re.escape(what)} {SHARES}[,.\n]", log().split("## Run 23")[1])
     return (*rounded(alone[0], 2), bursts[0], *rounded(alone[1], 2), bursts[1])
+
+
+def held_out(configuration: str, size: int) -> float:
+    """Microseconds of step 17 with these constants, on a shape that took no part in the rule."""
+    found = strategy.judged(dtype="bfloat16")
+    return 1e3 * next(rows[configuration]["milliseconds"] for problem, rows in found.recorded.items() if problem.m == problem.n == problem.k == size)
+
+
+def times_cublas(shape: str, configuration: str) -> float:
+    """Of step 12 with these constants."""
+    return strategy.recorded().ratio(shape, configuration)
+
+
+def factors_that_fp16_keeps_nothing_of() -> float:
+    """The part of lesson 18's products, large in A times small in B, of which two scaled pieces of A or of B are 0."""
+    random = np.random.default_rng(18)
+    each = 10.0 ** random.uniform(-9, 9, 1024)
+    left, right = (random.standard_normal(shape) for shape in ((48, 1024), (1024, 48)))
+    gone = [
+        np.array(pieces(np.ldexp(x, 14 - np.frexp(np.abs(x).max(axis, keepdims=True))[1] + 1), "f16", 2)).any(axis=0)
+        for x, axis in ((left * each, 1), (right / each[:, None], 0))
+    ]
+    return float(1 - np.mean(gone[0][:, :, None] & gone[1][None]))
 
 
 def fewer(now: str, before: str) -> str:
@@ -298,6 +323,27 @@ CLAIMS = (
     Claim(10, "whole rows or not, interleaved: **{}**", lambda: logged(r"interleaved by predicates\): ([\d.]+);")),
     Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
     Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
+    Claim(10, "Not the barrier: it costs either step next to nothing. Most of the gain is in the last row.",
+          holds=lambda: recorded("async_copy") / recorded("double_buffer") < 1.07),
+    Claim(12, "At 4096 and 8192 the largest tile that registers allow, upright or lying, and we pass cuBLAS",
+          holds=lambda: all(strategy.recorded().best(shape) in ("256 × 128", "128 × 256") and times_cublas(shape, strategy.recorded().best(shape)) > 1.05
+                            for shape in ("large", "large, 8192"))),
+    Claim(12, "At 3072 there are {}, a little more than two rounds, which take as long as three: smaller tiles are faster by a quarter.",
+          lambda: (3072 // 256 * (3072 // 128),), lambda: 2 < 288 / H200.sms < 2.2 and strategy.recorded().best("large, 3072") == "96 × 128"
+          and 1.2 < times_cublas("large, 3072", "96 × 128") / times_cublas("large, 3072", "256 × 128") < 1.3),
+    Claim(12, "At 256 even the winner leaves half of them idle: it has {} tiles.", lambda: (256 // 16 * (256 // 64),),
+          lambda: strategy.recorded().best("small") == "16 × 64, 4 warps"),
+    Claim(12, "That is faster by a sixth", holds=lambda: strategy.recorded().best("medium") == "32 × 128, 4 warps"
+          and 7 / 6 < times_cublas("medium", "32 × 128, 4 warps") / times_cublas("medium", "64 × 128") < 1.2),
+    Claim(14, "this lesson's kernel has {} % on an H200", lambda: (f"{100 * beside_cublas('wmma', 4096):.0f}",)),
+    Claim(14, "reaches 45 % of cuBLAS on a GPU of compute capability 12.0 and 8 % on an H100 (published)"),
+    Claim(17, "as at 1000³, clusters win by a quarter: tiles of 128 × 64 take {} µs with them and {} without.",
+          lambda: tuple(f"{held_out(name, 1000):.1f}" for name in ("128 × 64", "128 × 64, alone"))),
+    Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
+          "them and {} for the lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
+          and round(H200.unit("float16").tflops / 1830 / (H200.peak_fp32_tflops / H200.clock_mhz)) == 16),
+    Claim(18, "Its last rung multiplies at {} % of", lambda: (f"{100 * recorded('fused_epilogue') / H200.peak_fp32_tflops:.0f}",)),
+    Claim(18, "and a third of them have a factor of which FP16 keeps nothing", holds=lambda: 0.3 < factors_that_fp16_keeps_nothing_of() < 0.36),
     Claim(17, "| step 16 | {} | {} | {} | {} |", lambda: tuple(
         share for size, burst in zip((4096, 8192), logged(rf"step 16 {SHARES}"), strict=True)
         for share in (f"{beside_cublas('tma_wgmma', size):.2f}", burst))),

@@ -1,16 +1,18 @@
 //! kind: write
 //! title: FP32 in, TF32 multiplied
 //! task: A warp computes 16 x 8 results with mma of TF32, whose factors are FP32 numbers of which the tensor core reads 19 bits. ldmatrix turns
-//!     over 16-bit elements only, so load the fragments with plain loads: four values of A and two of B for each thread.
-//! hint: m16n8k8 spreads A over the warp by rows: row lane / 4, and the row eight below. The column is lane % 4, and the one four further.
-//! hint: a[0] and a[1] are the two rows at column lane % 4, and a[2] and a[3] the same at column lane % 4 + 4. B has a column of C for each
-//!     thread, lane / 4; its two values lie at k = lane % 4 and four further.
+//!     over 16-bit elements only, so load the fragments with plain loads: four values of A and two of B for each thread. m16n8k8 wants in
+//!     a[0] and a[1] rows lane / 4 and lane / 4 + 8 of A at k = lane % 4, in a[2] and a[3] the same rows at k = lane % 4 + 4. b[0] and b[1]
+//!     are column lane / 4 of B at these two k.
+//! hint: Other k would give the same sums, if A and B agree: pairs of neighbours, as with BF16. But where each lane reads decides about the
+//!     banks, and the rows of As and Bs are laid out for the k of the task.
+//! hint: Of the index i of a[i], i % 2 chooses the row and i / 2 the k. Of b[i], i chooses the k.
 //! hint: a[i] = As[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4], and b[i] = Bs[lane % 4 + i * 4][lane / 4]; then one mma.
 //! expect: HMMA instructions of each warp == 1/8 K
 //! expect: bank conflicts of shared loads == 0
 //! expect: shared loads per result <= 3/16 K
-//! after: No ldmatrix, and still no conflict: rows of 12 floats put a warp's 32 values of A in 32 banks. TF32 keeps FP32's exponents and
-//!     rounds to 11 bits, as FP16 does.
+//! after: No ldmatrix, and still no conflict: rows of 12 floats put a warp's 32 values of A in 32 banks. TF32 keeps FP32's exponents and 11
+//!     bits. Handed over raw, as here, a number's other bits are cut off; cvt.rna.tf32.f32 would round it first, as FP16 is rounded.
 constexpr int BM = 16, BN = 8, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 
 extern "C" __device__ constexpr int block_shape[] = {32, 1, 1};  // threads per block along x, y, z: one warp
