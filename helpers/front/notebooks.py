@@ -178,12 +178,6 @@ def sync(check: bool = False) -> int:
     """
     changed = 0
     found = paths()
-    for step in STEPS:
-        if step.notebook_path.name not in {path.name for path in found}:
-            raise CourseError(
-                f"notebooks/{step.notebook_path.name} is missing: a row of helpers/course/steps.py has its lesson there. "
-                "Begin with a copy of a lesson that is like it."
-            )
     for path in found:
         new = wanted_text(path)
         old = path.read_text(encoding="utf-8", errors="replace")
@@ -204,6 +198,12 @@ def sync(check: bool = False) -> int:
             except OSError as error:
                 raise CourseError(f"{name} cannot be written ({error.strerror}), and is as it was.") from error
             print(f"wrote {name}; what it was is kept in {kept}")
+    for step in STEPS:
+        if step.notebook_path.name not in {path.name for path in found}:
+            raise CourseError(
+                f"notebooks/{step.notebook_path.name} is missing: a row of helpers/course/steps.py has its lesson there. "
+                "Begin with a copy of a lesson that is like it."
+            )
     if check and changed:
         print(f"{changed} notebook(s) differ from their canonical form or their kernel: run `course sync`.")
         return 1
