@@ -187,7 +187,8 @@ def simulate(
             try:
                 return _simulate(*given)
             except _RunAgain as again:
-                return _simulate(*given, again)
+                shown = again.shown
+            return _simulate(*given, shown)
     except time_limit.TimeIsUp:
         raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -216,7 +217,7 @@ _NUMBERS = re.compile(
 
 def _simulate(
     start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain,
-    symbols, resident, again: _RunAgain | None = None,
+    symbols, resident, again: int | None = None,
 ) -> Outcome:  # fmt: skip
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
@@ -249,8 +250,7 @@ def _simulate(
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
-        explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident,
-        printed=Printout(again.shown if again is not None else 0),
+        explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident, printed=Printout(again or 0),
         plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(p.pointer_to or "")),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
