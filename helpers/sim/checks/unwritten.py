@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.declarations import UninitializedVariable, used_without_value
-from helpers.sim.code.doubts import moves_memory
+from helpers.sim.code.doubts import moves_memory, spaces_of
 from helpers.sim.code.program import Op
 from helpers.sim.code.sites import AccessKind, Site
 
@@ -74,18 +74,31 @@ def _origins(program, register: int) -> tuple[set[int], list[Op], list[Op]]:
     return program.doubts.origins(program.ops, register)
 
 
+def _tell_reads(m: Machine, loads: list[Op], filler: bool = False) -> bool:
+    """Tell of these loads from shared memory those that have read what nobody wrote. Have any?"""
+    carried = [(load.sites[0], m.launch.carried[load.sites[0]]) for load in loads if load.sites[0] in m.launch.carried]
+    for site, held in carried:
+        if not held.told and (held.whole or not filler):
+            held.told = True
+            held.read.tell(m, site, held.count)
+    return bool(carried)
+
+
+def printed(m: Machine) -> None:
+    """A printf takes undefined bits from local memory: the reads of shared memory that may have come there are told."""
+    for op in m.program.ops:
+        if moves_memory(op, AccessKind.STORE) and "local" in spaces_of(op.sites[0]):
+            for register in op.reads:
+                _tell_reads(m, _origins(m.program, register)[2])
+
+
 def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: bool = False) -> None:
     """An instruction uses a register with undefined bits in some threads (`bad`, per lane). what: what comes of them.
 
     filler: it is no mistake if the bits are what fills up a struct.
     """
     registers, loads, shared = _origins(m.program, register)
-    carried = [(load.sites[0], m.launch.carried[load.sites[0]]) for load in shared if load.sites[0] in m.launch.carried]
-    for site, held in carried:
-        if not held.told and (held.whole or not filler):
-            held.told = True
-            held.read.tell(m, site, held.count)
-    if carried:
+    if _tell_reads(m, shared, filler):
         return
     first = _first_use(m, op, registers, loads)
     array = first in loads

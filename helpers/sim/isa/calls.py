@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 
+from helpers.sim.checks import unwritten
 from helpers.sim.code.addresses import DEVICE_BASE, LOCAL_WINDOW, WINDOW_BYTES
 from helpers.sim.machine import printout
 
@@ -85,6 +86,10 @@ def vprintf(op):
         def word(offset, block, thread):
             if offset not in local:
                 local[offset] = m.rows_of(m.local.load(m, m.uniform(offset, np.int64), 4))
+                if m.undefined is not None and m.program.doubts.shared:
+                    bits = m.undefined.shadow(m, "local").load(m, m.uniform(offset, np.int64), 4)
+                    if ((m.rows_of(bits) != 0) & active).any():
+                        unwritten.printed(m)
             return int(local[offset][block, thread])
 
         for block, thread in np.argwhere(active):

@@ -53,6 +53,7 @@ WRONG = {
     "a branch": SOME + "\nfloat v = s[31 - t];\nif (v > 3) o[t] = t; }",
     "the other half of a pair": HALVES.replace("__half2 a", "\n__half2 a") + "a = __hadd2(a, s[t]);\no[t] = __high2float(a); }",
     "through shared memory": SOME + "__shared__ float other[32];\nother[t] = s[31 - t];\n__syncthreads(); o[t] = other[t ^ 1] * 2; }",
+    "a printout": SOME + '\nfloat v = s[31 - t];\nif (t == 3) printf("%f", v); }',
     "an atomic operation": "int* o) { __shared__ int n; int t = threadIdx.x;\nif (x[t] > 2) atomicAdd(&n, 1);\n__syncthreads(); o[t] = n; }",
 }  # fmt: skip
 
