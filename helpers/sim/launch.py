@@ -251,7 +251,7 @@ def _simulate(
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
         explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident, printed=Printout(again or 0),
-        plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(p.pointer_to or "")),
+        plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(getattr(p, "pointer_to", None) or "")),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     chosen = None if collect.blocks is None else sorted(set(collect.blocks))
