@@ -528,7 +528,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
                 f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
                 "An address as a number cannot be checked; None is the null pointer."
             )
-        if parameter.pointer_to.endswith("*"):
+        if parameter.pointer_to.endswith("*") and value.dtype not in (np.uint64, np.int64):  # on a GPU these may be addresses there
             raise LaunchError(f"{what} points to pointers: pass a list of arrays, one for each; list(…) of a matrix has its rows.")
         expected = DTYPES.get(parameter.pointer_to)
         if expected and _CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:

@@ -46,9 +46,7 @@ def test_among_equals_the_loss_is_the_mean_over_their_orders():
 
 def test_a_recording_gives_back_what_was_found(tmp_path, monkeypatch):
     """On a GPU that is only pretended, with times that are made up."""
-    kernel = tmp_path / "kernel.cu"
-    kernel.write_text(SOURCE)
-    step = types.SimpleNamespace(slug="autotune", name="12_autotune", kernel_path=kernel)
+    step = types.SimpleNamespace(slug="autotune", name="12_autotune", kernel_source=lambda: SOURCE)
     device = types.SimpleNamespace(name="NVIDIA Pretended", arch="sm_90", sms=132, driver="1", cuda="13.0")
     monkeypatch.setattr(recorded_search.steps, "get", lambda slug: step)
     monkeypatch.setattr(gpu, "available", lambda: True)
@@ -74,7 +72,7 @@ def test_a_recording_gives_back_what_was_found(tmp_path, monkeypatch):
     ]
     assert said[0].startswith("2 of 4 configurations") and said[1].startswith("1 of 4"), "the second goes on where the first stopped"
     assert not list(tmp_path.glob("*.journal")) and sum(bool(c.measured) for c in kept.candidates) == 2
-    kernel.write_text(SOURCE.replace("float", "double"))
+    step.kernel_source = lambda: SOURCE.replace("float", "double")
     with pytest.raises(CourseError, match="another version"):
         recorded_search.recorded("NVIDIA Pretended", tmp_path)
     with pytest.raises(CourseError, match="--search"):
