@@ -24,6 +24,7 @@ from helpers.errors import CourseError
 from helpers.files import read_whole, write_export
 from helpers.model.hardware import digits
 from helpers.run.gemm import Problem
+from helpers.sim.code.declarations import without_comments
 
 from . import rungs as ladder
 from .rungs import Rung
@@ -45,7 +46,6 @@ _LONGEST, _SHORT = 40, 17  # characters of a name, and of one in the picture
 _BEYOND = 1 << 63  # whole numbers as large are none of a climb, and the largest of them no float
 _PIECES = "float16"  # what a float32 is written as for tensor cores: of its types the fastest
 _MATRICES = re.compile(r"\b(?:wgmma|wmma|mma)[.:_]")  # an instruction for tensor cores, or CUDA's functions for it
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _AGAIN = 0.01  # a prediction that is made again agrees as well as that
 
 
@@ -280,7 +280,7 @@ def _limit(climb: Mapping[str, Any]) -> Rung | None:
     """What the device could do at most with this climb's source. One that multiplies matrices of float32 by tensor cores, in pieces as
     step 18 does, is held to their limit and not to the lanes'."""
     product = climb["m"], climb["n"], climb["k"], climb["dtype"], climb["out_dtype"]
-    unit = _PIECES if climb["dtype"] == "float32" and _MATRICES.search(_COMMENT.sub(" ", climb["source"])) else ""
+    unit = _PIECES if climb["dtype"] == "float32" and _MATRICES.search(without_comments(climb["source"])) else ""
     return ladder.limit(_clean(climb["device"]), *product, unit=unit)
 
 

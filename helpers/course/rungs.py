@@ -23,6 +23,7 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.predict import TENSOR_CORES, validation
 from helpers.run.gemm import Problem
+from helpers.sim.code.declarations import without_comments
 
 from . import store
 from .store import COUNTED, LIMIT, MEASURED, PREDICTED, PUBLISHED, RECORDED, answer, answers, climb, climbs, reset
@@ -105,8 +106,7 @@ def _rows(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
 
 def code_hash(source: str) -> str:
     """Identity of what the compiler sees: comments and layout may change without a new recording."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    return hashlib.sha256(" ".join(code.split()).encode()).hexdigest()[:16]
+    return hashlib.sha256(" ".join(without_comments(source).split()).encode()).hexdigest()[:16]
 
 
 def slug(device: str) -> str:

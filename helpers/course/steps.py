@@ -59,7 +59,7 @@ class Step:
     def kernel_source(self) -> str:
         """The text of the reference kernel. Raises CourseError for a step without one, and where its file cannot be read."""
         if self.kernel_path is None:
-            raise CourseError(f"Step {self.number:02} has no kernel.")
+            raise CourseError(f"Step {self.name} has no kernel.")
         try:
             return self.kernel_path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

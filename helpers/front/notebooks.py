@@ -198,8 +198,9 @@ def sync(check: bool = False) -> int:
             except OSError as error:
                 raise CourseError(f"{name} cannot be written ({error.strerror}), and is as it was.") from error
             print(f"wrote {name}; what it was is kept in {kept}")
+    names = {path.name for path in found}
     for step in STEPS:
-        if step.notebook_path.name not in {path.name for path in found}:
+        if step.notebook_path.name not in names:
             raise CourseError(
                 f"notebooks/{step.notebook_path.name} is missing: a row of helpers/course/steps.py has its lesson there. "
                 "Begin with a copy of a lesson that is like it."

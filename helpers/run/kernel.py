@@ -369,11 +369,11 @@ class Kernel:
 
     def _resident(self, block: tuple[int, int, int], shared: int) -> int | None:
         """Blocks that are on the largest GPU of the kernel's architecture at once. None if no such GPU is known."""
-        compiled = self.compiled
-        sms = [gpu.sms for gpu in hardware.gpus() if gpu.arch == compiled.arch.rstrip("af")]
+        compiled, arch = self.compiled, self.compiled.arch.rstrip("af")
+        sms = [gpu.sms for gpu in hardware.gpus() if gpu.arch == arch]
         if not sms:
             return None
-        fits = occupancy(compiled.arch.rstrip("af"), math.prod(block), compiled.registers, compiled.shared_bytes + shared)
+        fits = occupancy(arch, math.prod(block), compiled.registers, compiled.shared_bytes + shared)
         return fits.blocks_per_sm * max(sms) or None
 
     def _check_limits(self, grid, block, shared) -> None:
@@ -512,7 +512,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
     what = f"Argument {parameter.name} of {kernel}"
     if isinstance(value, np.ma.MaskedArray):
         raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
-    is_array = (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
+    is_array = _is_array(value)
     if is_array and value.dtype.hasobject:
         raise LaunchError(f"{what} is an array of Python objects ({value.dtype}), which a kernel cannot read: pass numbers.")
     unknown = parameter.pointer_to == ""  # the source does not show whether it is a pointer

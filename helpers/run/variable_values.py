@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code.declarations import without_comments
 from helpers.sim.load import load
 from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.mangled import qualified_name
@@ -17,7 +18,6 @@ from helpers.toolchain.mangled import qualified_name
 from .c_types import DTYPES
 from .gpu.transfers import is_device_array, to_host
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FILLED = re.compile(r"\bcudaMemcpyToSymbol(?:Async)?\s*(?:<[^<>;]*>)?\s*\(\s*&?\s*([\w:]+)")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^)]*\)")
 _DECLARATION = re.compile(r"\b__(?P<space>constant|device|managed)__\s+(?P<what>[^;{}()=]*\w[^;{}()=]*)(?P<end>[;={])")
@@ -49,7 +49,8 @@ def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[SymbolV
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise LaunchError(f"symbols={values!r:.80}: give the variables by their names, such as symbols={{'mask': array}}.")
     variables = _variables(compiled) if values else []
-    wanted = [(_named(name, variables, compiled), value) for name, value in values.items() if not _unused(name, variables, compiled)]
+    others = _of_other_kernels(compiled.source) - {one.name.rpartition("::")[2] for one in variables}
+    wanted = [(_named(name, variables, compiled), value) for name, value in values.items() if name.rpartition("::")[2] not in others]
     found = tuple(SymbolValue(variable.symbol, _data(compiled, variable, value)) for variable, value in wanted)
     need_room(compiled, found)
     return found
@@ -83,7 +84,7 @@ def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str
 @functools.lru_cache(maxsize=32)
 def _empty(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """(names that the source's main fills, `__constant__` variables that the source gives no value)"""
-    filled = _FILLED.findall(_COMMENTS.sub(" ", source))
+    filled = _FILLED.findall(without_comments(source))
     return frozenset(filled), frozenset(one.name for one in _declarations(source) if one.constant and not one.initialised)
 
 
@@ -92,12 +93,10 @@ def _variables(compiled: Compiled) -> list[_Variable]:
     return [_Variable(symbol, qualified_name(symbol), nbytes) for symbol, _, nbytes, _ in program.device]
 
 
-def _unused(name: str, variables: list[_Variable], compiled: Compiled) -> bool:
-    """Is it a variable of the source that another kernel there may use, and this one does not?"""
-    if len(re.findall(r"\b__global__\b", _COMMENTS.sub(" ", compiled.source))) < 2:
-        return False
-    last = name.rpartition("::")[2]
-    return last in {one.name for one in _declarations(compiled.source)} - {one.name.rpartition("::")[2] for one in variables}
+def _of_other_kernels(source: str) -> frozenset[str]:
+    """The variables of a source with several kernels, each of which may use some of them; none of another source."""
+    several = len(re.findall(r"\b__global__\b", without_comments(source))) > 1
+    return frozenset(one.name for one in _declarations(source)) if several else frozenset()
 
 
 def _named(name: str, variables: list[_Variable], compiled: Compiled) -> _Variable:
@@ -161,7 +160,7 @@ class _Declared(NamedTuple):
 
 def _declarations(source: str) -> Iterator[_Declared]:
     """The variables in device memory that a source declares, as well as can be told without a compiler."""
-    for declaration in _DECLARATION.finditer(_ALIGNMENT.sub(" ", _COMMENTS.sub(" ", source))):
+    for declaration in _DECLARATION.finditer(_ALIGNMENT.sub(" ", without_comments(source))):
         first, *others = (re.sub(r"\[[^\]]*\]", " ", part).split() for part in declaration["what"].split(","))
         kind = " ".join(word for word in first[:-1] if word not in _QUALIFIERS)
         names = [first[-1], *(part[0] for part in others if len(part) == 1)]

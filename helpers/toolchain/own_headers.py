@@ -96,6 +96,8 @@ def joined(source: str, folders: Sequence[str], others: Sequence[str]) -> Joined
 
 def identity(source: str, folders: Sequence[str], others: Sequence[str]) -> list[str]:
     """Changes when one of the cell's own headers does; [] without any."""
+    if not folders:
+        return []
     found, waiting = dict[Path, str](), list(_included(source, None, folders, others))
     while waiting and len(found) < _MOST_FILES:
         path = waiting.pop(0)

@@ -19,7 +19,7 @@ from helpers.sim.layouts.tensor_map import TensorMap
 from ..tensor_maps import encode_for_gpu
 from . import event_timing, failures, presence, properties
 from .event_timing import Timing
-from .transfers import OnDevice, is_device_array, memories, passed
+from .transfers import OnDevice, handed_over, is_device_array, memories
 
 _MODULES_KEPT = 64
 
@@ -133,7 +133,7 @@ def _device_argument(value: Any) -> Any:
     if isinstance(value, StructValue):
         if not all(map(is_device_array, memories(value))):
             raise LaunchError("This launch works on arrays that are on the GPU: put CuPy arrays into the struct.")
-        return passed(value, lambda array: array.data.ptr)
+        return handed_over(value, lambda array: array.data.ptr)
     if not isinstance(value, TensorMap):
         return value
     if not is_device_array(value.memory):

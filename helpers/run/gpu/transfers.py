@@ -95,7 +95,7 @@ class OnDevice:
             encoded = encode_for_gpu(value, views.get(id(value.memory), value.memory).data.ptr)
             return upload(np.frombuffer(encoded.tobytes(), np.uint8)) if value.by_pointer else encoded
         if isinstance(value, StructValue):
-            return passed(value, lambda array: views.get(id(array), array).data.ptr)
+            return handed_over(value, lambda array: views.get(id(array), array).data.ptr)
         if value is None:
             return np.uint64(0)
         return value
@@ -107,7 +107,7 @@ class OnDevice:
                 _bytes(array)[:] = view.get()
 
 
-def passed(value: StructValue, address: Callable[[Any], int]) -> Any:
+def handed_over(value: StructValue, address: Callable[[Any], int]) -> Any:
     """A struct as CuPy passes it to a kernel: its bytes, or where these have been put on the device."""
     packed = np.frombuffer(value.pack(address), np.uint8)
     return upload(packed) if value.by_pointer else packed.view(np.dtype((np.void, packed.size)))[0]

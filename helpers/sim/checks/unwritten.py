@@ -69,9 +69,17 @@ def carry(m: Machine, site: Site, read: Read, count: int, whole: bool) -> None:
             held.read, held.whole = read, True
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=8)
+def _known(program) -> dict[int, tuple[set[int], list[Op], list[Op]]]:
+    """What `_origins` has found, by register."""
+    return {}
+
+
 def _origins(program, register: int) -> tuple[set[int], list[Op], list[Op]]:
-    return program.doubts.origins(program.ops, register)
+    known = _known(program)
+    if register not in known:
+        known[register] = program.doubts.origins(program.ops, register)
+    return known[register]
 
 
 def _tell_reads(m: Machine, loads: list[Op], filler: bool = False) -> bool:

@@ -22,6 +22,11 @@ class UninitializedVariable(NamedTuple):
     extents: str
 
 
+def without_comments(source: str) -> str:
+    """`source` with a blank for each comment."""
+    return _COMMENTS.sub(" ", source)
+
+
 @functools.lru_cache(maxsize=8)
 def without_value(source: str) -> tuple[UninitializedVariable, ...]:
     """The local variables of a source that are declared without a value, as well as can be told without a compiler."""
@@ -48,7 +53,7 @@ def used_without_value(source: str, line: int | None, array: bool = False) -> tu
     lines = source.split("\n")
     if line is None or not 1 <= line <= len(lines):
         return ()
-    words = set(re.findall(r"[A-Za-z_]\w*", _COMMENTS.sub(" ", lines[line - 1])))
+    words = set(re.findall(r"[A-Za-z_]\w*", without_comments(lines[line - 1])))
     found = {
         declared.name: declared
         for declared in without_value(source)
