@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import itertools
 import json
@@ -201,3 +202,20 @@ def test_a_cell_that_cannot_hold_its_exercise_is_named(tag, text, message):
     cell = {"cell_type": "code", "id": "a", "metadata": {"tags": [tag]}, "source": text, "outputs": []}
     with pytest.raises(CourseError, match=f"^01_naive.ipynb, {message}"):
         notebooks.with_starters({"cells": [cell]}, "01_naive.ipynb")
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_where_there_is_a_gpu_a_lesson_measures(step):
+    """Who names a GPU to `profile` or `climb` gets a prediction for it, also beside a GPU that could have been asked."""
+    cells = [source(cell) for cell in read(step.notebook_path)["cells"] if cell["cell_type"] == "code"]
+    trees = [ast.parse(text) for text in cells if not text.lstrip().startswith("%")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    nothing = {
+        target.id
+        for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None
+        for target in node.targets if isinstance(target, ast.Name)
+    }  # fmt: skip
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("profile", "climb"):
+            named = [*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg == "gpu_name")]
+            assert all(isinstance(gpu, ast.Name) and gpu.id in nothing for gpu in named), ast.unparse(node)
