@@ -17,6 +17,7 @@ from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
 from tests.run.test_variable_values import SOURCE as VARIABLES
 from tests.sim.layouts.test_struct_value import PRODUCT, TABLE, whole_numbers
+from tests.sim.native.test_exchange import GROUPS, groups_apart
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
 ON_TENSOR_CORES = [step for step in steps.STEPS if step.entry and step.dtype != "float32"]
@@ -118,6 +119,12 @@ def test_arithmetic_agrees_bit_for_bit():
     x, y = matrices(1000, 1000, seed=3)
     args = [x, y, np.zeros(1000, np.float32), np.zeros(1000, np.int32), 1000]
     assert same_bits(*both(source, 8, 128, args))
+
+
+def test_lanes_with_different_masks_answer_among_themselves():
+    x, out = np.random.default_rng(6).integers(0, 6, 64).astype(np.int32), np.zeros(1280, np.int32)
+    kernel.compile(GROUPS).launch(1, 64, [x, out], on="gpu")
+    np.testing.assert_array_equal(out, groups_apart(x))
 
 
 def test_more_than_48_kb_of_dynamic_shared_memory():

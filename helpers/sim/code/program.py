@@ -49,7 +49,7 @@ class Results(StrEnum):
 
     LIKE_SOURCES = "like sources"  # equal where the sources are
     PER_LANE = "per lane"
-    PER_WARP = "per warp"  # all lanes get the same, whatever they read
+    PER_WARP = "per warp"  # all lanes that name the same members get the same, whatever they read
 
 
 class ResultKind(StrEnum):

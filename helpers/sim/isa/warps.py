@@ -24,6 +24,20 @@ def members(m, mask_register: int) -> np.ndarray:
     return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 
 
+def groups(m, mask_register: int | None) -> np.ndarray:
+    """[blocks, warps, 32 or 1, 32]: who answers together with each lane; one row where all lanes of a warp name the same ones.
+
+    Lanes with different masks, as those of two halves of a warp, wait for their own and answer among themselves.
+    """
+    if mask_register is None:
+        return m.warps_active()[..., None, :]
+    lanes = members(m, mask_register)
+    named = m.warps(m.regs[mask_register].view(U32), 0)
+    if (np.bitwise_or.reduce(np.where(lanes, named, U32.type(0)), axis=2, keepdims=True) == named)[lanes].all():
+        return lanes[..., None, :]
+    return lanes[..., None, :] & ((named[..., None] >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
+
+
 def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndarray | None:
     """Note threads whose member mask leaves themselves out, and lanes it names that never come.
 
@@ -117,13 +131,13 @@ def vote(op):
         if mask is not None:
             check_members(m, mask, line, "vote")
         truth = m.warps(m.regs[p], False)
-        lanes = m.warps_active() if mask is None else members(m, mask)
-        some = (truth & lanes).any(axis=2, keepdims=True)
-        none = ~(truth & lanes).any(axis=2, keepdims=True)
-        every = ~(~truth & lanes).any(axis=2, keepdims=True)
-        answer = {"all": every, "any": some, "uni": every | none, "ballot": None}[mode]
+        lanes = groups(m, mask)
+        yes = truth[..., None, :] & lanes
         if ballots:
-            answer = ballot(truth & lanes)
+            answer = ballot(yes)[..., 0]
+        else:
+            some, every = yes.any(axis=3), ~(~truth[..., None, :] & lanes).any(axis=3)
+            answer = {"all": every, "any": some, "uni": every | ~some}[mode]
         m.regs[d] = m.from_warps(np.broadcast_to(answer, truth.shape))
 
     return run
@@ -143,13 +157,12 @@ def match(op):
     def run(m):
         check_members(m, mask, line, "match")
         values = m.warps(m.regs[a].view(DTYPES[t]), 0)
-        lanes = members(m, mask)
-        same = (values[..., :, None] == values[..., None, :]) & lanes[..., None, :]
+        lanes = groups(m, mask)
+        same = (values[..., :, None] == values[..., None, :]) & lanes
         found = ballot(same)[..., 0]
         if every:
-            whole = ballot(lanes)
-            alike = found == whole
-            everyone = ~(~alike & lanes).any(axis=2, keepdims=True)
+            whole = ballot(lanes)[..., 0]
+            everyone = ~((found != whole)[..., None, :] & lanes).any(axis=3)
             found = np.where(everyone, np.broadcast_to(whole, found.shape), np.uint32(0))
             if p is not None:
                 m.regs[p] = m.from_warps(np.broadcast_to(everyone, found.shape))
@@ -185,12 +198,12 @@ def redux(op):
     def run(m):
         check_members(m, mask, line, "reduction")
         values = m.warps(m.regs[a].view(dtype), 0)
-        lanes = members(m, mask)
+        lanes = groups(m, mask)
         if t == "f32":
             values = np.abs(values) if magnitude else values
-            bad = (np.isnan(values) & lanes).any(axis=2, keepdims=True)
+            bad = (np.isnan(values)[..., None, :] & lanes).any(axis=3)
             values = np.where(np.isnan(values), filler, values)
-        total = reduce.reduce(np.where(lanes, values, filler), axis=2, keepdims=True, dtype=dtype)
+        total = reduce.reduce(np.where(lanes, values[..., None, :], filler), axis=3, dtype=dtype)
         if t == "f32" and nan:
             total = np.where(bad, np.uint32(0x7FFFFFFF).view(np.float32), total)
         m.regs[d] = m.from_warps(np.broadcast_to(total, values.shape))
@@ -223,7 +236,7 @@ def elect(op):
     def run(m):
         check_members(m, mask, line, "election")
         lanes = members(m, mask)
-        leader = lanes.argmax(axis=2)[..., None]
+        leader = groups(m, mask).argmax(axis=3)
         m.regs[d] = m.from_warps(np.broadcast_to(leader.astype(U32), lanes.shape))
         if p is not None:
             m.regs[p] = m.from_warps((leader == LANE) & lanes)

@@ -48,6 +48,17 @@ def _members(low, operand) -> str:
     return low.active
 
 
+def _one_group(low, operand) -> str:
+    """As `_members`, where all that are named answer together: lanes with different masks are left to the NumPy machine."""
+    named = low.operand(operand, "b32")
+    if not named.uniform:
+        awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
+        masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} splat (i32 -1)")
+        by_all = low.call("i32", "llvm.vector.reduce.and.v32i32", (_INTS, masks))
+        _demand(low, low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
+    return _members(low, operand)
+
+
 def _demand(low, test: str) -> None:
     """What does not hold is left to the NumPy machine."""
     good = low.label()
@@ -119,7 +130,7 @@ def _shuffle(low, i):
 def _vote(low, i):
     _together(low, i)
     truth = low.operand(i.operands[1], "pred")
-    lanes = _members(low, i.operands[2]) if len(i.operands) > 2 else low.active
+    lanes = _one_group(low, i.operands[2]) if len(i.operands) > 2 else low.active
     yes = low.new(f"and i32 {_mask(low, low.full(truth))}, {lanes}")
     if "ballot" in i.modifiers:
         low.put(i.operands[0], Value("i32", s=yes))
@@ -149,7 +160,7 @@ def _reduce(low, i):
     if kind not in ("s32", "u32", "b32") or name is None:
         raise Unsupported(f"`{i.opcode}`")
     values = low.full(low.operand(i.operands[1], kind))
-    lanes = low.new(f"bitcast i32 {_members(low, i.operands[2])} to {_BITS}")
+    lanes = low.new(f"bitcast i32 {_one_group(low, i.operands[2])} to {_BITS}")
     signed = kind == "s32"
     neutral = {"and": -1, "min": 0x7FFFFFFF if signed else -1, "max": -(1 << 31) if signed else 0}.get(name, 0)
     kept = low.new(f"select {_BITS} {lanes}, {_INTS} {values}, {_INTS} {low.splat('i32', str(neutral))}")
@@ -162,7 +173,7 @@ def _match(low, i):
     _together(low, i)
     bits = int(i.modifiers[-1][1:])
     kind = f"<32 x i{bits}>"
-    values, lanes = low.full(low.operand(i.operands[1], f"b{bits}")), _members(low, i.operands[2])
+    values, lanes = low.full(low.operand(i.operands[1], f"b{bits}")), _one_group(low, i.operands[2])
     found = low.call(_INTS, f"match_i{bits}", (kind, values), ("i32", lanes))
     if "any" in i.modifiers:
         low.put(i.operands[0], Value("i32", v=found))
@@ -177,7 +188,7 @@ def _match(low, i):
 @operation("elect")
 def _elect(low, i):
     _together(low, i)
-    lanes = _members(low, i.operands[1])
+    lanes = _one_group(low, i.operands[1])
     lane = low.new(f"and i32 {low.call('i32', 'llvm.cttz.i32', ('i32', lanes), ('i1', 'false'))}, 31")
     named = low.new(f"and {_INTS} {low.splat('i32', lanes)}, {low.new(f'shl {_INTS} splat (i32 1), {_iota()}')}")
     here = low.new(f"icmp ne {_INTS} {named}, zeroinitializer")
@@ -191,12 +202,6 @@ def _warp_barrier(low, i):
     if "warp" not in i.modifiers:
         raise Unsupported(f"`{i.opcode}`")
     _together(low, i)
-    _members(low, i.operands[0])
+    (_one_group if low.turns else _members)(low, i.operands[0])  # of lanes that do not all meet, the NumPy machine keeps which do
     if low.turns:
-        named = low.operand(i.operands[0], "b32")
-        if not named.uniform:  # lanes with different masks do not all meet: which do, the NumPy machine keeps
-            awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
-            masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} splat (i32 -1)")
-            by_all = low.call("i32", "llvm.vector.reduce.and.v32i32", (_INTS, masks))
-            _demand(low, low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
         low.call("void", "shadow_turn", ("ptr", "%ctx"), ("i32", low.first_thread))

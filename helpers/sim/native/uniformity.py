@@ -80,7 +80,7 @@ def analyse(program: Program, linear_x: bool, uniform_y: bool, uniform_z: bool, 
     uniform = {name for name, same in (("%tid.y", uniform_y), ("%tid.z", uniform_z)) if same}
     varying = {index for index, name in program.specials if SPECIAL_REGISTERS[name].varies == "lane" and name not in uniform}
     varying.update(register for op in met if op.results is Results.PER_LANE for register in op.writes)
-    spreading = [(op.reads, op.writes) for op in met if op.writes and op.results is not Results.PER_WARP]
+    spreading = [(_deciding(op), op.writes) for op in met if op.writes]
     regions: dict[int, Region] = {}
     branches: set[int] = set()
     while True:
@@ -106,6 +106,13 @@ def analyse(program: Program, linear_x: bool, uniform_y: bool, uniform_z: bool, 
         if (len(varying), len(branches)) == before:
             break
     return Analysis(blocks, {names[register] for register in varying}, regions, _live_in(program, blocks, graph), exits, reachable)
+
+
+def _deciding(op: Op) -> tuple[int, ...]:
+    """The registers whose lanes must be alike for those of the results to be."""
+    if op.results is not Results.PER_WARP:
+        return op.reads
+    return () if op.members is None else (op.members,)
 
 
 def code_blocks(program: Program, fixed: dict[int, bool] | None = None) -> list[CodeBlock]:

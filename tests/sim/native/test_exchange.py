@@ -80,6 +80,72 @@ def test_what_is_left_to_the_numpy_machine(body):
     assert found[0] == found[1]
 
 
+# Lanes with different masks answer among themselves: halves of a warp, and lanes with the same value, who find each other.
+GROUPS = """
+extern "C" __global__ void k(const int* in, int* out) {
+    int t = threadIdx.x, x = in[t], same;
+    const unsigned half = t % 32 < 16 ? 0xffffu : 0xffff0000u, alike = __match_any_sync(0xffffffffu, x);
+    int* row = out + t;
+    for (unsigned mask : {half, alike}) {
+        row[0] = __any_sync(mask, t % 32 == 3), row[64] = __all_sync(mask, x < 3), row[128] = __ballot_sync(mask, t & 4);
+        row[192] = __match_any_sync(mask, t / 8), row[256] = __match_all_sync(mask, x < 2, &same), row[320] = same;
+        row[384] = __reduce_add_sync(mask, x), row[448] = __reduce_max_sync(mask, t), row[512] = __shfl_sync(mask, t, __ffs(mask) - 1);
+        if (__any_sync(mask, x == 5)) row[576] = 100 + x;
+        __syncwarp(mask);
+        row += 640;
+    }
+}
+"""
+
+
+def groups_apart(x: np.ndarray) -> np.ndarray:
+    """What GROUPS writes, of 64 threads with these numbers."""
+    thread, bit = np.arange(64), np.uint32(1) << (np.arange(64, dtype=np.uint32) % 32)
+    out = np.zeros((2, 10, 64), np.int32)
+    for table, key in zip(out, (thread % 32 // 16, x), strict=True):
+        for t in thread:
+            mine = (thread // 32 == t // 32) & (key == key[t])
+
+            def mask(chosen, mine=mine):
+                return np.bitwise_or.reduce(bit[mine & chosen], initial=np.uint32(0)).view(np.int32)
+
+            same = len(set(x[mine] < 2)) == 1
+            table[:, t] = (
+                (mine & (thread % 32 == 3)).any(), (x[mine] < 3).all(), mask(thread & 4 != 0), mask(thread // 8 == t // 8),
+                mask(mine) if same else 0, same, x[mine].sum(), thread[mine].max(), thread[mine].min(), 100 + x[t] if 5 in x[mine] else 0,
+            )  # fmt: skip
+    return out.reshape(-1)
+
+
+@pytest.mark.parametrize("engine", [None, "numpy"])
+def test_lanes_with_different_masks_answer_among_themselves(engine):
+    x, out = np.random.default_rng(6).integers(0, 6, 64).astype(np.int32), np.zeros(1280, np.int32)
+    outcome = simulate(compile_source(GROUPS), (1, 1, 1), (64, 1, 1), [x, out], engine=engine)
+    assert outcome.findings == []
+    np.testing.assert_array_equal(out, groups_apart(x))
+
+
+def test_tiles_of_cooperative_groups_answer_apart():
+    source = """
+    #include <cooperative_groups.h>
+    #include <cooperative_groups/reduce.h>
+    namespace cg = cooperative_groups;
+    __global__ void k(const int* x, int* y) {
+        int v = x[threadIdx.x];
+        auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+        auto alike = cg::labeled_partition(cg::coalesced_threads(), v);
+        y[threadIdx.x] = tile.any(v == 1), y[64 + threadIdx.x] = cg::reduce(tile, v, cg::plus<int>()), y[128 + threadIdx.x] = alike.size();
+        y[192 + threadIdx.x] = cg::reduce(alike, (int)threadIdx.x, cg::greater<int>());
+    }"""
+    thread = np.arange(64)
+    x, y = np.where(thread < 32, thread // 8, 1).astype(np.int32), np.zeros(256, np.int32)
+    assert simulate(compile_source(source), (1, 1, 1), (64, 1, 1), [x, y]).findings == []
+    np.testing.assert_array_equal(y[:64], thread // 16 != 1)
+    np.testing.assert_array_equal(y[64:128], np.repeat(x.reshape(4, 16).sum(axis=1), 16))
+    np.testing.assert_array_equal(y[128:192], np.where(thread < 32, 8, 32))
+    np.testing.assert_array_equal(y[192:], np.where(thread < 32, thread // 8 * 8 + 7, 63))
+
+
 SYNCED = """
 extern "C" __global__ void k(const float* in, float* out) {
     __shared__ float s[4][33], all[128];
