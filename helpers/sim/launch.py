@@ -18,10 +18,10 @@ from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, Run
 from . import isa, native
 from .checks import endless
 from .checks.device_places import DevicePlaces
-from .checks.findings import Findings
+from .checks.findings import Findings, Unclear
 from .checks.launch_checks import LaunchChecks, Unchecked
 from .checks.shared_cells import plain_name
-from .checks.uninitialised import Unclear
+from .checks.undefined_shuffles import Strayed
 from .checks.unwritten import Carried
 from .code import time_limit
 from .code.addresses import DEVICE_BASE, PARAM_WINDOW
@@ -137,6 +137,7 @@ class Launch:
     explain: bool = True  # in the NumPy machine, what native code only notices
     tick: Callable = lambda: None  # called now and then while a chunk runs
     carried: dict[Site, Carried] = field(default_factory=dict)  # loads that have read shared memory that nobody has written
+    strayed: dict[int, Strayed] = field(default_factory=dict)  # by position: shuffles that have read from lanes that take no part
     plain: frozenset[str] = frozenset()  # parameters that point to numbers, or vectors of them
 
 
@@ -186,9 +187,9 @@ def simulate(
             )  # fmt: skip
             try:
                 return _simulate(*given)
-            except _RunAgain as again:
-                shown = again.shown
-            return _simulate(*given, shown)
+            except _RunAgain as needed:
+                again = needed
+            return _simulate(*given, again)
     except time_limit.TimeIsUp:
         raise NotBegunError(
             f"{compiled.symbol}: preparing its code took all of the {budget.seconds:g} seconds that this launch may take, before a thread "
@@ -202,11 +203,11 @@ def simulate(
 
 
 class _RunAgain(Exception):
-    """The launch has to be run again, with shared memory that nobody has written followed. shown: characters that it has printed."""
+    """The launch has to be run again, with undefined bits followed. why: as in `Unclear`. shown: characters that it has printed."""
 
-    def __init__(self, shown: int):
-        super().__init__(shown)
-        self.shown = shown
+    def __init__(self, why: str, shown: int):
+        super().__init__(why, shown)
+        self.why, self.shown = why, shown
 
 
 _NUMBERS = re.compile(
@@ -217,7 +218,7 @@ _NUMBERS = re.compile(
 
 def _simulate(
     start, compiled, grid, block, args, shared, collect, budget, progress, engine, cluster, globals_before, long, in_turn, explain,
-    symbols, resident, again: int | None = None,
+    symbols, resident, again: _RunAgain | None = None,
 ) -> Outcome:  # fmt: skip
     grid, block = tuple(map(int, grid)), tuple(map(int, block))
     arch = getattr(compiled, "arch", "sm_90")
@@ -250,7 +251,8 @@ def _simulate(
         checks=checks, clock=Clock(budget.steps, budget.seconds, start),
         registers=_registers(compiled), param_words=param_words, dtypes=isa.DTYPES,
         arch=arch, cluster=dims, source=getattr(compiled, "source", ""), in_turn=in_turn,
-        explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident, printed=Printout(again or 0),
+        explain=explain, briefly=bool(in_turn), resident=None if program.grid_workspace else resident,
+        printed=Printout(again.shown if again else 0),
         plain=frozenset(p.name for p in getattr(compiled, "parameters", ()) if _NUMBERS.fullmatch(getattr(p, "pointer_to", None) or "")),
     )  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
@@ -270,15 +272,15 @@ def _simulate(
     engine_reason = ""
     try:
         if engine == "numpy" or in_turn or again is not None:
-            if engine is None and not in_turn:
-                engine_reason = "it reads shared memory that nobody has written"
+            if engine is None and again is not None and not in_turn:
+                engine_reason = again.why
             engine = "numpy"
             alone()
         else:
             indices = range(total) if chosen is None else chosen
             engine, engine_reason = native.execute(launch, indices, progress, alone, engine == "native", long)
-    except Unclear:
-        raise _RunAgain(launch.printed.given_up()) from None
+    except Unclear as unclear:
+        raise _RunAgain(str(unclear), launch.printed.given_up()) from None
     except native.Declined as reason:
         if engine is None:
             raise UnexplainedError(f"{program.name} was not run to its end: {reason}.", reason.op and reason.op.line) from None

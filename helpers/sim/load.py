@@ -45,9 +45,9 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
 
 @functools.lru_cache(maxsize=8)
 def followed(program: Program) -> Program:
-    """The same, with shared memory that nobody has written followed as registers are (see `machine.undefined`)."""
+    """The same, with what is undefined of shared memory and of shuffles followed as registers are (see `machine.undefined`)."""
     given = [index for index, _ in (*program.constants, *program.specials)]
-    unclear = doubts(program.ops, program.blocks, given, program.local_bytes, shared=True)
+    unclear = doubts(program.ops, program.blocks, given, program.local_bytes, followed=True)
     blocks = [replace(block) for block in program.blocks]
     _watch(blocks, program.ops, {position: watcher(program.ops[position], unclear) for position in unclear.watched})
     return replace(program, blocks=blocks, doubts=unclear)

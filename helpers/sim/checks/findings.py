@@ -25,6 +25,10 @@ def said(what: str) -> dict[str, str]:
     return {kind: sentence for sentences in found for kind, sentence in sentences.items()}
 
 
+class Unclear(Exception):
+    """Something undefined has come where it is not followed: the launch is run again in the NumPy machine. Its text: because of what."""
+
+
 class Findings:
     """A list without repetitions."""
 

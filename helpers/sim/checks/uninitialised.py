@@ -14,6 +14,7 @@ from helpers.sim.code.sites import AccessKind
 
 from . import unwritten
 from .accesses import Access, BulkDeviceAccess, DeviceAccess
+from .findings import Unclear
 from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
 from .shared_cells import SharedCells, first
@@ -22,10 +23,6 @@ ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthr
 FILLED = "Fill all of the tile first: by threads, a fence (fence.proxy.async) and a barrier, or by copies whose mbarrier is waited for."
 WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
 WORD = 16  # bytes: the largest alignment of an ordinary type; what fills up a struct lies in such a word with one of its members
-
-
-class Unclear(Exception):
-    """A load has read shared memory that nobody has written, and where that goes is not followed."""
 
 
 class UninitialisedShared(SharedCheck):
@@ -53,8 +50,8 @@ class UninitialisedShared(SharedCheck):
         bad = ~self.known.reshape(-1).take(touched.cells)
         if bad.any():
             carried = unwritten.is_carried(m, access.site)
-            if carried and not m.program.doubts.shared:
-                raise Unclear
+            if carried and not m.program.doubts.followed:
+                raise Unclear("it reads shared memory that nobody has written")
             per = max(1, WORD // self.cells.granule)
             whole = ~self.known.reshape(-1, per).any(axis=1)[touched.cells // per] & bad
             block, thread, offset = self.cells.place(m, touched, first(bad))
@@ -65,7 +62,7 @@ class UninitialisedShared(SharedCheck):
                 read.tell(m, access.site, int(np.count_nonzero(bad)))
 
     def write(self, m: Machine, access: Access) -> None:
-        if m.undefined is not None and m.program.doubts.shared and not unwritten.is_stored(m, access.site):
+        if m.undefined is not None and m.program.doubts.followed and not unwritten.is_stored(m, access.site):
             m.undefined.written(m, access.touched(m, self.cells).cells, self.cells)
         self._note(access.touched(m, self.cells).cells if not self.complete else ())
 

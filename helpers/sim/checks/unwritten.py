@@ -9,15 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.declarations import UninitializedVariable, used_without_value
-from helpers.sim.code.doubts import moves_memory, spaces_of
+from helpers.sim.code.doubts import Origins, moves_memory, spaces_of
 from helpers.sim.code.program import Op
 from helpers.sim.code.sites import AccessKind, Site
 
+from . import undefined_shuffles
 from .findings import at
 from .protocols import Machine
 
 KIND = "uninitialized"
 MEANING = {KIND: "a read of memory, or of a variable, that nobody wrote"}
+BRANCH = "a branch depends on it"
 ADVICE = "Give the variable a value where it is declared, on every way to its use."
 
 
@@ -70,12 +72,12 @@ def carry(m: Machine, site: Site, read: Read, count: int, whole: bool) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _known(program) -> dict[int, tuple[set[int], list[Op], list[Op]]]:
+def _known(program) -> dict[int, Origins]:
     """What `_origins` has found, by register."""
     return {}
 
 
-def _origins(program, register: int) -> tuple[set[int], list[Op], list[Op]]:
+def _origins(program, register: int) -> Origins:
     known = _known(program)
     if register not in known:
         known[register] = program.doubts.origins(program.ops, register)
@@ -97,7 +99,7 @@ def printed(m: Machine) -> None:
     for op in m.program.ops:
         if moves_memory(op, AccessKind.STORE) and "local" in spaces_of(op.sites[0]):
             for register in op.reads:
-                _tell_reads(m, _origins(m.program, register)[2])
+                _tell_reads(m, _origins(m.program, register).shared)
 
 
 def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: bool = False) -> None:
@@ -105,8 +107,8 @@ def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: 
 
     filler: it is no mistake if the bits are what fills up a struct.
     """
-    registers, loads, shared = _origins(m.program, register)
-    if _tell_reads(m, shared, filler):
+    registers, loads, shared, shuffles = _origins(m.program, register)
+    if _tell_reads(m, shared, filler) or undefined_shuffles.tell(m, shuffles, what, op.line, lets_go=what == BRANCH):
         return
     first = _first_use(m, op, registers, loads)
     array = first in loads

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import cfg
 from .program import Block, Effect, Op
@@ -16,27 +17,41 @@ from .sites import AccessKind, Site
 SPACES = ("local", "param", "shared")  # memory that is followed as registers are
 
 
+class Origins(NamedTuple):
+    """registers: that nobody wrote. local, shared: loads from there. shuffles: from lanes that may take no part."""
+
+    registers: set[int]
+    local: list[Op]
+    shared: list[Op]
+    shuffles: list[Op]
+
+
 @dataclass(frozen=True)
 class Doubts:
     """registers: those that are read, on some way, before they are written. doubtful: these, and those that what they hold
     may come to (bits). spaces: memory in which it may come to lie. watched: positions of the instructions that have to do with it.
-    shared: shared memory, too, begins unwritten, and its loads are followed.
+    followed: shared memory, too, begins unwritten, and its loads and shuffles from lanes that take no part are followed.
     """
 
     registers: tuple[int, ...] = ()
     doubtful: int = 0
     spaces: frozenset[str] = frozenset()
     watched: frozenset[int] = frozenset()
-    shared: bool = False
+    followed: bool = False
 
-    def origins(self, ops: Sequence[Op], register: int) -> tuple[set[int], list[Op], list[Op]]:
-        """Where what a register holds may come from: (registers that nobody wrote, loads from local memory, loads from shared memory)."""
-        found, loads, shared, waiting = {register}, [], [], [register]
+    def origins(self, ops: Sequence[Op], register: int) -> Origins:
+        """Where what a register holds may come from."""
+        found, waiting = {register}, [register]
+        loads: list[Op] = []
+        shared: list[Op] = []
+        shuffles: list[Op] = []
         while waiting:
             now, sources = waiting.pop(), set()
             for op in ops:
                 if now not in op.writes:
                     continue
+                if self.followed and op.shuffles:
+                    shuffles.append(op)
                 spaces = spaces_of(op.sites[0]) & self.spaces if moves_memory(op, AccessKind.LOAD) else frozenset()
                 if "shared" in spaces:
                     shared.append(op)
@@ -50,7 +65,7 @@ class Doubts:
             new = {other for other in sources if self.doubtful >> other & 1} - found
             found |= new
             waiting += new
-        return found & set(self.registers), loads, shared
+        return Origins(found & set(self.registers), loads, shared, shuffles)
 
 
 def moves_memory(op: Op, kind: AccessKind) -> bool:
@@ -65,8 +80,8 @@ def spaces_of(site: Site) -> frozenset[str]:
     return frozenset(SPACES) & {"shared" if site.space == "cluster" else site.space}
 
 
-def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], local_bytes: int, shared: bool = False) -> Doubts:
-    """given: registers that the machine fills in. local_bytes: of local memory, which begins unwritten. shared: as in `Doubts`."""
+def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], local_bytes: int, followed: bool = False) -> Doubts:
+    """given: registers that the machine fills in. local_bytes: of local memory, which begins unwritten. followed: as in `Doubts`."""
     if not blocks:
         return Doubts()
     unwritten = blocks[0].live_in & ~sum(1 << index for index in set(given))
@@ -79,11 +94,13 @@ def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], loc
     ]
     closed = frozenset().union(*map(spaces_of, written_otherwise))
     spaces = {"local"} - closed if local_bytes else set()
-    if shared:  # what other instructions write there is told to the check of shared memory
+    if followed:  # what other instructions write there is told to the check of shared memory
         spaces, closed = spaces | {"shared"}, closed - {"shared"}
     if not unwritten and not spaces:
         return Doubts()
     doubtful, before = unwritten, None
+    if followed:
+        doubtful |= sum(1 << register for register in {register for op in ops if op.shuffles for register in op.writes})
     while before != (doubtful, len(spaces)):
         before = doubtful, len(spaces)
         for op in ops:
@@ -102,4 +119,4 @@ def doubts(ops: Sequence[Op], blocks: Sequence[Block], given: Iterable[int], loc
         if any(doubtful >> register & 1 for register in (*op.reads, *op.writes))
         or (op.bitwise and any(spaces_of(site) & spaces for site in op.sites))
     )
-    return Doubts(tuple(cfg.members(unwritten)), doubtful, frozenset(spaces), watched, shared)
+    return Doubts(tuple(cfg.members(unwritten)), doubtful, frozenset(spaces), watched, followed)

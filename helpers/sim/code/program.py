@@ -125,6 +125,11 @@ class Op:
         return self.instruction.text
 
     @property
+    def shuffles(self) -> bool:
+        """Does each lane read a register of another?"""
+        return self.instruction.name == "shfl"
+
+    @property
     def generic(self) -> bool:
         """Does only the address tell which state space it accesses?"""
         return any(site.generic for site in self.sites)

@@ -86,7 +86,7 @@ def vprintf(op):
         def word(offset, block, thread):
             if offset not in local:
                 local[offset] = m.rows_of(m.local.load(m, m.uniform(offset, np.int64), 4))
-                if m.undefined is not None and m.program.doubts.shared:
+                if m.undefined is not None and m.program.doubts.followed:
                     bits = m.undefined.shadow(m, "local").load(m, m.uniform(offset, np.int64), 4)
                     if ((m.rows_of(bits) != 0) & active).any():
                         unwritten.printed(m)

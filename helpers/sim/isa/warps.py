@@ -105,10 +105,10 @@ def shfl(op):
             inside = source <= highest
         source = np.where(inside, source, LANE) & 31
         taking_part = m.warps_active() if named is None else members(m, named)
-        if not taking_part.all() and not undefined_shuffles.note(m, line, mode, source, taking_part) and named is not None:
-            divergent_barriers.named_but_elsewhere(m, line, "shuffle", masks)
         # result
         m.regs[d] = m.from_warps(np.take_along_axis(values, source, axis=2))
+        if not taking_part.all() and not undefined_shuffles.look(m, op.position, line, mode, source, taking_part, d) and named is not None:
+            divergent_barriers.named_but_elsewhere(m, line, "shuffle", masks)
         if p is not None:
             m.regs[p] = m.from_warps(np.broadcast_to(inside, values.shape))
 

@@ -77,7 +77,7 @@ class Undefined:
         if space not in self.memory:
             if space == "shared":
                 self.memory[space] = SharedMemory(m, m.program.shared_start, m.launch.shared_bytes)
-                self.memory[space].bytes[:] = 255 if self.doubts.shared else 0
+                self.memory[space].bytes[:] = 255 if self.doubts.followed else 0
             else:
                 size = m.program.local_bytes if space == "local" else m.program.param_bytes
                 self.memory[space] = ThreadMemory(m, size, space, unwritten=space == "local" and space in self.doubts.spaces)
@@ -151,7 +151,7 @@ def watcher(op: Op, doubts: Doubts) -> Callable:
                 _seen(m, op, (site.base,), active, "an address is made of it")
             if any(register in undefined.bits for register in data) and (site.generic or site.space == "global"):
                 stored, outside = "what it holds is stored", _outside(m, op, active)
-                if doubts.shared:
+                if doubts.followed:
                     plain = _to_plain_arrays(m, site)
                     _seen(m, op, data, plain if outside is None else plain & outside, stored)
                     _seen(m, op, data, ~plain if outside is None else ~plain & outside, stored, filler=True)
@@ -185,7 +185,7 @@ def watcher(op: Op, doubts: Doubts) -> Callable:
             added = m.regs[op.addend[0]]
             _seen(m, op, touched, added if active is None else active & added, "a matrix product adds it")
         else:
-            _seen(m, op, touched, active, "a branch depends on it" if op.effect in (Effect.JUMP, Effect.END) else "an instruction takes it")
+            _seen(m, op, touched, active, unwritten.BRANCH if op.effect in (Effect.JUMP, Effect.END) else "an instruction takes it")
         for register in op.writes:
             undefined.note(m, register, None, active)
 
@@ -198,7 +198,7 @@ def _active(m, op: Op) -> np.ndarray | None:
         return m.mask
     guard = op.guard.register
     if guard in m.undefined.bits and op.effect is not Effect.PURE:
-        _seen(m, op, (guard,), m.mask, "a branch depends on it")
+        _seen(m, op, (guard,), m.mask, unwritten.BRANCH)
     on = ~m.regs[guard] if op.guard.negated else m.regs[guard]
     return on if m.mask is None else on & m.mask
 

@@ -33,8 +33,8 @@ def findings(body: str) -> list:
         ("__reduce_max_sync(MASK, v)", "reduction"),
         ("__match_any_sync(MASK, v)", "match"),
         ("__shfl_sync(MASK, v, lane & 3)", "shuffle"),
-        ("__shfl_up_sync(MASK, v, 1)", "shuffle"),
-        ("__shfl_down_sync(MASK, v, 1)", "shuffle"),
+        ("__shfl_up_sync(MASK, v, 1, 16)", "shuffle"),
+        ("__shfl_down_sync(MASK, v, 1, 16)", "shuffle"),
     ],
 )
 def test_a_mask_that_names_lanes_at_another_place(call, what):
