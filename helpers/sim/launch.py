@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import time
@@ -262,6 +263,11 @@ def _simulate(
     if chosen is not None and dims is not None:
         chosen = clusters.whole(chosen, grid, dims) if chosen else []
     wanted = total if chosen is None else len(chosen)
+    if program.grid_workspace and resident is not None and total > resident:
+        raise LaunchError(
+            f"The blocks of this kernel wait for each other (grid.sync()), so all of them have to be on the GPU at once, and of {total} "
+            f"blocks no more than {resident} fit. Launch fewer, and let each do more."
+        )
     if wanted != total and program.grid_workspace:
         raise LaunchError("The blocks of this kernel wait for each other (grid.sync()), so some of them cannot run without the others.")
 
@@ -383,7 +389,11 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
     launch.others_wait = lambda chunk: piece is not None or bool(waiting)
     launch.tick = lambda: progress and progress(done, wanted)
     while piece is not None or waiting:
-        if piece is not None and sum(chunk.unfinished for chunk in waiting) >= room:
+        left = room - sum(chunk.unfinished for chunk in waiting)
+        if piece is not None and 0 < left < math.prod(piece[1]) and launch.cluster is None:
+            piece, *others = _split(piece, int(left))
+            pieces = itertools.chain(others, pieces)
+        if piece is not None and left <= 0:
             hangs = stuck.wait_for_ever(launch, waiting, advance)
             if hangs:
                 places = [chunk.place for chunk in waiting]
@@ -446,6 +456,25 @@ def _pieces(launch: Launch, chosen):
             for x in order(range(0, gx, nx)):
                 zs, ys, xs = np.arange(z, min(z + nz, gz)), np.arange(y, min(y + ny, gy)), np.arange(x, min(x + nx, gx))
                 yield [zs.reshape(-1, 1, 1), ys.reshape(1, -1, 1), xs.reshape(1, 1, -1)], (len(zs), len(ys), len(xs))
+
+
+def _split(piece, count: int) -> list:
+    """A rectangle in parts, the first of which has at most `count` of its blocks, those with the lowest numbers."""
+    extent = piece[1]
+    if math.prod(extent) <= count:
+        return [piece]
+    axis = next(i for i in range(3) if extent[i] > 1)
+    size = math.prod(extent[axis + 1 :])
+    first, rest = _cut(piece, axis, max(1, count // size))
+    return [*_split(first, count), rest]
+
+
+def _cut(piece, axis: int, at: int) -> tuple:
+    parts = []
+    for numbers in np.split(piece[0][axis], [at], axis):
+        lines = [numbers if i == axis else line for i, line in enumerate(piece[0])]
+        parts.append((lines, tuple(line.shape[i] for i, line in enumerate(lines))))
+    return tuple(parts)
 
 
 def _registers(compiled) -> int:

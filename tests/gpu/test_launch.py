@@ -17,6 +17,7 @@ from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
 from tests.run.test_variable_values import SOURCE as VARIABLES
 from tests.sim.layouts.test_struct_value import PRODUCT, TABLE, whole_numbers
+from tests.sim.machine import test_exchanges as exchanges
 from tests.sim.native.test_exchange import GROUPS, groups_apart
 
 CODED = [step for step in steps.STEPS if step.entry and step.dtype == "float32"]
@@ -125,6 +126,15 @@ def test_lanes_with_different_masks_answer_among_themselves():
     x, out = np.random.default_rng(6).integers(0, 6, 64).astype(np.int32), np.zeros(1280, np.int32)
     kernel.compile(GROUPS).launch(1, 64, [x, out], on="gpu")
     np.testing.assert_array_equal(out, groups_apart(x))
+
+
+@pytest.mark.parametrize("call", exchanges.CALLS)
+@pytest.mark.parametrize("condition", exchanges.CONDITIONS)
+def test_lanes_at_two_places_exchange_with_each_other(condition, call):
+    given = exchanges.arrays()
+    kernel.compile(exchanges.source(condition, call)).launch(1, 64, given, on="gpu")
+    for found, expected in zip(given[2:], exchanges.exchanged(condition, call), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_more_than_48_kb_of_dynamic_shared_memory():

@@ -1,7 +1,7 @@
-"""Reads of shared memory by wgmma and bulk copies that may not see what ordinary stores wrote.
+"""Wgmma and bulk copies of shared memory that ordinary stores wrote: reads may not see it, and what copies bring may be lost below it.
 
-They read on a way of their own, the *async proxy*, on which ordinary stores are not seen until a `fence.proxy.async` stands
-between. The right result comes out of a machine that does one thing after the other, so it is told from what is noted here.
+They take a way of their own, the *async proxy*, for which ordinary stores have no order until a `fence.proxy.async` stands between.
+The right result comes out of a machine that does one thing after the other, so it is told from what is noted here.
 What cp.async brings is let pass: PTX counts it as generic, but much code that is in use hands it to wgmma with no fence.
 So is an mbarrier without a fence between its init and the copies that count there: NVIDIA's guide has fence.proxy.async,
 CUTLASS fence.mbarrier_init alone, others neither, and PTX does not say by which way a copy reaches its mbarrier.
@@ -17,10 +17,10 @@ from .protocols import Machine
 from .shared_cells import first
 from .shared_races import SharedRaces
 
-MEANING = {"missing-fence": "a wgmma or bulk copy that may not see what ordinary instructions wrote before"}
+MEANING = {"missing-fence": "a wgmma or bulk copy in no order with what ordinary instructions wrote before"}
 ADVISED = {
     "missing-fence": "Put wgmma.fence between writing registers and the wgmma that uses them, and fence.proxy.async between "
-    "writing shared memory and the wgmma or bulk copy that reads it.",
+    "writing shared memory and the wgmma or bulk copy that reads or writes it.",
 }
 
 ADVICE = 'Put asm volatile("fence.proxy.async;") after the stores, before the barrier that hands the data over.'
@@ -51,6 +51,7 @@ class MissingFence(SharedCheck):
         self.unfenced.reshape(-1)[cells] = 0
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier) -> None:
+        self._look(m, access, "The bulk copy writes")
         self.copy_landed(m, access)
 
     def proxy_fence(self, m: Machine, shared: bool, device: bool) -> None:
@@ -68,10 +69,10 @@ class MissingFence(SharedCheck):
         self.unfenced[mine | blocks & (ordered | (self.unfenced < 0))] = 0
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
-        self._look(m, access, f"The wgmma's {access.name}")
+        self._look(m, access, f"The wgmma's {access.name} reads")
 
     def bulk_read(self, m: Machine, access: PieceAccess) -> None:
-        self._look(m, access, "The bulk copy")
+        self._look(m, access, "The bulk copy reads")
 
     def _look(self, m: Machine, access: Access, what: str) -> None:
         touched = access.touched(m, self.cells)
@@ -83,6 +84,6 @@ class MissingFence(SharedCheck):
         block, thread, offset = self.cells.place(m, touched, i)
         m.findings.add(
             "missing-fence", access.site.line,
-            f"{what} reads {self.cells.at(offset)}, written at line {other.line} by an ordinary store, with no fence.proxy.async between.",
+            f"{what} {self.cells.at(offset)}, written at line {other.line} by an ordinary store, with no fence.proxy.async between.",
             other_line=other.line, block=block, thread=thread, advice=ADVICE, count=int(np.count_nonzero(late)),
         )  # fmt: skip

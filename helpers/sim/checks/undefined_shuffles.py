@@ -54,7 +54,7 @@ def look(m: Machine, position: int, line: int | None, mode: str, source: np.ndar
     result: the register that the value goes to. Raises Unclear if undefined values are not followed, and some are to be.
     """
     source = np.broadcast_to(source, taking_part.shape)
-    bad = taking_part & ~np.take_along_axis(taking_part, source, axis=2)
+    bad = m.warps_active() & taking_part & ~np.take_along_axis(taking_part, source, axis=2)
     if mode in ("down", "up"):
         decisive = taking_part.argmax(axis=2) if mode == "down" else WARP - 1 - taking_part[..., ::-1].argmax(axis=2)
         told = bad & (np.arange(WARP) == decisive[..., None])

@@ -71,7 +71,8 @@ class Guard(NamedTuple):
 class Op:
     """One instruction, bound. Registers are indices of `Program.types`.
 
-    position: in `Program.ops`. reads, writes: registers; the guard's is among those read. results: how lanes differ. value: what they are.
+    position: in `Program.ops`. reads, writes: registers; the guard's is among those read. sources: what its operands read, in their
+    order. results: how lanes differ. value: what they are.
     steps, masked: closures that execute it, for all threads of a chunk together and for some of them. ends_block: it decides
     where the threads go next. targets: positions it may jump to, `len(ops)` for the end. falls_through: may the next instruction follow?
     rendezvous: warps that have to come together for it (0: none), of which `members` names the lanes (None: all). whole_block:
@@ -86,6 +87,7 @@ class Op:
     instruction: ptx.Instruction
     guard: Guard | None
     reads: tuple[int, ...]
+    sources: tuple[int, ...]
     writes: tuple[int, ...]
     sites: tuple[Site, ...]
     effect: Effect

@@ -228,6 +228,7 @@ class Binding:
         steps, masked = closures(self, guard) if self.terminator is None else (self.before, self.before)
         return Op(
             position=self.position, instruction=self.instruction, guard=guard, reads=tuple(dict.fromkeys(reads)),
+            sources=tuple(self.reads),
             writes=tuple(dict.fromkeys(self.writes)), sites=tuple(self.sites), effect=self._effect(), results=self._results(),
             value=self.value, steps=tuple(steps), masked=tuple(masked), ends_block=self.terminator is not None,
             targets=tuple(map(place, self.targets)), falls_through=self.falls_through,

@@ -18,8 +18,8 @@ LANE = np.arange(32, dtype=np.int64)
 
 
 def members(m, mask_register: int) -> np.ndarray:
-    """[blocks, warps, 32]: the lanes that are active and named by their member mask."""
-    active = m.warps_active()
+    """[blocks, warps, 32]: the lanes that take part, here or at another place, and are named by their member mask."""
+    active = m.warps_active() if m.guests is None else m.warps_active() | m.guests
     named = m.warps(m.regs[mask_register].view(U32), 0)
     return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 

@@ -17,6 +17,7 @@ from helpers.sim.checks import divergent_barriers, endless
 from helpers.sim.checks.warp_meetings import Arrivals, WarpMoment
 from helpers.sim.code.hardware_units import WARP
 
+from . import exchanges
 from .cluster import ClusterBarrier
 from .lanes import Lanes
 from .memory import SharedMemory, ThreadMemory
@@ -102,6 +103,8 @@ class Chunk(Lanes):
         self.vain = None  # by the same: a function giving (what is missing, as the end of a sentence, another line or None)
         self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
         self.polled = 0
+        self.joined: dict[int, tuple] = {}  # groups that execute one exchange at several places, see `exchanges`
+        self.guests: np.ndarray | None = None  # [blocks, warps, 32]: lanes elsewhere that take part in the running exchange
         self.held: set[int] = set()  # groups at a warp-level instruction, waiting for lanes that are behind
         self.forced: int | None = None
         self.awaited: dict[int, list] = {}  # warp-level instructions that wait: lanes elsewhere, calls so far (see _note_absent)
@@ -158,14 +161,14 @@ class Chunk(Lanes):
                     closures = block.masked
                     if self.calls is not None and block.rendezvous:
                         self._find_absent(pc)
-                if self.stepping:
-                    self._step_by_step(block)
+                if block.rendezvous and pc in self.joined:
+                    with exchanges.guests(self, *self.joined.pop(pc)):
+                        self._execute(block, closures)
                 else:
-                    for step in closures:
-                        step(self)
+                    self._execute(block, closures)
                 clock.used += block.size
                 where = block.end(self)
-                if where.__class__ is int and not self.groups and not self.yielding:
+                if where.__class__ is int and not (self.groups or self.joined or self.yielding):
                     pc = where
                     continue
                 pc = self._move(where)
@@ -173,6 +176,13 @@ class Chunk(Lanes):
                     return self._run_parts()
             if pc is None:
                 return True
+
+    def _execute(self, block, closures) -> None:
+        if self.stepping:
+            self._step_by_step(block)
+        else:
+            for step in closures:
+                step(self)
 
     def _look_at_clock(self, clock, block) -> bool:
         """Enforce the budgets and show that something happens; True if this chunk should let others run."""
@@ -245,6 +255,9 @@ class Chunk(Lanes):
 
     def _next_group(self) -> int | None:
         """Choose the group that is furthest behind, of those that can go on. None when all threads have ended."""
+        if self.joined:
+            self.forced = min(self.joined)
+            return self._take(self.forced, self.joined[self.forced][0].mask)
         groups = self.groups
         if self.exited is not None and any(entry.barrier == CLUSTER for entry in self.parked):
             self._release_clusters()  # threads that ended are not waited for
@@ -262,6 +275,12 @@ class Chunk(Lanes):
                 self.in_vain += 1
                 if held and (not ready or (self.in_vain > PATIENCE and not self._others_could_run())):  # nobody is left who could join them
                     self.in_vain = 0
+                    self.joined = exchanges.together(self, held)
+                    if self.joined:
+                        for place in self.joined:
+                            self.held.discard(place)
+                            del groups[place]
+                        return self._next_group()
                     self.forced = min(held)
                     self.held.discard(self.forced)
                     return self._take(self.forced)
@@ -292,14 +311,15 @@ class Chunk(Lanes):
             places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
             endless.incomplete_phase(self, program.blocks[pc].line, why, other_line, places - {None})
 
-    def _take(self, pc: int) -> int:
+    def _take(self, pc: int, mask: np.ndarray | None = None) -> int:
         self.at = pc
-        mask = self.groups.pop(pc)
-        alone = not self.groups and not self.parked and self.exited is None
+        if mask is None:
+            mask = self.groups.pop(pc)
+        alone = not self.groups and not self.parked and self.exited is None and not self.joined
         self.mask = None if alone else mask
         live = self.program.blocks
         protected = self.program.exchanged
-        for other in self.groups:
+        for other in (*self.groups, *self.joined):
             protected |= live[other].live_in
         for entry in self.parked:
             if entry.resume is not None and entry.resume < len(live):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.errors import LaunchError
 
 KERNEL = """extern __shared__ float s[];
 __device__ unsigned count;
@@ -33,11 +34,33 @@ def findings(body: str, blocks, in_turn: str = "") -> list:
 
 
 @pytest.mark.parametrize("in_turn", ["", "upwards"])
-@pytest.mark.parametrize("blocks, told", [(140, True), (132, False)])
+@pytest.mark.parametrize("blocks, told", [(133, True), (140, True), (132, False), ((11, 12), False), ((7, 20), True)])
 def test_a_barrier_of_more_blocks_than_fit(blocks, told, in_turn):
     found = findings(GRID, blocks, in_turn)
     assert [(one.kind, one.line) for one in found] == [("endless", 10)] * told
-    assert all("of the 140 blocks of this launch at most 132" in one.message for one in found)
+    assert all(f"of the {np.prod(blocks)} blocks of this launch at most 132" in one.message for one in found)
+
+
+@pytest.mark.parametrize("threads, fit", [(1024, 2 * 132), (32, 32 * 132)])
+def test_no_more_than_fit_begin_also_where_a_chunk_holds_hundreds(threads, fit):
+    kernel = helpers.compile(KERNEL.replace("BODY", GRID).replace("out[b * 32 + t] = s[31 - t];", "if (!t) out[b] = 1;"), arch="sm_90")
+    for blocks, told in ((fit, 0), (fit + 6, 1)):
+        run = kernel.launch(blocks, threads, (np.zeros(5000, np.float32),), shared=4096, on="cpu", counters=False)
+        assert [one.kind for one in run.findings] == ["endless"] * told
+
+
+def test_a_grid_that_waits_as_a_whole_has_to_fit():
+    source = """#include <cooperative_groups.h>
+    extern "C" __global__ void f(float* out) {
+        extern __shared__ float s[];
+        s[threadIdx.x] = 1;
+        cooperative_groups::this_grid().sync();
+        out[blockIdx.x] = s[31 - threadIdx.x];
+    }"""
+    kernel = helpers.compile(source, arch="sm_90")
+    assert not kernel.launch(132, 32, (np.zeros(132, np.float32),), shared=200 << 10, on="cpu", counters=False).findings
+    with pytest.raises(LaunchError, match="of 133 blocks no more than 132 fit"):
+        kernel.launch(133, 32, (np.zeros(133, np.float32),), shared=200 << 10, on="cpu")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""What a bulk copy brings comes in no order with ordinary stores to the same place before it, until a proxy fence stands between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+
+KERNEL = r"""
+__global__ void k(const int* x, int* y) {
+    __shared__ __align__(128) int s[64];
+    __shared__ unsigned long long barrier;
+    const unsigned at = __cvta_generic_to_shared(s), bar = __cvta_generic_to_shared(&barrier);
+    const int t = threadIdx.x;
+    FIRST
+    if (t == 0) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(bar) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    FENCE
+    __syncthreads();
+    for (int i = 0; i < 3; i++) {
+        if (t == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 256;" ::"r"(bar) : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];"
+                         ::"r"(at), "l"(x + i * 64), "r"(bar) : "memory");
+        }
+        int there;
+        do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
+                        : "=r"(there) : "r"(bar), "r"(i & 1) : "memory");
+        while (!there);
+        y[i * 64 + t] = s[63 - t];
+        BETWEEN
+        __syncthreads();
+    }
+}
+"""
+PROXY_FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
+
+
+@pytest.mark.parametrize("first, fence, between, told", [
+    ("", "", "", None),  # reading before asks for no fence
+    ("s[t] = 0;", "", "", 7),
+    ("s[t] = 0;", PROXY_FENCE, "", None),
+    ("", "", "__syncthreads(); s[t] = 0;", 25),
+    ("", "", f"__syncthreads(); s[t] = 0; {PROXY_FENCE}", None),
+])  # fmt: skip
+def test_a_bulk_copy_over_what_threads_have_stored(first, fence, between, told):
+    x, y = np.arange(192, dtype=np.int32), np.zeros(192, np.int32)
+    source = KERNEL.replace("FIRST", first).replace("FENCE", fence).replace("BETWEEN", between)
+    findings = helpers.compile(source, arch="sm_90").launch(1, 64, (x, y), on="cpu", counters=False).findings
+    np.testing.assert_array_equal(y.reshape(3, 64), x.reshape(3, 64)[:, ::-1])
+    assert [(one.kind, one.other_line) for one in findings] == ([("missing-fence", told)] if told else [])
+    assert all("The bulk copy writes" in one.message and "fence.proxy.async" in one.advice for one in findings)
