@@ -539,7 +539,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
                 raise LaunchError(f"{what} holds {wanted} in the other byte order ({value.dtype.str}). Pass array.astype('{wanted}').")
             raise LaunchError(
                 f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')"
-                f"{_by_bytes(parameter.pointer_to, value, wanted)}."
+                f"{_by_bytes(parameter.pointer_to, value, wanted)}. (It is a copy: give it a name, to read what the kernel writes there.)"
             )
         if not value.flags.c_contiguous:
             raise LaunchError(
@@ -637,7 +637,8 @@ def _scalar(what: str, dtype, value: Any):
             return number
         whole = int(value)  # type: ignore[arg-type]  # a real number has one
     except (TypeError, ValueError, OverflowError):  # NaN and infinity, and numbers that no float can hold
-        raise LaunchError(f"{what} is a single number of type {np.dtype(dtype).name}, and {value!r} cannot be one.") from None
+        kind = "a floating-point number" if np.dtype(dtype).kind in "fV" else "a whole number"
+        raise LaunchError(f"{what} is {kind} of {np.dtype(dtype).itemsize * 8} bits, and {value!r} cannot be one.") from None
     if value != whole:
         raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
     bits = np.dtype(dtype).itemsize * 8

@@ -40,7 +40,7 @@ _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _FILE_NAME = re.compile(r"[^\n;{}()]*\.(cu|cuh|cpp|ptx|h)")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_CACHE_FORMAT = 10  # raise it when what is stored changes
+_CACHE_FORMAT = 11  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -228,7 +228,12 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
         log=log,
         parameters=signatures.parameters(ptx, symbol, source, options),
         constants=signatures.constants(ptx),
-        warnings=(*made.notes(), *signatures.alignments_not_given(ptx, symbol, source), *signatures.losses(log, symbol)),
+        warnings=(
+            *made.notes(),
+            *signatures.alignments_not_given(ptx, symbol, source),
+            *signatures.arrays_in_one_place(ptx, symbol, source),
+            *signatures.losses(log, symbol),
+        ),
         requested=wanted or entry or "",
         key=key,
         **usage,

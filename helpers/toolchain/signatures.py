@@ -268,6 +268,22 @@ def alignments_not_given(ptx: str, symbol: str, source: str) -> tuple[str, ...]:
     )
 
 
+def arrays_in_one_place(ptx: str, symbol: str, source: str) -> tuple[str, ...]:
+    """A sentence where a kernel has several arrays of dynamic shared memory, at the line of the last."""
+    dynamic = re.findall(r"^\s*\.extern\s+\.shared\b[^;\n]*?([\w$]+)\s*\[\s*\]\s*;", ptx, re.M)
+    if len(dynamic) < 2:
+        return ()
+    used = _variables(ptx, symbol).addresses
+    names = {variable_name(name): _declared_at(source, variable_name(name)) for name in dynamic if ("", name) in used}
+    if len(names) < 2:
+        return ()
+    ordered = sorted(names, key=lambda name: [int(digits) for digits in re.findall(r"\d+", names[name])])
+    return (
+        f"{names[ordered[-1]]}{' and '.join(ordered)} are extern __shared__, and all such arrays of a kernel begin at the same "
+        "address: what is written to one is written to the other. Declare one, and let pointers into it divide it.",
+    )
+
+
 def _declared_at(source: str, name: str) -> str:
     """'line 12: ', where a shared variable is declared, or ''."""
     code = strip_comments(source)

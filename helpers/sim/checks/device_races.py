@@ -35,7 +35,7 @@ from .shared_cells import first, line_of
 from .warp_meetings import Arrivals, moves_data
 
 SCOPE_ADVICE = (
-    "An operation that is atomic within a block (…_block, thread_scope_block, .cta) or a cluster (.cluster) is none to other blocks: use "
+    "What is atomic, or a fence, within a block (…_block, thread_scope_block, .cta) or a cluster (.cluster) is none to other blocks: use "
     "the one of the device."
 )
 LOOK_ADVICE = (

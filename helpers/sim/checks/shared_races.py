@@ -32,7 +32,7 @@ UPDATE_ADVICE = (
 MADE_ADVICE = "Put __syncthreads() behind the initialisation, which one thread does for all."
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
-    "later one waits. (Where all threads come by, __syncthreads() does it, too.)"
+    "later one waits, and an arrival with .relaxed hands nothing over. (Where all threads come by, __syncthreads() does it, too.)"
 )
 LANES_ADVICE = (
     "Only some lanes of the warp that was there first have arrived, and what its other lanes did is not ordered before that: put "

@@ -75,6 +75,16 @@ def test_an_alignment_that_is_not_given_is_told_with_its_line_and_what_relies_on
     assert finding.kind == "out-of-bounds" and "s asks for an alignment of 16384 bytes" in finding.advice
 
 
+@pytest.mark.parametrize("use, told", [("b[t] = t;", True), ("a[32 + t] = t;", False)])
+def test_two_arrays_of_dynamic_shared_memory_begin_at_one_place(use, told):
+    source = f"""extern __shared__ float a[];
+    extern __shared__ int b[];
+    __global__ void other(int* out) {{ b[threadIdx.x] = 1; out[threadIdx.x] = b[31 - threadIdx.x]; }}
+    __global__ void k(float* x) {{ int t = threadIdx.x; a[t] = x[t]; {use} __syncthreads(); x[t] = a[31 - t]; }}"""
+    notes = [note for note in compile_source(source, "k").warnings if "extern __shared__" in note]
+    assert [note.partition(",")[0] for note in notes] == ["line 2: a and b are extern __shared__"] * told
+
+
 @pytest.mark.parametrize("n, told", [(0, None), (225, "just past the end of first."), (384, "512 bytes past the end of first.")])
 def test_an_index_too_large_does_not_reach_the_next_variable(n, told):
     compiled = compile_source(
