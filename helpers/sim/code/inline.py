@@ -42,8 +42,50 @@ def inline(module: Module, entry: Function, variables: Variables, rewrite: Rewri
         places[variable.name] = at
         flat.parameters.append((variable, at))
         flat.param_bytes = at + variable.nbytes
+    own = flat.param_bytes
     _Inliner(module, variables, rewrite, flat).copy(entry, "", places, None, ())
+    _frames_to_registers(flat, own)
     return flat
+
+
+_WHOLE = re.compile(r"(ld|st)\.param\.[bufs](32|64)")
+
+
+def _frames_to_registers(flat: Flat, own: int) -> None:
+    """Let what calls hand over lie in registers, where it is written and read as a whole: arguments and results of 32 and 64 bits.
+
+    own: bytes of the entry's own parameters.
+    """
+    kinds: dict[int, set[str]] = {}  # of the accesses, by where they begin
+    kept: set[int] = set()  # what the machine's own functions take, of which code is not copied
+    for instruction in flat.code:
+        if instruction.name == "call":
+            kept.update(operand.value for operand in instruction.operands if isinstance(operand, Immediate))
+        elif instruction.name in ("ld", "st") and "param" in instruction.modifiers:
+            place = _place(instruction)
+            if place is None:
+                return
+            whole = _WHOLE.fullmatch(instruction.opcode)
+            kinds.setdefault(place, set()).add(whole[2] if whole else "")
+    moved = {
+        place: f"%handed{place}" for place, found in kinds.items()
+        if place >= own and place not in kept and len(found) == 1 and "" not in found
+        and not any(place < other < place + int(next(iter(found))) // 8 for other in kinds)
+    }  # fmt: skip
+    for at, instruction in enumerate(flat.code):
+        name = moved.get(_place(instruction)) if instruction.name in ("ld", "st") and "param" in instruction.modifiers else None
+        if name is not None:
+            (bits,) = kinds[_place(instruction)]
+            flat.register_types[name] = f"b{bits}"
+            first, second = instruction.operands
+            operands = (Register(name), second) if instruction.name == "st" else (first, Register(name))
+            flat.code[at] = replace(instruction, opcode=f"mov.b{bits}", operands=operands)
+
+
+def _place(instruction: Instruction) -> int | None:
+    """Where an access of the parameters begins, None where an address says it."""
+    address = instruction.operands[0 if instruction.name == "st" else 1]
+    return address.base.value + address.offset if isinstance(address, Address) and isinstance(address.base, Immediate) else None
 
 
 def _plain(symbol: str) -> str:
@@ -129,11 +171,8 @@ class _Inliner:
         arguments = operands[0].items if operands and isinstance(operands[0], Vector) else ()
         callee = self.module.functions.get(target.name) if isinstance(target, Symbol) else None
         if callee is None:
-            raise RunError(
-                f"{instruction.place}: `{instruction.text}` calls through a pointer, as a virtual function is called. "
-                "The machine runs direct calls only: call the function by its name, or make it a template's argument.",
-                instruction.line,
-            )
+            self._call_by_address(instruction, guard, rename(target), (results, arguments), rename, stack)
+            return
         if callee.body is None:
             handed = tuple(rename(item) for item in (*results, *arguments))
             opcode = f"call.{callee.name}"
@@ -145,6 +184,34 @@ class _Inliner:
                 "The machine does not run recursive functions: write it as a loop.",
                 instruction.line,
             )
+        self._copy_in(callee, instruction, guard, (results, arguments), rename, stack)
+
+    def _call_by_address(self, instruction, guard, target, handed, rename, stack) -> None:
+        """A call through a pointer: of the functions whose address is taken, the one that has it."""
+        flat = self.flat
+        self.copies += 1
+        done, there = f"called#{self.copies}", f"%called#{self.copies}"
+        flat.register_types[there] = "pred"
+        if guard is not None:
+            flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(done),), guard=(guard[0], not guard[1])))
+        sizes = [[stack[-1].variables[item.name].nbytes for item in items] for items in handed]
+        for function in self.variables.pointed_to:
+            declared = [[variable.nbytes for variable in variables] for variables in (function.results, function.parameters)]
+            if function.body is None or function in stack or declared != sizes:
+                continue
+            address = Immediate(self.variables.find(function.name, function))
+            flat.code.append(replace(instruction, opcode="setp.eq.u64", operands=(Register(there), target, address), guard=None))
+            other = f"other#{self.copies + 1}"
+            flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(other),), guard=(there, True)))
+            self._copy_in(function, instruction, None, handed, rename, stack)
+            flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(done),), guard=None))
+            flat.labels[other] = len(flat.code)
+        flat.code.append(replace(instruction, opcode="call.nothing", operands=(target,), guard=None))
+        flat.labels[done] = len(flat.code)
+
+    def _copy_in(self, callee: Function, instruction, guard, handed, rename, stack) -> None:
+        """A call of `callee`. handed: the items that its results go to, and its arguments."""
+        flat, (results, arguments) = self.flat, handed
         self.copies += 1
         suffix = f"#{self.copies}"
         inner = {}

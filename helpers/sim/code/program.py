@@ -79,6 +79,7 @@ class Op:
     it is a barrier of all threads of the block. lands: data of asynchronous copies may reach shared memory here. orders:
     other blocks may rely on the order of accesses before and after. counters: what its executed threads count as. opclass: its
     name in pictures of time. bitwise: what a bit of its sources is matters to a few bits of its results alone, as in a copy.
+    shuffles: each lane gets a register of another.
     apart: bits of each part of a packed value, made of the same parts of the sources alone (0: it is one value).
     addend: (predicate, registers): these are read only where the predicate is set.
     """
@@ -106,6 +107,7 @@ class Op:
     counters: tuple[str, ...]
     opclass: str
     bitwise: bool
+    shuffles: bool
     apart: int
     addend: tuple[int, tuple[int, ...]] | None
 
@@ -125,11 +127,6 @@ class Op:
     @property
     def text(self) -> str:
         return self.instruction.text
-
-    @property
-    def shuffles(self) -> bool:
-        """Does each lane read a register of another?"""
-        return self.instruction.name == "shfl"
 
     @property
     def generic(self) -> bool:

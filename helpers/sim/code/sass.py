@@ -196,7 +196,8 @@ def _finish(name, lines, labels):
     for index, (address, guard, opcode, operands, ptx_line) in enumerate(lines):
         time_limit.look()
         found = _TARGET.search(operands)
-        target = labels.get(found[1]) if found else None
+        through_pointer = opcode.startswith("CALL") and re.match(r"R\d", operands)
+        target = labels.get(found[1]) if found and not through_pointer else None
         instructions.append(SassInstruction(index, address, guard, opcode, _split_operands(operands), target, ptx_line))
     return SassFunction(name, tuple(instructions), dict(labels))
 

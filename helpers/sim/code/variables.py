@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from helpers.errors import LaunchError, RunError
@@ -24,7 +25,8 @@ class Variables:
 
     shared, device: (name, address, bytes[, space]) in order. relocations: (place in the image, bytes, address) of pointers.
     shared_bytes: static ones. ungiven: (name, alignment) of shared variables that lie at no multiple of the alignment they
-    ask for, because the hardware aligns them relative to the beginning of the block's memory.
+    ask for, because the hardware aligns them relative to the beginning of the block's memory. pointed_to: functions whose address is
+    taken, by code or in a table.
     """
 
     module: Module
@@ -36,6 +38,7 @@ class Variables:
     device: list[tuple[str, int, int, str]] = field(default_factory=list)
     image: bytearray = field(default_factory=bytearray)
     relocations: tuple[tuple[int, int, int], ...] = ()
+    pointed_to: list[Function] = field(default_factory=list)
     addresses: dict[tuple[str, str], int] = field(default_factory=dict)  # (function or '', name)
 
     def find(self, name: str, function: Function) -> int | None:
@@ -90,11 +93,9 @@ class Variables:
 def place(module: Module, entry: Function) -> Variables:
     """Give addresses to all variables that the entry, or what it calls, refers to."""
     found = Variables(module, shared_start=shared_start(module.target))
-    reached = _reached(module, entry)
-    names = {name for function in reached for instruction in function.body or () for name in _symbols(instruction.operands)}
-    wanted = [name for name in module.variables if name in names]
-    for name in wanted:  # variables whose address a used variable holds
-        wanted += [s for _, _, s, _ in module.variables[name].addresses if s in module.variables and s not in wanted]
+    reached, used = _reached(module, entry)
+    wanted = [name for name in module.variables if name in used]
+    found.pointed_to = [function for function in module.functions.values() if function.name in _taken(module, reached, wanted)]
     dynamic: list[Variable] = []
     for name in wanted:
         found._place("", name, module.variables[name], dynamic)
@@ -113,16 +114,36 @@ def place(module: Module, entry: Function) -> Variables:
     return found
 
 
-def _reached(module: Module, entry: Function) -> list[Function]:
-    found, queue = [entry], [entry]
+def _reached(module: Module, entry: Function) -> tuple[list[Function], set[str]]:
+    """The functions that the entry can come to, and the variables that they use, also through what variables hold."""
+    found, used = [entry], set()
+    queue: list[Function | Variable] = [entry]
     while queue:
-        for instruction in queue.pop().body or ():
-            for name in _symbols(instruction.operands):
-                function = module.functions.get(name)
-                if function is not None and function not in found:
-                    found.append(function)
-                    queue.append(function)
-    return found
+        now = queue.pop()
+        names = {symbol for _, _, symbol, _ in now.addresses} if isinstance(now, Variable) else set()
+        if isinstance(now, Function):
+            names = {name for instruction in now.body or () for name in _symbols(instruction.operands)}
+        for name in sorted(names):
+            function, variable = module.functions.get(name), module.variables.get(name)
+            if function is not None and function not in found:
+                found.append(function)
+                queue.append(function)
+            if variable is not None and name not in used:
+                used.add(name)
+                queue.append(variable)
+    return found, used
+
+
+def _taken(module: Module, functions: Sequence[Function], variables: Sequence[str]) -> set[str]:
+    """The symbols whose address is used otherwise than to call them."""
+    names = {symbol for name in variables for _, _, symbol, _ in module.variables[name].addresses}
+    for function in functions:
+        for instruction in function.body or ():
+            operands = instruction.operands
+            if instruction.name == "call":  # (results), function, (arguments): the function comes first, or second
+                operands = [operand for operand in operands[:2] if not isinstance(operand, Symbol)]
+            names |= _symbols(operands)
+    return names
 
 
 def _symbols(operands) -> set[str]:

@@ -217,6 +217,7 @@ class Binding:
         self.orders = "cta" not in self.modifiers and not self.modifiers.isdisjoint(("acquire", "release", "acq_rel"))
         self.merges = False  # leaves the results of threads that take no part as they are
         self.bitwise = False  # a bit of the sources matters to a few bits of the results alone
+        self.shuffles = False  # each lane gets a register of another
         self.apart = 0  # bits of each part of a packed value, which is computed from the same parts of the sources alone
         self.addend: tuple[int, tuple[int, ...]] | None = None  # (predicate, registers that are read only where it is set)
         self.run: Callable | None = None
@@ -234,7 +235,7 @@ class Binding:
             targets=tuple(map(place, self.targets)), falls_through=self.falls_through,
             rendezvous=int(self.rendezvous), members=self.members, whole_block=self.whole_block, lands=self.lands,
             orders=self.orders, counters=tuple(self.counters), opclass=self.opclass,
-            bitwise=self.bitwise, apart=self.apart, addend=self.addend,
+            bitwise=self.bitwise, shuffles=self.shuffles, apart=self.apart, addend=self.addend,
         )  # fmt: skip
 
     def _effect(self) -> Effect:

@@ -135,6 +135,23 @@ def _heap(op):
     op.fail("works with memory that the kernel itself allocates or frees. The machine has no heap: pass an array instead")
 
 
+@instruction("call.nothing")
+def nothing(op):
+    """A call through a pointer that holds the address of no function that could be meant."""
+    target, line = op.source(0, "u64"), op.line
+
+    def run(m):
+        if m.mask is not None and not m.mask.any():
+            return
+        held = m.rows_of(m.regs[target].view(np.uint64))
+        active = np.ones(held.shape, bool) if m.mask is None else m.rows_of(m.mask)
+        address = int(held[np.broadcast_to(active, held.shape)][0])
+        what = "null" if address == 0 else f"{address:#x}, which no function with such parameters has, or one that this call is part of"
+        m.fail(f"calls through a pointer that is {what}.", line)
+
+    return run
+
+
 @instruction("call.malloc")
 def malloc(op):
     """malloc() and new: refused, because there is no heap."""

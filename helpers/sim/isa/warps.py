@@ -70,7 +70,7 @@ def ballot(truth: np.ndarray) -> np.ndarray:
 @instruction("shfl")
 def shfl(op):
     """d|p = a of another lane: b lanes up, down, across (bfly), or lane b (idx), within the segment c describes."""
-    op.effect, op.rendezvous, op.bitwise = Effect.EXCHANGE, 1, True
+    op.effect, op.rendezvous, op.bitwise, op.shuffles = Effect.EXCHANGE, 1, True, True
     op.without_effect(*ALIGNED)
     # operands
     a, b, c = (op.source(i, "b32") for i in (1, 2, 3))

@@ -16,6 +16,7 @@ from . import access as _memory  # noqa: F401 - importing registers the handlers
 from . import engine, operations  # noqa: F401 - as above
 from . import exchange as _warp  # noqa: F401 - as above
 from . import products as _matrix  # noqa: F401 - as above
+from . import stops as _ends  # noqa: F401 - as above
 from .declined import Declined, Unsupported, named
 from .dispatch import HANDLERS
 from .lower import Charge, Lowered, Options, Record, lower

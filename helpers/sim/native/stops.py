@@ -1,0 +1,18 @@
+"""Instructions that end the whole launch: a trap, a failed assertion, a call of nothing. The NumPy machine says why, if one is executed."""
+
+from __future__ import annotations
+
+from .declined import Unsupported
+from .dispatch import operation
+
+_CALLS = ("call.nothing", "call.__assertfail")
+
+
+@operation("trap", "call")
+def _stop(low, i):
+    if i.name == "call" and i.opcode not in _CALLS:
+        raise Unsupported(f"`{i.opcode}`")
+    go = low.label()
+    nobody = low.new(f"icmp eq i32 {low._executing()}, 0")
+    low.emit(f"br i1 {nobody}, label %{go}, label %{low._fail(low.position)}, !prof !1")
+    low.start(go)
