@@ -29,7 +29,9 @@ from helpers.course.notebook_file import dumps, read
 from helpers.course.steps import UnknownStepError, get
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
+from helpers.paths import cache_folder
 
+from .empty_home import empty_home
 from .notebooks import paths
 from .tooltips import as_abbreviations
 
@@ -129,7 +131,10 @@ class _Client(NotebookClient):
 
 
 def run(notebook: NotebookNode, folder: Path, name: str) -> None:
-    """Execute `notebook` in place, in `folder`. Raises CourseError with the cell that failed."""
+    """Execute `notebook` in place, in `folder`, as a reader without progress would, with what this one has compiled already.
+
+    Raises CourseError with the cell that failed.
+    """
     client = _Client(
         notebook,
         timeout=600,
@@ -137,8 +142,10 @@ def run(notebook: NotebookNode, folder: Path, name: str) -> None:
         resources={"metadata": {"path": str(folder)}},
         extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of every TCP connection, on a machine's own as well
     )
+    kept = cache_folder("kernels")
     try:
-        client.execute()
+        with empty_home(kept and kept.parent) as environment:
+            client.execute(env=environment)
     except CellExecutionError as error:
         raise CourseError(f"{name} did not run, so it has no slides: {error.ename}: {error.evalue}") from error
     except (CellTimeoutError, DeadKernelError) as error:

@@ -1,4 +1,7 @@
-"""Slides are whole in one file: nothing in them asks for the network, and what a widget shows is in them."""
+"""Slides are whole in one file: nothing in them asks for the network, and what a widget shows is in them.
+
+Tests of: helpers.front.empty_home
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import nbformat
 import psutil
 import pytest
 
+from helpers.course import store
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import slides
@@ -119,6 +123,24 @@ def test_a_cell_that_fails_is_named(tmp_path):
     with pytest.raises(CourseError, match="broken.ipynb did not run.*ZeroDivisionError"):
         slides.build([str(path)], str(tmp_path))
     assert slides.build([str(path)], str(tmp_path), execute=False) == 0
+
+
+ANSWERS = """from helpers.course.store import own
+print("found", [one.answer for one in own().answers()])
+own().answer("secret.guess", 778, step=3)
+from helpers.paths import cache_folder
+(cache_folder("kernels") / "compiled").touch()
+"""
+
+
+def test_slides_neither_show_nor_change_the_progress_of_who_makes_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
+    store.own().answer("secret.guess", 777, step=3)
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(ANSWERS)]), tmp_path / "asks.ipynb")
+    assert slides.build([str(tmp_path / "asks.ipynb")], str(tmp_path)) == 0
+    assert "found []" in (tmp_path / "asks.slides.html").read_text(encoding="utf-8")
+    assert [one.answer for one in store.own().answers()] == [777]
+    assert (tmp_path / "home" / "cache" / "kernels" / "compiled").exists(), "what was compiled is shared"
 
 
 @pytest.mark.parametrize("name", ["3", "03", "shared_tile", "03_shared_tile"])

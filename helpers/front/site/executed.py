@@ -6,13 +6,11 @@ What was executed is kept in the cache of the user. A build that was interrupted
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +25,8 @@ from helpers.course.steps import ROOT
 from helpers.errors import CourseError
 from helpers.paths import cache_folder
 from helpers.translation import ENGLISH, VARIABLE
+
+from ..empty_home import empty_home
 
 HELPERS = ROOT / "helpers"
 AT_ONCE = 2
@@ -93,21 +93,13 @@ def _run(path: Path) -> tuple[NotebookNode, float]:
         resources={"metadata": {"path": str(path.parent)}},
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
-    with tempfile.TemporaryDirectory() as home:
-        kept = cache_folder("site-home")
-        if kept is not None:
-            with contextlib.suppress(OSError):  # Windows asks for a right to make links; without one each lesson compiles its kernels anew
-                (Path(home) / "cache").symlink_to(kept, target_is_directory=True)
+    with empty_home(cache_folder("site-home")) as environment:
+        path_of_modules = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         try:
-            client.execute(env=_environment(home))
+            client.execute(env=environment | {"PYTHONPATH": path_of_modules, VARIABLE: ENGLISH})
         except CellExecutionError as error:
             raise CourseError(f"{path.name} did not run, so the site has no page of it: {error.ename}: {error.evalue}") from error
         except (CellTimeoutError, DeadKernelError) as error:
             raise CourseError(f"{path.name} did not run, so the site has no page of it: {str(error).splitlines()[0]}") from error
     del notebook.cells[0]
     return notebook, time.monotonic() - start
-
-
-def _environment(home: str) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "GEMM_LADDER_HOME": home, "PYTHONPATH": path, VARIABLE: ENGLISH}
