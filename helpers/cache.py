@@ -43,7 +43,7 @@ class Cache:
         if path is None:
             return
         with contextlib.suppress(OSError):
-            write_whole(path, _sum(key, data) + data, durable=False)
+            write_whole(path, _sum(key, data) + data, durable=False, private=True)
             self._trim(path.parent)
 
     def _path(self, key: str) -> Path | None:

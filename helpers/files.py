@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +18,16 @@ def read_whole(path: Path) -> bytes:
     # Without O_NONBLOCK opening a pipe waits for somebody who writes; Windows has neither it nor such pipes.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+    wrong = ""
+    if stat.S_ISDIR(found.st_mode):
+        wrong = "it is a folder"
+    elif not stat.S_ISREG(found.st_mode):
+        wrong = "it is no file that can be read to its end"
+    elif found.st_size > LARGEST:
+        wrong = "it has more than a gigabyte"
+    if wrong:
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is no file, or one of more than a gigabyte", str(path))
+        raise OSError(errno.EINVAL, wrong, str(path))
     with os.fdopen(handle, "rb") as file:
         return file.read()
 
@@ -48,7 +55,7 @@ def one_at_a_time(path: Path, seconds: float) -> Iterator[None]:
         yield
 
 
-def write_export(path: Path, data: bytes, begins: bytes) -> None:
+def write_export(path: Path, data: bytes, begins: bytes, private: bool = False) -> None:
     """Put `data` where the reader said, over nothing but an empty file or an earlier one of the kind. begins: how those begin. Raises
     OSError, for what is there as well."""
     try:
@@ -57,24 +64,25 @@ def write_export(path: Path, data: bytes, begins: bytes) -> None:
         before = b""
     if before and not before.startswith(begins):
         raise FileExistsError(errno.EEXIST, "what is there is something else: name another file, or remove it first", str(path))
-    write_whole(path, data)
+    write_whole(path, data, private=private)
 
 
-def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
+def write_whole(path: Path, data: bytes, durable: bool = True, private: bool = False) -> None:
     """Put `data` at `path`, making folders: who reads it sees all or nothing of it. Raises OSError.
 
-    durable: also after the machine lost its power; costs a wait for the disk.
+    durable: also after the machine lost its power; costs a wait for the disk. private: for its owner alone; otherwise the umask says who
+    may read it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    made = path.parent / f".{secrets.token_hex(8)}.part"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(made, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if private else 0o666)) as file:
             file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(made, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            os.unlink(made)
         raise

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import pytest
 
-from helpers.files import one_at_a_time, read_whole, write_export, write_whole
+from helpers.files import LARGEST, one_at_a_time, read_whole, write_export, write_whole
 
 
 def in_the_way(path, what):
@@ -53,6 +54,32 @@ def test_an_export_replaces_one_of_its_kind_and_nothing_else(tmp_path):
     with pytest.raises(FileExistsError, match="name another file, or remove it first"):
         write_export(path, b"{kind: 1, new}", b"{kind: 1")
     assert path.read_bytes() == b"my notes"
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_says_who_reads_a_file_unless_it_is_private(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "public", b"data")
+        write_export(tmp_path / "export", b"data", b"data")
+        write_whole(tmp_path / "mine", b"data", private=True)
+        write_export(tmp_path / "public", b"data", b"data", private=True)
+        write_whole(tmp_path / "mine again", b"data")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"public": 0o600, "export": mode, "mine": 0o600, "mine again": mode}
+
+
+@pytest.mark.parametrize(("what", "said"), [("folder", "it is a folder"), ("device", "no file that can be read"), ("large", "gigabyte")])
+def test_it_is_said_why_a_file_is_none(tmp_path, what, said):
+    if what == "large":
+        with open(tmp_path / "x", "wb") as file:
+            file.truncate(LARGEST + 1)
+    else:
+        in_the_way(tmp_path / "x", what)
+    with pytest.raises(OSError, match=said):
+        read_whole(tmp_path / "x")
 
 
 @NO_FILES

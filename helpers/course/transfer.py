@@ -39,7 +39,7 @@ def export(store: Store, path: Path) -> int:
     tables = {name: [dict(row) for row in store.rows(f"SELECT * FROM {name}")] for name in TABLES}
     content = {"course": COURSE, "format": FORMAT, "schema": len(MIGRATIONS), "tables": tables}
     try:
-        write_export(path, written(content), _BEGINS)
+        write_export(path, written(content), _BEGINS, private=True)
     except OSError as error:
         raise CourseError(f"{path} cannot be written ({error.strerror or error}). Your progress is as it was.") from None
     return sum(map(len, tables.values()))

@@ -67,8 +67,8 @@ def _update(root: Path, folder: Path, language: str) -> list[str]:
                 renewed += 1
                 if both:
                     said.append(f"{path.name}: you and the course changed the cells {', '.join(both)}. They stay as you left them.")
-        write_whole(own, text)
-        write_whole(base, new)
+        write_whole(own, text, private=True)
+        write_whole(base, new, private=True)
     if renewed:
         said.append(f"{renewed} of your lessons are up to date with the course. What they were is kept in {backups()}.")
     return said

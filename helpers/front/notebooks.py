@@ -166,7 +166,7 @@ def back_up(path: Path) -> Path:
     with contextlib.suppress(OSError):  # there is none yet, or none that can be read
         if read_whole(copy) == data:
             return copy
-    write_whole(copy, data)
+    write_whole(copy, data, private=True)
     return copy
 
 

@@ -43,7 +43,7 @@ def write(folder: Path) -> Path:
     notebook = _read(path)
     cells = [cell for cell in notebook["cells"] if cell.get("id") not in (_HEAD, _CELL)] if notebook else []
     made = {"cells": [*_own(shown), *cells], "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
-    write_whole(path, dumps(made).encode())
+    write_whole(path, dumps(made).encode(), private=True)
     _sign(path)
     return path
 
