@@ -61,6 +61,11 @@ def cut(text: str) -> str:
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
 
 
+def plural(count: int, word: str) -> str:
+    """So many of them, in words: "1 row", "2,000 rows"."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('s') else 's'}"
+
+
 class CourseError(Exception):
     """A mistake that the course can explain. `message` is a full sentence; `line` a 1-based cell line or None."""
 

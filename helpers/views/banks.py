@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting.phases import Box, Phase, rows_of_matrices, split
@@ -19,7 +20,7 @@ from helpers.sim.counting.rules import WORD_BYTES as WORD
 from helpers.sim.counting.traced import cost_of, other_sides
 
 from .canvas import AS_TEXT, BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
-from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
+from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places
 
 WRITES = (AccessKind.STORE, AccessKind.MATRIX_STORE, AccessKind.COPY)
 _UNSETTLED = "by the rule for stores, not settled for .cg copies"

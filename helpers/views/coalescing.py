@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import SECTOR_BYTES as SECTOR
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
@@ -14,7 +15,7 @@ from helpers.sim.counting.rules import WORD_BYTES as WORD
 from helpers.sim.counting.traced import cost_of
 
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, heading, picture, stamp
-from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places, plural
+from .places import Moment, Place, at, choose_place, code, cut, element, moment, moment_controls, places
 
 _NONE = "This kernel makes no access to global memory in the part that was recorded, so there are no sectors to show."
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
+from helpers.errors import plural
 from helpers.sim.code.sites import AccessKind
 
 from .banks import BANKS, WORD, WRITES, SharedAccess, controls, copied_from, shared_access
 from .canvas import BLUE, FAINT, GREEN, INK, PAPER, QUIET, VERMILLION, heading, picture, stamp
-from .places import at, code, cut, element, plural
+from .places import at, code, cut, element
 
 ROW = BANKS * WORD  # bytes
 # The phases of what writes (green) and of what reads (blue), dark enough for white numbers.

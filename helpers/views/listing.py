@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.errors import plural
 from helpers.sim.code import sass
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import parsed
 from helpers.sim.counting import names
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, picture, rgb
-from .places import plural
 
 
 @dataclass(frozen=True)

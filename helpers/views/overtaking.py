@@ -14,11 +14,12 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import AS_TEXT, BLUE, FAINT, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, shared_shape, source_line
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, shared_shape, source_line
 
 _LOADS, _STORES = (AccessKind.LOAD,), (AccessKind.STORE, AccessKind.COPY)
 _FRAMES = 16  # of one warp's loads, at most

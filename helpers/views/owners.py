@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, YELLOW, NothingToSee, Span, heading, picture, rgb, stamp
-from .places import block_label, cut, nearest, once_per_trace, plural
+from .places import block_label, cut, nearest, once_per_trace
 from .tiles import matrices
 
 _CHOSEN = 0.75  # strength of the chosen warp's colour

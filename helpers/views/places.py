@@ -380,7 +380,3 @@ def nearest(values: np.ndarray, wanted: int) -> int:
     """The value that is wanted, or the nearest there is."""
     within = min(max(wanted, int(values.min())), int(values.max()))  # no number is too large for NumPy
     return int(values[np.abs(values - within).argmin()])
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('s') else 's'}"

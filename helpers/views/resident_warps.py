@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from matplotlib.collections import PolyCollection
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, plural
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.model.occupancy import occupancy as fit
 from helpers.sim.code.hardware_units import WARP
 
 from .canvas import BLUE, FAINT, INK, PAPER, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture
-from .places import plural
 
 DEFAULT_GPU = "H200 SXM"
 # Resource -> what a reader calls it, and what one block takes of it.

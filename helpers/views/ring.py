@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
+from helpers.errors import plural
+
 from .canvas import INK, PAPER, SKY, NothingToSee, heading, picture, stamp, text_on
-from .places import block_label, once_per_trace, plural
+from .places import block_label, once_per_trace
 
 _READ = ("#00734f", "#7a4b00", "#3d3d3d")  # one for each warpgroup
 _MOST = 84  # events that are drawn: two tiles of five steps by two warpgroups

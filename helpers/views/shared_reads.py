@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.patches import Patch
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import AS_TEXT, BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, code, cut, nearest, once_per_trace, plural, shared_shape, steps_along_k, thread_label
+from .places import block_label, code, cut, nearest, once_per_trace, shared_shape, steps_along_k, thread_label
 
 LEVELS = ("thread", "warp", "block")
 _NONE = "No thread of this kernel reads shared memory in the part that was recorded: what it needs comes from global memory or registers."

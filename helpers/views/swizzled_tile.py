@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.errors import plural
+
 from .canvas import BLUE, FAINT, INK, ORANGE, PAPER, QUIET, NothingToSee, Span, heading, picture, stamp, text_on
-from .places import block_label, once_per_trace, plural
+from .places import block_label, once_per_trace
 
 LINE = 128  # bytes: all banks once
 PIECE = 16

@@ -13,11 +13,12 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Patch
 
+from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
 from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, plural, steps_along_k, thread_label
+from .places import block_label, blocks_of, cut, nearest, once_per_trace, steps_along_k, thread_label
 
 LEVELS = ("block", "warp", "thread")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
+from helpers.errors import plural
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import (
@@ -35,7 +36,7 @@ from .canvas import (
     picture,
     text_on,
 )
-from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace, plural
+from .places import block_label, blocks_of, copy_groups, cut, nearest, once_per_trace
 
 # Kind -> colour, in the order of the swim lanes.
 KINDS = {

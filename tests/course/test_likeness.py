@@ -10,8 +10,7 @@ import pytest
 import helpers
 from helpers.course import likeness
 from helpers.course.exercises import Exercise, exercise, exercises
-from helpers.course.grading.answers import SubmittedCell
-from helpers.course.grading.grader import cell_text
+from helpers.course.grading.answers import SubmittedCell, cell_text
 from helpers.course.lesson import reference
 from helpers.course.steps import STEPS
 from tests.course import cheats

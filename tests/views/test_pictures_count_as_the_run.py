@@ -11,6 +11,7 @@ import pytest
 import helpers
 from helpers.course.exercises import exercises
 from helpers.course.steps import STEPS
+from helpers.errors import plural
 from helpers.run import gemm
 from helpers.run.kernel import Kernel
 from helpers.sim import TraceFilter
@@ -20,7 +21,7 @@ from helpers.sim.counting.traced import other_sides
 from helpers.views import banks, coalescing
 from helpers.views.banks import access_at as shared_access_at
 from helpers.views.coalescing import access_at as global_access_at
-from helpers.views.places import Moment, places, plural
+from helpers.views.places import Moment, places
 from tests import ROOT
 from tests.sim.bug_corpus import corpus
 

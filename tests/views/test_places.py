@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from helpers.views.places import code, element, plural, shared_shape, source_line
+from helpers.errors import plural
+from helpers.views.places import code, element, shared_shape, source_line
 from tests.views.view_builders import Allocation, one_load, run_of
 
 SOURCE = """

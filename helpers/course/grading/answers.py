@@ -40,8 +40,9 @@ def read_submission(path: Path) -> dict[str, Any]:
         if path.is_symlink() or path.parent.is_symlink():
             raise CourseError(f"{path.name} is a link, or in a folder that is one, and no notebook.")
         if path.stat().st_size > LARGEST_NOTEBOOK:
-            size, most = path.stat().st_size >> 20, LARGEST_NOTEBOOK >> 20
-            raise CourseError(f"{path.name} has {size} MB, and more than {most} are not read. Clear its outputs, and hand it in again.")
+            raise CourseError(
+                f"{path.name} has more than {LARGEST_NOTEBOOK >> 20} MB and is not read. Clear its outputs, and hand it in again."
+            )
         return parsed(read_whole(path))
     except OSError as error:
         raise CourseError(f"{path.name} cannot be read: {error.strerror or error}.") from None
@@ -50,21 +51,33 @@ def read_submission(path: Path) -> dict[str, Any]:
 
 
 def find(cells: Sequence[dict[str, Any]], wanted: str, exercise: Exercise | None) -> SubmittedCell:
-    """The answer to an exercise (None: to an instructor's own question) among the cells of a submission. Of several the last counts.
-    wanted: its grade id."""
+    """The answer to an exercise (None: to an instructor's own question) among the cells of a submission. Of several the last counts; one
+    that was typed elsewhere counts where the cell of the answer holds none. wanted: its grade id."""
     marked = [cell for cell in cells if grade_id(cell) == wanted]
-    if marked:
-        more = (f"{len(marked)} cells say that they are the answer; the last one is graded.",) if len(marked) > 1 else ()
-        return SubmittedCell(source(marked[-1]), more)
+    said = tuple[str, ...]()
+    if len(marked) > 1:
+        said = (f"{len(marked)} cells say that they are the answer; the last one is graded.",)
     if exercise is None:
-        return SubmittedCell(None, ("The cell of the answer was deleted.",))
+        return SubmittedCell(source(marked[-1]), said) if marked else SubmittedCell(None, ("The cell of the answer was deleted.",))
     begins = f"%%cuda {exercise.slug}" if exercise.language == "cu" else f"def {exercise.slug}"
     in_short = rf"|^{exercise.slug} *= *lambda\b" if exercise.language == "py" else ""
     has = re.compile(rf"^{re.escape(begins)}(?!\w){in_short}", re.M)
-    typed = [cell for cell in cells if cell["cell_type"] == "code" and has.search(source(cell))]
+    code = [source(cell) for cell in cells if cell["cell_type"] == "code" and cell not in marked]
+    typed = [text for text in code if has.search(text)]
+    own = [text for text in typed if not same(text, starter_cell(exercise))]
+    if marked:
+        text = source(marked[-1])
+        if own and (not text.strip() or same(text, starter_cell(exercise))):
+            return SubmittedCell(
+                own[-1], (*said, f"The cell of the answer is as it was given; the last other one that has `{begins}` is graded.")
+            )
+        if own:
+            said += (f"There are other cells that have `{begins}`; the one that was given for the answer is graded.",)
+        return SubmittedCell(text, said)
     if typed:
-        said = f"The cell of the answer was deleted; the last one that has `{begins}` is graded in its place."
-        return SubmittedCell(source(typed[-1]), (said,))
+        return SubmittedCell(
+            (own or typed)[-1], (f"The cell of the answer was deleted; the last one that has `{begins}` is graded in its place.",)
+        )
     return SubmittedCell(None, (f"The cell of the answer was deleted, and no other one has `{begins}`.",))
 
 
@@ -72,6 +85,16 @@ def grade_id(cell: dict[str, Any]) -> Any:
     """What nbgrader knows a cell by, None for any other."""
     about = cell.get("metadata", {}).get("nbgrader")
     return about.get("grade_id") if isinstance(about, dict) else None
+
+
+def cell_text(item: Exercise, code: str) -> str:
+    """A cell that holds this code, as the answer of an exercise."""
+    return f"%%cuda {item.slug}\n{code}" if item.language == "cu" else code
+
+
+def starter_cell(item: Exercise) -> str:
+    """The cell as it is handed out."""
+    return cell_text(item, item.starter)
 
 
 def same(one: str, other: str) -> bool:

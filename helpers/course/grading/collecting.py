@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from .marks import Mark
 _NOTE = (
     "gemm_ladder"  # metadata of ours: of a notebook, why it cannot be read; of an answer's cell, what was odd, and whether it is missing
 )
+_WIDTH = 110  # characters of a line of feedback
 _COPIED = "timestamp.txt"  # the one file beside the notebooks that goes along
 
 
@@ -138,8 +141,18 @@ class GradeAnswers(NbGraderPreprocessor):
         return converter.gemm_ladder_grader
 
 
+def _broken(line: str) -> list[str]:
+    """A line as the feedback's page, which breaks none, has room for it."""
+    if len(line) <= _WIDTH:
+        return [line]
+    blanks = " " * (len(line) - len(line.lstrip(" ")))
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=f"{blanks}  ", break_on_hyphens=False)
+
+
 def _outputs(mark: Mark, points: float) -> list[Any]:
-    """What is said, and the points as a cell's result, from which nbgrader takes them."""
-    said = v4.new_output("stream", name="stdout", text=f"{mark}\n")
-    result = v4.new_output("execute_result", data={"text/plain": f"{round(points * mark.fraction, 1):g}"}, execution_count=1)
+    """What is said, and the points as a cell's result, from which nbgrader takes them. points: that the instructor gives the cell."""
+    mark = replace(mark, most=points)
+    lines = [part for line in str(mark).split("\n") for part in _broken(line)]
+    said = v4.new_output("stream", name="stdout", text="\n".join(lines) + "\n")
+    result = v4.new_output("execute_result", data={"text/plain": f"{mark.points:g}"}, execution_count=1)
     return [said, result]

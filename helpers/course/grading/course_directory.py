@@ -20,12 +20,12 @@ from nbformat import v4
 
 from helpers.course.exercises import Exercise, exercises
 from helpers.course.steps import STEPS, Step, get
-from helpers.errors import CourseError
+from helpers.errors import CourseError, plural
 from helpers.files import read_whole, write_whole
 
 from . import marks
-from .answers import find, grade_id, read_submission
-from .grader import Grader, starter_cell
+from .answers import find, grade_id, read_submission, starter_cell
+from .grader import Grader
 from .marks import Mark
 
 SETTINGS, CONFIGURATION = "grading.toml", "nbgrader_config.py"
@@ -50,6 +50,7 @@ def make(folder: Path, steps: Sequence[Step] = STEPS) -> list[str]:
         step = get(item.lesson)
         if step in steps:
             wanted[folder / "source" / step.name / f"{item.slug}.ipynb"] = nbformat.writes(assignment(item)).encode() + b"\n"
+    idle = [step.name for step in steps if not any(item.lesson == step.number for item in exercises().values())]
     written, kept = 0, []
     try:
         if not (folder / SETTINGS).exists():
@@ -63,7 +64,9 @@ def make(folder: Path, steps: Sequence[Step] = STEPS) -> list[str]:
                 kept.append(path.relative_to(folder).as_posix())
     except OSError as error:
         raise CourseError(f"{error.filename or folder} cannot be written ({error.strerror or error}).") from None
-    said = [f"{written} files are new in {folder}." if written else f"{folder} has all files already."]
+    said = [f"New in {folder}: {plural(written, 'file')}." if written else f"{folder} has all files already."]
+    if idle and len(steps) < len(STEPS):
+        said.append(f"No assignment for {', '.join(idle)}: without an exercise there is nothing to grade.")
     if kept:
         said.append(
             f"Left as they are, and different from the course's: {', '.join(kept)}. Delete one, and make it again, to have the course's."

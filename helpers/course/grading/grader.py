@@ -15,7 +15,7 @@ from helpers.course.exercises import Exercise, exercise
 from helpers.errors import CourseError
 
 from . import marks
-from .answers import LARGEST_ANSWER, SubmittedCell, same
+from .answers import LARGEST_ANSWER, SubmittedCell, cell_text, same, starter_cell
 from .apart import Limits, Stopped, judged
 from .marks import Judgement, Mark
 
@@ -77,13 +77,3 @@ class Grader:
 
 def _said(lines: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
-
-
-def cell_text(item: Exercise, code: str) -> str:
-    """A cell that holds this code, as the answer of an exercise."""
-    return f"%%cuda {item.slug}\n{code}" if item.language == "cu" else code
-
-
-def starter_cell(item: Exercise) -> str:
-    """The cell as it is handed out."""
-    return cell_text(item, item.starter)

@@ -58,7 +58,7 @@ class Mark:
     """The grade of one answer. fraction: of the exercise's points. said: why, a line each; for_staff: what the grader's own people see."""
 
     title: str
-    most: int
+    most: float
     fraction: float
     said: tuple[str, ...]
     for_staff: str = ""
@@ -69,7 +69,7 @@ class Mark:
         return round(self.most * self.fraction, 1)
 
     def __str__(self) -> str:
-        text = "\n".join((f"{self.title}: {self.points:g} of {self.most} points.", *(f"  {line}" for line in self.said)))
+        text = "\n".join((f"{self.title}: {self.points:g} of {self.most:g} points.", *(f"  {line}" for line in self.said)))
         return _CONTROL.sub("�", text)
 
 
@@ -95,4 +95,5 @@ def _shares(judged: Judgement, starter: float) -> tuple[str, ...]:
     if not judged.results:
         return ("Results that are wrong somewhere have no points, whatever the counters.",)
     found = [f"results {RESULTS}", f"findings {FINDINGS * judged.clean}", f"counters {COUNTERS * judged.counters:.3g}"]
-    return (f"Hundredths: {', '.join(found)}; the starter has {starter:.3g} of 100 already, and they give no points.",)
+    already = f"; the starter has {starter:.3g} of 100 already, and they give no points" if starter else ""
+    return (f"Hundredths: {', '.join(found)}{already}.",)

@@ -12,9 +12,10 @@ from typing import Any
 from nbformat import v4
 
 from helpers.course.exercises import Exercise, exercise
+from helpers.course.grading.answers import cell_text
 from helpers.course.grading.apart import Limits, judge_here
 from helpers.course.grading.course_directory import assignment
-from helpers.course.grading.grader import Grader, cell_text
+from helpers.course.grading.grader import Grader
 from helpers.course.grading.marks import Judgement
 
 QUICK = Limits(patience=0.3)
@@ -39,6 +40,13 @@ def answered(item: Exercise, code: str) -> Any:
     """The notebook of an exercise with this code as its answer."""
     notebook = assignment(item)
     cell(notebook, item.slug).source = cell_text(item, code)
+    return notebook
+
+
+def elsewhere(item: Exercise, code: str) -> Any:
+    """A notebook whose answer's cell is as it was given, with this code in a cell of the student's own."""
+    notebook = assignment(item)
+    notebook.cells.append(v4.new_code_cell(cell_text(item, code)))
     return notebook
 
 

@@ -9,7 +9,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 import helpers
 from helpers.course.exercises import FOLDER, exercise
-from helpers.course.grading.answers import find, keep_to_headers, kernel_text, read_submission
+from helpers.course.grading.answers import find, keep_to_headers, kernel_text, read_submission, starter_cell
 from helpers.errors import CourseError
 from tests.course.grading.submissions import FILES, answered, cell, deleted, twice
 
@@ -37,6 +37,34 @@ def test_a_deleted_cell_is_found_by_its_first_line_if_it_was_typed_anew():
     assert found.text == "%%cuda early_exit\nnew" and "deleted" in found.remarks[0]
 
 
+GIVEN = starter_cell(ITEM)
+RIGHT, OTHER = ({"cell_type": "code", "metadata": {}, "source": f"%%cuda early_exit\n{text}"} for text in ("right", "other"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "beside", "graded", "said"),
+    [
+        (GIVEN, [], GIVEN, ""),
+        (GIVEN, [OTHER, RIGHT], RIGHT["source"], "as it was given; the last other one"),
+        (" \n", [RIGHT], RIGHT["source"], "as it was given; the last other one"),
+        (GIVEN, [RIGHT, OTHER | {"source": GIVEN}], RIGHT["source"], "the last other one"),
+        (GIVEN, [OTHER | {"source": GIVEN}], GIVEN, ""),
+        (RIGHT["source"], [OTHER], RIGHT["source"], "the one that was given for the answer is graded"),
+        (GIVEN, [OTHER | {"cell_type": "markdown"}], GIVEN, ""),
+    ],
+)
+def test_an_answer_in_a_cell_of_its_own_counts_where_the_given_one_holds_none(answer, beside, graded, said):
+    notebook = answered(ITEM, "")
+    cell(notebook, "early_exit").source = answer
+    found = find([*notebook.cells, *beside], "early_exit", ITEM)
+    assert found.text == graded and said in "".join(found.remarks) and bool(said) == bool(found.remarks)
+
+
+def test_in_a_lesson_a_starter_that_stands_behind_the_answer_is_not_the_answer():
+    assert find([RIGHT, RIGHT | {"source": GIVEN}], "early_exit", ITEM).text == RIGHT["source"]
+    assert find([RIGHT | {"source": GIVEN}], "early_exit", ITEM).text == GIVEN
+
+
 def test_a_function_is_found_by_its_name():
     item = exercise("intensity")
     cells = [{"cell_type": "code", "source": f"import math\ndef intensity{end}(m, n, k):\n    return 1"} for end in ("", "_2")]
@@ -49,7 +77,7 @@ def test_a_function_is_found_by_its_name():
 def test_what_is_no_notebook_is_a_sentence(name, tmp_path):
     path = tmp_path / "early_exit.ipynb"
     path.write_text(FILES[name]())
-    with pytest.raises(CourseError, match="early_exit.ipynb (is no notebook|has 17 MB)"):
+    with pytest.raises(CourseError, match="early_exit.ipynb (is no notebook|has more than 16 MB)"):
         read_submission(path)
 
 

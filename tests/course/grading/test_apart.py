@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from helpers.course.exercises import exercise
+from helpers.course.grading.answers import cell_text
 from helpers.course.grading.apart import Limits, Stopped, judged
-from helpers.course.grading.grader import cell_text
 
 ITEM = exercise("flat_block")
 BOMB = """template <int N, int M> struct U { static constexpr int v = U<N - 1, 2 * M>::v + U<N - 1, 2 * M + 1>::v; };

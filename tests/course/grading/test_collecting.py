@@ -13,10 +13,10 @@ from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
 
 from helpers.course.exercises import exercise
-from helpers.course.grading import course_directory
-from helpers.course.grading.marks import points
+from helpers.course.grading import collecting, course_directory
+from helpers.course.grading.marks import Mark, points
 from helpers.course.steps import get
-from tests.course.grading.submissions import FILES, answered, cell, deleted, hostile, quick_grader, twice
+from tests.course.grading.submissions import FILES, answered, cell, deleted, elsewhere, hostile, quick_grader, twice
 
 ITEM = exercise("two_columns")
 POINTS = points(ITEM)
@@ -75,6 +75,7 @@ def graded(tmp_path_factory):
             "hostile_and_right": hostile(ITEM, ITEM.solution, mark),
             "deleted": deleted(ITEM),
             "twice": twice(ITEM, wrong, ITEM.solution),
+            "elsewhere": elsewhere(ITEM, ITEM.solution),
         }
         texts = {
             **{name: nbformat.writes(notebook) for name, notebook in notebooks.items()},
@@ -105,11 +106,12 @@ def feedback(folder, name: str) -> str:
         ("hostile", False, "of 24 shapes right"),
         ("hostile_and_right", True, "24 of 24 shapes right"),
         ("deleted", False, "The cell of the answer was deleted"),
+        ("elsewhere", True, "as it was given; the last other one"),
         ("twice", True, "2 cells say that they are the answer"),
         ("damaged", False, "is no notebook that can be read"),
         ("deep", False, "nested too deeply"),
         ("old", False, "not of format 4"),
-        ("giant", False, "has 17 MB"),
+        ("giant", False, "has more than 16 MB"),
     ],
 )
 def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
@@ -117,6 +119,16 @@ def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
     assert scores[name] == (POINTS if right else 0)
     assert said in feedback(folder, name)
     assert f"{POINTS if right else 0} of {POINTS} points" in feedback(folder, name)
+
+
+def test_the_feedback_counts_in_the_points_of_the_cell_and_breaks_long_lines():
+    long = "✗ " + "a race between two threads of one block " * 10
+    mark = Mark("Two columns", 50, 0.5, (long, "code " + "x" * 200))
+    said, result = collecting._outputs(mark, 7.0)
+    lines = said["text"].split("\n")
+    assert lines[0] == "Two columns: 3.5 of 7 points." and result["data"]["text/plain"] == "3.5"
+    assert lines[1].startswith("  ✗ a race") and lines[2].startswith("    ") and all(len(line) <= 110 for line in lines)
+    assert "".join(said["text"].split()) == "".join(str(mark).replace("25 of 50", "3.5 of 7").split())
 
 
 def test_an_instructor_s_own_questions_are_left_to_the_instructor(graded):

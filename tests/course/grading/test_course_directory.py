@@ -48,8 +48,17 @@ def test_what_was_changed_stays_and_is_named(folder):
     said = make(folder, [get(3)])
     assert changed.read_text() == "mine" and "source/03_shared_tile/early_exit.ipynb" in said[1]
     changed.unlink()
-    assert make(folder, [get(3)]) == [f"1 files are new in {folder}."]
+    assert make(folder, [get(3)]) == [f"New in {folder}: 1 file."]
     assert changed.read_bytes() == before and (folder / "grading.toml").read_bytes() == secret
+
+
+def test_a_lesson_without_exercises_is_named(tmp_path):
+    said = make(tmp_path / "course", [get(20)])
+    assert said == [
+        f"New in {tmp_path / 'course'}: 2 files.",
+        "No assignment for 20_your_kernel: without an exercise there is nothing to grade.",
+    ]
+    assert len(make(tmp_path / "course")) == 1
 
 
 @pytest.mark.parametrize("text", [None, "", "secret = 5", 'secret = "zz"', 'secret = "00"', "\0"])

@@ -9,8 +9,8 @@ import pytest
 
 from helpers.course.exercises import exercise
 from helpers.course.grading import marks
-from helpers.course.grading.answers import SubmittedCell
-from helpers.course.grading.grader import Grader, cell_text, starter_cell
+from helpers.course.grading.answers import SubmittedCell, cell_text, starter_cell
+from helpers.course.grading.grader import Grader
 from helpers.course.grading.marks import Judgement
 from helpers.errors import CourseError
 from tests.course.cheats import LOOP, exits
