@@ -53,11 +53,13 @@ _LEADERS = {".cu": "//", ".py": "#"}
 @dataclass(frozen=True)
 class ExerciseReport(CheckReport):
     """A `CheckReport` under the exercise's title. For functions, `rows` holds one (good, sentence) per case. speed: of a right kernel,
-    beside the solution's, where there is a GPU. foreign: why a right kernel is no answer, being another than the exercise gave."""
+    beside the solution's, where there is a GPU. ungraded: why a right function would have no points from a class's grader. foreign: why a
+    right kernel is no answer, being another than the exercise gave."""
 
     title: str = ""
     after: str = ""
     speed: str = ""
+    ungraded: str = ""
     foreign: str = ""
     rows: tuple[tuple[bool, str], ...] = ()
 
@@ -84,7 +86,7 @@ class ExerciseReport(CheckReport):
     @property
     def _said(self) -> list[str]:
         """What is said of an answer that passes."""
-        return [text for text in (self.after, self.speed) if text and self.passed]
+        return [text for text in (self.after, self.speed, self.ungraded) if text and self.passed]
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,10 @@ class Exercise:
             report = replace(report, speed=self._speed(answer))
         store = store or own()
         if self.language == "py":
-            history.judged(self.slug, history.of_function(self.slug), history.verdict(report), store)
+            text = history.of_function(self.slug)
+            if report.passed and text:
+                report = replace(report, ungraded=self._ungraded(text))
+            history.judged(self.slug, text, history.verdict(report), store)
         else:
             history.judged(getattr(answer, "lesson_name", ""), getattr(answer, "cell", ""), history.verdict(report), store)
         if report.passed and not self.solved(store):
@@ -134,6 +139,21 @@ class Exercise:
     def judge(self, answer: Any, seed: int | None = None, **options: Any) -> ExerciseReport:
         """As `check`, and nothing is kept of it. Options of a kernel's: `seconds`, `patience` and `whole` of `gemm.check`, `on`."""
         return self._check_function(answer) if self.language == "py" else self._check_kernel(answer, seed, **options)
+
+    def _ungraded(self, text: str) -> str:
+        """Why the grader of a class, which reads a function and does not run it, would refuse the one in this cell, as a sentence; "" if it
+        would not."""
+        from .grading.formulas import function  # here: it stands above the exercises
+
+        try:
+            graded = self.judge(function(text, self.slug))
+        except CourseError as error:
+            said = error.message
+        else:
+            if graded.passed:
+                return ""
+            said = next(text for good, text in graded.rows if not good)
+        return f"If this is handed in to be graded, it has no points as it stands: {said}"
 
     def _speed(self, answer: Any) -> str:
         """How fast a right kernel is beside the solution, as a sentence; "" for a function, and where nothing can be timed."""
@@ -229,6 +249,9 @@ class Exercise:
                 good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
                 if not good or case in self.cases:  # the others are shown where they are wrong
                     rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
+            except CourseError as error:  # of the grader's, which says the same of every call
+                rows.append((False, error.message))
+                break
             except Exception as error:
                 rows.append((False, f"{call} raised {type(error).__name__}: {error}"))
         return ExerciseReport(self.slug, (), (), title=self.title, after=self.after, rows=tuple(rows))

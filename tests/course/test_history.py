@@ -90,6 +90,24 @@ def test_functions_of_exercises_are_kept_too(shell):
     assert [version.says for version in history("intensity").versions][2] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ("def intensity(m, n, k):\n    return 2 * m * n * k / (4 * (m * k + k * n + m * n))", ""),
+        ("import numpy as np\ndef intensity(m, n, k):\n    return np.divide(m * n * k, 2 * (m * k + k * n + m * n))", "line 3: `np.divide`"),
+        ("def intensity(m, n, k):\n    try:\n        return m * n * k / (2 * (m * k + k * n + m * n))\n    finally:\n        pass", "line 2: `try`"),
+        ("import os\ndef intensity(m, n, k):\n    return m * n * k / (2 * (m * k + k * n + m * n))", "line 1: importing"),
+        ("def intensity(m, n, k):\n    return product(m, n, k) / (2 * (m * k + k * n + m * n))", "product"),
+    ],
+)  # fmt: skip
+def test_the_check_says_what_a_grader_will_refuse(shell, answer, refused):
+    ran(shell, "def product(*factors):\n    return factors[0] * factors[1] * factors[2]")
+    ran(shell, answer)
+    report = exercise("intensity").check(shell.user_ns["intensity"])
+    assert report.passed and bool(report.ungraded) == bool(refused)
+    assert refused in report.ungraded and ("as it stands" in str(report)) == bool(refused)
+
+
 def test_the_course_s_own_kernels_leave_no_verdict(shell):
     from helpers.course.lesson import reference
 

@@ -25,6 +25,7 @@ from helpers.files import read_whole, write_whole
 
 from . import marks
 from .answers import find, grade_id, read_submission, starter_cell
+from .formulas import EVALUATED
 from .grader import Grader
 from .marks import Mark
 
@@ -135,7 +136,7 @@ def assignment(item: Exercise) -> nbformat.NotebookNode:
 
 _RULE = (
     "The function is evaluated at the arguments of the check and at others; it has all points or none. It is read and not run: write it "
-    "with numbers, names, lists, if, for, while, functions, and what math has."
+    f"with {EVALUATED}. The check says where it is more."
 )
 
 

@@ -20,6 +20,7 @@ STEPS = 200_000  # expressions and statements of one call
 BITS = 10_000  # of a whole number
 DEPTH = 40  # of calls within calls
 LARGEST = 1 << 16  # characters of a source
+EVALUATED = "numbers, names, lists, if, for, while, functions, and what math has"  # in the words of who writes an answer
 
 _BINARY: dict[type, Callable] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
@@ -164,7 +165,7 @@ class _Function:
 
 def _refused(node: ast.AST, what: str) -> CourseError:
     line = getattr(node, "lineno", None)
-    return CourseError(f"line {line}: {what} is more than arithmetic. The grader evaluates numbers, names, if, for and while.", line)
+    return CourseError(f"line {line}: {what} is more than arithmetic. The grader evaluates {EVALUATED}.", line)
 
 
 class _Evaluation:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from helpers.course.exercises import exercise
-from helpers.course.grading import marks
+from helpers.course.grading import formulas, marks
 from helpers.course.grading.answers import SubmittedCell, cell_text, starter_cell
+from helpers.course.grading.course_directory import assignment
 from helpers.course.grading.grader import Grader
 from helpers.course.grading.marks import Judgement
 from helpers.errors import CourseError
@@ -53,6 +54,12 @@ def test_no_points_and_why(text, said):
     found = mark(text, "It was late.")
     assert found.points == 0 and said in str(found), str(found)
     assert "It was late." in str(found)
+
+
+def test_what_a_function_is_refused_for_is_said_once_in_the_words_of_the_task():
+    found = GRADER.mark("intensity", SubmittedCell("import numpy as np\ndef intensity(m, n, k):\n    return np.divide(m, n)"))
+    assert found.points == 0 and str(found).count("np.divide") == 1 and "CourseError" not in str(found)
+    assert formulas.EVALUATED in str(found) and formulas.EVALUATED in assignment(exercise("intensity")).cells[0].source
 
 
 def test_shapes_are_drawn_from_the_secret():
