@@ -216,7 +216,7 @@ def gpu(args: argparse.Namespace) -> int:
     from helpers.run.shared_gpu import credentials
 
     if args.what == "token":
-        print(credentials.token(credentials.secret(args.folder), args.name))
+        print(credentials.token(credentials.made_secret(args.folder), args.name))
         return 0
     if args.what == "status":
         from helpers.run.shared_gpu import sending
@@ -325,7 +325,7 @@ def _seconds(text: str) -> float:
 
 
 def _add_gpu(made: argparse.ArgumentParser) -> None:
-    from helpers.paths import data_folder
+    from helpers.run.shared_gpu.credentials import usual_folder
 
     actions = made.add_subparsers(dest="what", required=True, metavar="action")
     serve = actions.add_parser("serve", help="run the service on the machine with the GPU", allow_abbrev=False)
@@ -341,7 +341,7 @@ def _add_gpu(made: argparse.ArgumentParser) -> None:
     token = actions.add_parser("token", help="print a learner's token", allow_abbrev=False)
     token.add_argument("name", help="of the learner")
     for one in (serve, token):
-        one.add_argument("--folder", type=Path, default=data_folder() / "shared-gpu", help="of the service's secret, certificate and log")
+        one.add_argument("--folder", type=Path, default=usual_folder(), help="of the service's secret, certificate and log")
     actions.add_parser("status", help="how the GPU that this user's notebooks share stands", allow_abbrev=False)
 
 

@@ -17,10 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helpers.errors import CourseError
+from helpers.paths import data_folder
 
 CERTIFICATE, PRIVATE, SECRET = "certificate.pem", "private.pem", "secret"
 _DAYS = 365  # that a certificate is good for
 _NAME = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]{0,63}")
+
+
+def usual_folder() -> Path:
+    """Where the service of this user has its secret, certificate and log, unless another folder is named."""
+    return data_folder() / "shared-gpu"
 
 
 def token(secret: bytes, learner: str) -> str:
@@ -36,6 +42,16 @@ def learner(secret: bytes, given: str) -> str | None:
     if not colon or not _NAME.fullmatch(name):
         return None
     return name if hmac.compare_digest(token(secret, name).encode(), given.encode("utf-8", "replace")) else None
+
+
+def made_secret(folder: Path) -> bytes:
+    """The secret of a service that has been started. Raises CourseError where there is none: a token of a new one would be nobody's."""
+    if not (folder / SECRET).exists():
+        raise CourseError(
+            f"There is no secret in {folder}, so no service knows a token made there. Name the folder of the service with --folder, or "
+            "start `course gpu serve` there first."
+        )
+    return secret(folder)
 
 
 def secret(folder: Path) -> bytes:

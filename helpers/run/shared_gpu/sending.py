@@ -237,8 +237,9 @@ def _ask(address: ServiceAddress, method: str, path: str, body: bytes | None = N
         raise CourseError(_distrusted(address, error)) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = failures.first_line(error)
+        unchanged = " Your arrays are as they were." if path.startswith("/jobs") else ""
         raise _NotThereError(
-            f"The shared GPU's service at {address.url} does not answer ({said}). Your arrays are as they were. Ask whoever runs it "
+            f"The shared GPU's service at {address.url} does not answer ({said}).{unchanged} Ask whoever runs it "
             "whether `course gpu serve` is running, or use on='cpu'."
         ) from None
     try:

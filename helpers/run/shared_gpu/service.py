@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import secrets
+import shlex
 import signal
 import socket
 import ssl
@@ -36,6 +37,11 @@ MOST_HELD = 2 << 30  # bytes of messages that wait, of all learners
 MOST_WAIT = 25.0  # seconds that a question after a job may stay open
 DEATHS = 2  # of workers, after which the job that both had is given up
 LOG = "jobs.jsonl"
+STOPPED = {
+    "state": "failed", "error": "LaunchError",
+    "message": "The service of the shared GPU was stopped before this launch had ended. Your arrays are as they were. Launch it again "
+    "when the service is back, or use on='cpu'.",
+}  # fmt: skip
 _QUIET = {  # Dask's own pages, which have no TLS, and its messages
     "distributed.scheduler.http.routes": [], "distributed.worker.http.routes": [], "distributed.nanny.http.routes": [],
     "distributed.logging.distributed": "error",
@@ -78,13 +84,18 @@ class Service:
         self.tasks: dict[str, Task] = {}
         self.turns: Turns[Task] = Turns(settings.queued)
         self.running = 0
+        self.stopping = False
         self._held = 0
         self._client: Any = None
         self._cluster: Any = None
         self._done: set[asyncio.Task] = set()
 
     async def stop(self) -> None:
-        """End the workers, and what they do."""
+        """End the workers, and what they do; who waits for that is told."""
+        self.stopping = True
+        for task in [task for task in self.tasks.values() if not task.ended]:
+            self.turns.remove(task)
+            self._end(task, STOPPED)
         for item in (self._client, self._cluster):
             if item is not None:
                 await item.close()
@@ -132,6 +143,8 @@ class Service:
     def submit(self, learner: str, message: bytes) -> Task:
         """Queue a job. Raises LaunchError where it may not wait here."""
         self._forget()
+        if self.stopping:
+            raise LaunchError(STOPPED["message"])
         if self._held + len(message) > MOST_HELD:
             raise LaunchError("The shared GPU has no room for more launches at the moment; nothing was launched. Try again in a minute.")
         task = Task(learner, message)
@@ -149,7 +162,7 @@ class Service:
 
     def _go_on(self) -> None:
         """Give free GPUs what is next."""
-        while self.running < len(self.settings.gpus) and (task := self.turns.next()) is not None:
+        while not self.stopping and self.running < len(self.settings.gpus) and (task := self.turns.next()) is not None:
             self.running += 1
             task.state = "running"
             task.changed.set()
@@ -163,7 +176,8 @@ class Service:
         finally:
             self.running -= 1
         self._log(task, result)
-        self._end(task, result)
+        if not self.stopping:
+            self._end(task, result)
         self._go_on()
 
     async def _result(self, task: Task) -> dict[str, Any]:
@@ -176,6 +190,8 @@ class Service:
         try:
             return await future
         except (KilledWorker, CancelledError):
+            if self.stopping:
+                return STOPPED
             return {
                 "state": "failed", "error": "RunError",
                 "message": f"The process that runs kernels on the shared GPU died {DEATHS} times while this one was there, so it was given "
@@ -235,7 +251,9 @@ def application(service: Service, secret: bytes):
             self.learner = credentials.learner(secret, given) or ""
             if not self.learner:
                 self._refuse(
-                    401, "The shared GPU does not know your token. Ask whoever runs it for a new one: `course gpu token YOUR_NAME`."
+                    401,
+                    "The shared GPU does not know your token. Ask whoever runs it for a new one: `course gpu token YOUR_NAME`, with the "
+                    "--folder of the service if it has one.",
                 )
 
         def _refuse(self, status: int, sentence: str) -> None:
@@ -335,7 +353,10 @@ async def _serve(settings: Settings, device: dict[str, Any]) -> None:
 
 
 def _announce(settings: Settings, device: dict[str, Any], where: str) -> None:
-    print(f"The shared GPU ({device['device']}) is at {where}. Learners need that, a token each (`course gpu token NAME`)", end="")
+    where_else = "" if settings.folder == credentials.usual_folder() else f" --folder {shlex.quote(str(settings.folder.absolute()))}"
+    print(
+        f"The shared GPU ({device['device']}) is at {where}. Learners need that, a token each (`course gpu token NAME{where_else}`)", end=""
+    )
     print("." if settings.socket else f", and {settings.folder / credentials.CERTIFICATE}.", flush=True)
 
 

@@ -27,6 +27,7 @@ from helpers.errors import CourseError, LaunchError, RunError
 from helpers.front import cli
 from helpers.run import gemm, kernel, timing, variable_values
 from helpers.run.shared_gpu import credentials, protocol, sending, service_address
+from helpers.run.shared_gpu.service import STOPPED
 from tests import ROOT
 from tests.run.tma_kernels import source
 
@@ -37,12 +38,19 @@ BEYOND = "__global__ void beyond(float* x) { x[0] = 1; x[1ll << 40] = 1; }"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """(address, folder, process) of a service with one simulated GPU."""
-    folder = tmp_path_factory.mktemp("service")
+    with serving(tmp_path_factory.mktemp("service")) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """Runs a service, as the fixture says, and ends it."""
     arguments = ["--simulated", "1", "--folder", str(folder), "--port", "0", "--seconds", "60", "--queued", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "helpers.front.cli", "gpu", "serve", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         said = process.stdout.readline()
+        assert f"`course gpu token NAME --folder {folder}`" in said
         yield re.search(r"https://[\w.-]+:\d+", said)[0], folder, process
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
@@ -189,6 +197,37 @@ def test_a_job_whose_worker_dies_is_done_again(learner, service):
     assert (x == 3 * y).all() and not killer.is_alive()
 
 
+def test_a_service_that_is_stopped_tells_who_waits_for_it(learner, tmp_path):
+    """One learner's kernel runs, and the next one waits."""
+    said = []
+
+    def launch() -> None:
+        x = np.zeros(1, np.float32)
+        with pytest.raises(CourseError) as error:
+            endless.launch(1, 1, [x], on="gpu")
+        said.append((error.value.message, x[0]))
+
+    endless = kernel.compile("__global__ void endless(float* x) { while (x[0] < 1e30f) x[0] = 0; }")
+    with serving(tmp_path) as service:
+        token = credentials.token(credentials.secret(tmp_path), "ada")
+        learner("ada", url=service[0], token=token, certificate=str(tmp_path / "certificate.pem"))
+        threads = [threading.Thread(target=launch) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        candidate(service)
+        while sending.status()["queued"] < 1:
+            time.sleep(0.05)
+    for thread in threads:
+        thread.join(30)
+    assert [message for message, _ in said] == [STOPPED["message"]] * 2 and not any(x for _, x in said)
+    assert '"state": "failed"' in (tmp_path / "jobs.jsonl").read_text()
+
+
+def test_a_token_is_made_where_a_service_has_been_started(tmp_path, capsys):
+    assert cli.main(["gpu", "token", "ada", "--folder", str(tmp_path / "typo")]) == 1
+    assert "no service knows a token made there" in capsys.readouterr().err and not (tmp_path / "typo").exists()
+
+
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
@@ -207,6 +246,13 @@ def test_what_cannot_be_reached_is_a_sentence_and_changes_nothing(learner, other
     with pytest.raises(CourseError, match=sentence):
         kernel.compile(TWICE).launch(1, 32, [x, y, 2.0, 32], on="gpu")
     assert not x.any()
+
+
+def test_a_question_after_the_service_says_nothing_of_arrays(learner, capsys):
+    learner("ada", url="https://127.0.0.1:9")
+    assert cli.main(["gpu", "status"]) == 1
+    said = capsys.readouterr().err
+    assert "does not answer" in said and "arrays" not in said
 
 
 def test_another_version_is_a_sentence_on_either_side(learner, monkeypatch):
