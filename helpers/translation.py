@@ -28,6 +28,11 @@ def languages() -> list[str]:
     return sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and any(path.glob("*.po")))
 
 
+def translated_catalogues(language: str) -> list[str]:
+    """The names of the catalogues in which something is translated into the language: lessons such as "01_naive", and "site"."""
+    return sorted(path.stem for path in (FOLDER / language).glob("*.po") if translations(language, path.stem))
+
+
 def own_name(language: str) -> str:
     """A language's name for itself: 中文 for zh."""
     from babel import Locale
@@ -36,9 +41,11 @@ def own_name(language: str) -> str:
 
 
 def known(language: str) -> str:
-    """The code `language` if the course has it or if it is English. Raises CourseError otherwise, with those there are."""
+    """The code `language` if the course has catalogues of it or if it is English. Raises CourseError otherwise, with those in which
+    something is translated."""
     if language not in (ENGLISH, *languages()):
-        raise CourseError(f"The course is not in {language!r}. There are: {', '.join((ENGLISH, *languages()))}.")
+        there = (ENGLISH, *(code for code in languages() if translated_catalogues(code)))
+        raise CourseError(f"The course is not in {language!r}. There are: {', '.join(there)}.")
     return language
 
 

@@ -90,6 +90,7 @@ class ClassLadder(Tabular):
 
     climbs: Sequence[ClassClimb]
     said: Sequence[str] = ()
+    unread: Sequence[Path] = ()
 
     @property
     def product(self) -> Rung:
@@ -149,7 +150,7 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
     again: predict anew what is predicted, each in a process of its own with limits (a minute or so each). predict: by other means.
     """
     said, people, chosen = list[str](), dict[str, dict[str, Any]](), list[tuple[str, dict[str, Any]]]()
-    contents = []
+    contents, unread = [], list[Path]()
     for given in paths:
         if not isinstance(given, str | Path):
             kind = type(given).__name__
@@ -161,6 +162,7 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
             contents.append((path, _content(path)))
         except CourseError as error:
             said.append(error.message)
+            unread.append(path)
     for path, content in sorted(contents, key=lambda item: item[1]["written"]):
         held = people.setdefault(content["reader"], content)
         if held["name"] != content["name"]:
@@ -182,7 +184,8 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
             best[key] = ClassClimb(names[reader], rung, climb["source"], "recorded by the course" if rung.kind == RECORDED else "")
     found = [item if predict is None else _predicted_again(item, predict, said) for item in best.values()]
     kept = [item for item in found if item is not None]
-    return ClassLadder(tuple(sorted(kept, key=lambda item: (_product(item.rung), -(item.rung.tflops or 0), item.person))), tuple(said))
+    kept.sort(key=lambda item: (_product(item.rung), -(item.rung.tflops or 0), item.person))
+    return ClassLadder(tuple(kept), tuple(said), tuple(unread))
 
 
 def _predicted_again(item: ClassClimb, predict, said: list[str]) -> ClassClimb | None:

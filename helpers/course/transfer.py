@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers.errors import CourseError
 from helpers.files import read_whole, write_export
@@ -45,28 +45,38 @@ def export(store: Store, path: Path) -> int:
     return sum(map(len, tables.values()))
 
 
-def load(store: Store, path: Path) -> int:
-    """Add what a file holds and the store does not, and return how many rows that is.
+class Loaded(NamedTuple):
+    """What came of a file. added: rows that are new. set_aside: rows that were here already and that a reset has set aside."""
+
+    added: int
+    set_aside: int
+
+
+def load(store: Store, path: Path) -> Loaded:
+    """Add what a file holds and the store does not. What a reset has set aside stays so.
 
     Raises CourseError for a file that is none of `export`, is damaged, or comes from a newer version of the course; the store is
     then as it was.
     """
     rows = _current(_content(path), path)
 
-    def add(db: sqlite3.Connection) -> int:
-        added = 0
+    def add(db: sqlite3.Connection) -> Loaded:
+        added = set_aside = 0
         for name in TABLES:
             columns = [item["name"] for item in db.execute(f"PRAGMA table_info({name})") if item["name"] not in _OF_THIS_STORE]
             lasting = [column for column in columns if column != _CHANGES]
             known = {tuple(row) for row in db.execute(f"SELECT {', '.join(lasting)} FROM {name}")}
             new = {tuple(row[column] for column in lasting): {column: row[column] for column in columns} for row in rows[name]}
+            if _CHANGES in columns:
+                resets = db.execute(f"SELECT {', '.join(lasting)} FROM {name} WHERE {_CHANGES} IS NOT NULL").fetchall()
+                set_aside += sum(new[tuple(row)][_CHANGES] is None for row in resets if tuple(row) in new)
             wanted = [row for identity, row in new.items() if identity not in known]
             if name == "answers":
                 _in_their_place(db, wanted)
             for row in wanted:
                 marks = ", ".join("?" * len(row))
                 added += db.execute(f"INSERT OR IGNORE INTO {name} ({', '.join(row)}) VALUES ({marks})", [*row.values()]).rowcount
-        return added
+        return Loaded(added, set_aside)
 
     return store.run(add)
 

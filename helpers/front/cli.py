@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from helpers import processors
-from helpers.errors import CourseError
+from helpers.errors import CourseError, plural
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,10 +45,16 @@ def progress(args: argparse.Namespace) -> int:
     if own.problem and (args.load or args.reset is not None or args.restore):
         raise CourseError(f"{own.path} can be read and not be changed, so nothing was done.")
     if args.export:
-        print(f"{transfer.export(own, args.export)} rows are saved in {args.export}.")
+        print(f"Saved in {args.export}: {plural(transfer.export(own, args.export), 'row')}.")
     done = []
     if args.load:
-        done.append(f"{transfer.load(own, args.load)} rows of {args.load} are added to yours; what you had already came once.")
+        loaded = transfer.load(own, args.load)
+        done.append(f"Added from {args.load}: {plural(loaded.added, 'row')}; what you had already came once.")
+        if loaded.set_aside:
+            done.append(
+                f"Set aside here by a reset, and still so: {plural(loaded.set_aside, 'row')} of the file. `course progress --restore` "
+                "takes the last reset back."
+            )
     if args.reset is not None:
         if not (reset := _reset(own, args.reset, args.yes)):
             print("Nothing was reset.")
@@ -56,7 +62,7 @@ def progress(args: argparse.Namespace) -> int:
         done.append(reset)
     if args.restore:
         back = own.restore()
-        done.append(f"{back} rows are back." if back else "There is no reset to take back: nothing has changed.")
+        done.append(f"Back again: {plural(back, 'row')}." if back else "There is no reset to take back: nothing has changed.")
     if own.problem and done:  # a full disk shows when something is written
         raise CourseError("Nothing was saved, and your progress is as it was.")
     print(*done, standing(own), sep="\n")
@@ -73,22 +79,23 @@ def _reset(own, which: str, confirmed: bool) -> str:
     count = sum(map(len, rows))
     if not confirmed:
         print(
-            f"{count} climbs, predictions and solved exercises of {what} will be set aside. What you typed stays. Type yes to go on: ",
+            f"This sets aside what is kept of {what}, {plural(count, 'row')}: climbs, predictions and solved exercises. What you typed "
+            "stays. Type yes to go on: ",
             end="",
         )
         if sys.stdin.readline().strip().lower() != "yes":
             return ""
-    return (
-        f"{own.reset(step.number if step else None)} rows of {what} are set aside; `course progress --restore` takes the last reset back."
-    )
+    gone = plural(own.reset(step.number if step else None), "row")
+    return f"Set aside of {what}: {gone}. `course progress --restore` takes the last reset back."
 
 
 def ladder(args: argparse.Namespace) -> int:
-    """Export the reader's rungs, or merge those of a class. Returns 1 if nothing is left to be shown."""
+    """Export the reader's rungs, or merge those of a class. Returns 1 for a file that cannot be read, and if nothing is left to show."""
     from helpers.course import class_ladder
 
     if args.action == "export":
-        print(f"{class_ladder.export(args.file, args.name)} rungs are saved in {args.file}, with the sources of their kernels.")
+        saved = class_ladder.export(args.file, args.name)
+        print(f"Saved in {args.file}: {plural(saved, 'rung')}, with the source of each kernel.")
         return 0
     merged = class_ladder.class_ladder(*args.file, again=args.again)
     if not merged.climbs:
@@ -105,7 +112,7 @@ def ladder(args: argparse.Namespace) -> int:
         except OSError as error:
             raise CourseError(f"{args.picture} cannot be written ({error.strerror or error}).") from None
         print(f"The picture is {args.picture}.")
-    return 0
+    return 1 if merged.unread else 0
 
 
 def grading(args: argparse.Namespace) -> int:
@@ -346,7 +353,21 @@ def _add_gpu(made: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0, 1 for a failure the command reports, 2 for wrong arguments."""
+    """Run one command. Returns the exit code: 0, 1 for a failure the command reports, 2 for wrong arguments, and what a shell reports for
+    Ctrl-C, and for a program like `head` that has read enough."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()  # here, and not at the end of Python, where nobody could catch it
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return 141
+
+
+def _run(argv: Sequence[str] | None) -> int:
     top = parser()
     args, rest = top.parse_known_args(argv)
     args.rest = rest
@@ -358,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"course {args.command}: {error.message}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130  # what a shell reports for Ctrl-C
+        return 130
 
 
 if __name__ == "__main__":

@@ -31,14 +31,24 @@ def test_another_store_gets_all_and_gets_it_once(full, tmp_path):
     other = Store(tmp_path / "two")
     other.answer("naive.sectors_b", 1, step=1)
     assert transfer.export(full, tmp_path / "file.json") == 5
-    assert transfer.load(other, tmp_path / "file.json") == 5
+    assert transfer.load(other, tmp_path / "file.json").added == 5
     assert other.answers(question="naive.sectors_a")[0].truth == 32 and len(other.answers()) == 2
     assert history.history("naive", other)[1] == "text × of a cell"
     before = everything(other)
     full.reset()  # what one store has set aside since is no new row for another
     transfer.export(full, tmp_path / "file.json")
-    assert transfer.load(other, tmp_path / "file.json") == 0
+    assert transfer.load(other, tmp_path / "file.json").added == 0
     assert everything(other) == before
+
+
+def test_what_a_reset_has_set_aside_is_counted_and_stays_so(full, tmp_path):
+    transfer.export(full, tmp_path / "before.json")
+    full.reset()
+    transfer.export(full, tmp_path / "after.json")
+    assert transfer.load(full, tmp_path / "before.json") == transfer.Loaded(added=0, set_aside=2)
+    assert transfer.load(full, tmp_path / "after.json") == transfer.Loaded(added=0, set_aside=0)
+    assert not full.answers() and full.restore() == 2
+    assert transfer.load(full, tmp_path / "before.json") == transfer.Loaded(added=0, set_aside=0)
 
 
 def test_the_latest_answer_holds_whichever_file_it_comes_from(tmp_path):
@@ -63,7 +73,7 @@ def test_a_file_of_an_older_course_is_brought_up_to_date(full, tmp_path):
     del climb["out_dtype"]
     (tmp_path / "file.json").write_text(json.dumps(content))
     new = Store(tmp_path / "new")
-    assert transfer.load(new, tmp_path / "file.json") == 5
+    assert transfer.load(new, tmp_path / "file.json").added == 5
     assert (new.climbs()[0].step, new.climbs()[0].out_dtype) == (12, "float16")
 
 
@@ -107,7 +117,7 @@ def test_a_file_that_an_editor_has_saved_anew_comes_over(full, tmp_path):
     transfer.export(full, tmp_path / "file.json")
     text = (tmp_path / "file.json").read_text(encoding="utf-8")
     (tmp_path / "file.json").write_bytes(("\ufeff" + text.replace("\n", "\r\n")).encode())
-    assert transfer.load(Store(tmp_path / "other"), tmp_path / "file.json") == 5
+    assert transfer.load(Store(tmp_path / "other"), tmp_path / "file.json").added == 5
 
 
 def test_a_pipe_is_no_file(full, tmp_path):
@@ -141,7 +151,7 @@ def test_a_row_that_was_edited_by_hand_breaks_nothing(full, tmp_path, table, col
         content["tables"][table].append({**content["tables"][table][0], column: value})
         (tmp_path / "edited.json").write_text(json.dumps(content))
         other = Store(tmp_path / f"{number}")
-        assert transfer.load(other, tmp_path / "edited.json") == 6, value
+        assert transfer.load(other, tmp_path / "edited.json").added == 6, value
         kept = 2 if column in ("created", "step") else 1  # when and where can be unknown
         climbs, answers = len(other.climbs()), len(other.answers())
         assert (climbs, answers) == {"climbs": (kept, 1), "answers": (1, kept), "runs": (1, 1)}[table], value

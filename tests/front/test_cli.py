@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from helpers import processors
+from helpers import processors, translation
 from helpers.course import store
 from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import cli, lab, notebooks
+from tests import ROOT
 from tests.course.test_notebook_file import DAMAGED
 
 
@@ -158,6 +159,13 @@ def test_macos_is_told_what_works_before_it_starts():
     assert lab.compiler_notice("win32") is None
 
 
+def test_who_asks_for_a_language_is_told_how_much_is_in_it():
+    lessons, begun = len(notebooks.paths()) - 1, len(translation.translated_catalogues("zh")) - 1
+    assert begun >= 4 and lab.language_notice("en") is None
+    assert lab.language_notice("zh") == f"Of {lessons} lessons {begun} are in zh, as far as they are translated; the others are in English."
+    assert lab.language_notice("ko") == "Nothing is translated into ko yet, so the lessons are in English."
+
+
 def test_jupyterlab_finds_the_extension_asks_no_questions_and_numbers_the_lines():
     """What JupyterLab itself makes of our search paths."""
     code = (
@@ -193,11 +201,18 @@ def reader(tmp_path, monkeypatch):
 def test_progress_goes_out_to_a_file_and_in_again(reader, tmp_path, monkeypatch, capsys):
     file = tmp_path / "mine.json"
     assert cli.main(["progress", "--export", str(file)]) == 0
-    assert "2 rows are saved" in capsys.readouterr().out
+    assert f"Saved in {file}: 2 rows." in capsys.readouterr().out
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "another"))
     for rows in (2, 0):
         assert cli.main(["progress", "--import", str(file)]) == 0
-        assert f"{rows} rows of" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert f"Added from {file}: {rows} rows" in said and "--restore" not in said
+    store.own().reset(1)
+    assert cli.main(["progress", "--import", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "0 rows" in said and "Set aside here by a reset, and still so: 2 rows" in said and "--restore" in said
+    assert cli.main(["progress", "--restore"]) == 0
+    assert "Back again: 2 rows." in capsys.readouterr().out
     assert len(store.own().answers()) == 2
 
 
@@ -255,10 +270,35 @@ def test_wishes_that_say_nothing_or_two_things_change_nothing(wishes, said, read
     assert said in capsys.readouterr().err and len(reader.answers()) == 2
 
 
+@pytest.mark.parametrize("words", [["progress"], ["check", "20"]], ids=str)
+def test_who_has_read_enough_ends_a_command_quietly(words, reader):
+    """As `| head` does; here nobody reads at all."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "helpers.front.cli", *words]
+    said = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    os.close(writing)
+    assert (said.returncode, said.stderr) == (141, "")
+
+
+def test_a_class_ladder_with_a_file_that_cannot_be_read_is_no_success(reader, tmp_path, capsys):
+    reader.climb(label="naive", kind="measured", device="H200 SXM", m=4096, n=4096, k=4096, milliseconds=30.0, source="kernel")
+    good, bad = str(tmp_path / "ada.json"), tmp_path / "max.json"
+    assert cli.main(["ladder", "export", good, "--name", "Ada"]) == 0
+    assert f"Saved in {good}: 1 rung, with the source" in capsys.readouterr().out
+    bad.write_text("none")
+    assert (cli.main(["ladder", "merge", good]), cli.main(["ladder", "merge", good, str(bad)])) == (0, 1)
+    said = capsys.readouterr().out
+    assert "max.json" in said and said.count("Ada") == 2
+
+
 def test_a_reset_asks_first_and_can_be_taken_back(reader, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
     assert cli.main(["progress", "--reset", "naive"]) == 1
-    assert "2 climbs, predictions and solved exercises of 01_naive" in capsys.readouterr().out and len(reader.answers()) == 2
+    assert (
+        "what is kept of 01_naive, 2 rows: climbs, predictions and solved exercises" in capsys.readouterr().out
+        and len(reader.answers()) == 2
+    )
     assert cli.main(["progress", "--reset", "2", "--yes"]) == 0 and len(reader.answers()) == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     assert cli.main(["progress", "--reset", "all"]) == 0
@@ -287,7 +327,7 @@ def test_what_a_full_disk_does_not_save_is_not_said_to_be(reader, tmp_path, monk
         monkeypatch.setattr("helpers.course.store.own", lambda fresh=fresh: fresh)
         assert cli.main(["progress", *words]) == 1
         said = capsys.readouterr()
-        assert "Nothing was saved" in said.err and "disk is full" in said.err and "rows" not in said.out
+        assert "Nothing was saved" in said.err and "disk is full" in said.err and "row" not in said.out
     assert reader.path.read_bytes() == before
 
 

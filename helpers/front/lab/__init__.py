@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from helpers import translation
+from helpers.course.steps import STEPS
 from helpers.errors import CourseError
 from helpers.front import lessons
 
@@ -60,6 +61,18 @@ def compiler_notice(platform: str) -> str | None:
     )
 
 
+def language_notice(language: str) -> str | None:
+    """How many lessons are in a language, for who has chosen it, or None for English."""
+    from helpers.front.catalogues import SITE  # here: English needs none of it
+
+    if language == translation.ENGLISH:
+        return None
+    begun = [name for name in translation.translated_catalogues(language) if name != SITE]
+    if not begun:
+        return f"Nothing is translated into {language} yet, so the lessons are in English."
+    return f"Of {len(STEPS)} lessons {len(begun)} are in {language}, as far as they are translated; the others are in English."
+
+
 def start(extra: list[str], shipped: bool = False, hub: bool = False, language: str | None = None) -> int:
     """Run JupyterLab on the reader's lessons, or the repository's own if `shipped`, until it ends. Returns its exit code.
 
@@ -71,10 +84,9 @@ def start(extra: list[str], shipped: bool = False, hub: bool = False, language: 
     if language:
         os.environ[translation.VARIABLE] = translation.known(language)
     folder, said = (root / "notebooks", []) if shipped else lessons.opened(root, translation.chosen())
-    for sentence in said:
-        print(sentence, file=sys.stderr, flush=True)
-    if notice := compiler_notice(sys.platform):
-        print(notice, file=sys.stderr, flush=True)
+    for sentence in (*said, None if shipped else language_notice(translation.chosen()), compiler_notice(sys.platform)):
+        if sentence:
+            print(sentence, file=sys.stderr, flush=True)
     os.environ.update(environment(dict(os.environ)))
     first = FIRST if folder == root / "notebooks" else _page(folder)
     if hub:
