@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.course.notebook_file import dumps, parsed, read, source
-from helpers.errors import CourseError
+from helpers.errors import CourseError, plural
 from helpers.files import one_at_a_time, read_whole, write_whole
 from helpers.paths import data_folder
 from helpers.toolchain import installation
@@ -43,7 +43,7 @@ def update(root: Path, folder: Path | None = None, language: str = ENGLISH) -> l
 
 
 def _update(root: Path, folder: Path, language: str) -> list[str]:
-    said, renewed = _renumbered(root, folder), 0
+    said, updated, yours_too = _renumbered(root, folder), 0, 0
     for path in paths(root):
         own, base = folder / path.name, folder / SHIPPED / path.name
         try:
@@ -56,21 +56,27 @@ def _update(root: Path, folder: Path, language: str) -> list[str]:
             new = dumps(shipped).encode()
         if own.exists() and before == new:
             continue
-        text = new
-        if own.exists() and (yours := read_whole(own)) not in (before, new):
+        text, there = new, own.exists()  # there: a lesson that is brought up to date, and not made anew
+        yours = read_whole(own) if there else b""
+        if there and yours not in (before, new):
             kept, mine = back_up(own), _parsed(yours)
             if mine is None:
+                there = False
                 said.append(f"{path.name} could not be read, so you have a new one. The old one is kept in {kept}.")
             else:
                 notebook, both = merged(mine, _parsed(before) or {"cells": []}, shipped)
                 text = dumps(notebook).encode()
-                renewed += 1
+                yours_too += text != yours
                 if both:
-                    said.append(f"{path.name}: you and the course changed the cells {', '.join(both)}. They stay as you left them.")
+                    those = f"{plural(len(both), 'cell')} ({', '.join(both)})"
+                    said.append(f"{path.name}: changed by you and by the course, and left as you have it: {those}.")
+        updated += there and text != yours
         write_whole(own, text, private=True)
         write_whole(base, new, private=True)
-    if renewed:
-        said.append(f"{renewed} of your lessons are up to date with the course. What they were is kept in {backups()}.")
+    if updated:
+        said.append(f"Brought up to date with the course: {plural(updated, 'lesson')}.")
+    if yours_too:
+        said[-1] += f" You had run or changed {yours_too} of them: what is yours stays, and the old copies are kept in {backups()}."
     return said
 
 

@@ -87,9 +87,27 @@ def test_an_update_keeps_edits_outputs_and_cells_of_the_reader_and_brings_the_re
         ("added", "my own cell"), ("dropped", "mine too"),
     ]  # fmt: skip
     assert own()["cells"][3]["outputs"][0]["text"] == "2" and own()["metadata"]["language_info"]["version"] == "3.99"
-    assert "you and the course changed the cells exercise" in said[0] and str(backups()) in said[1]
+    assert "changed by you and by the course, and left as you have it: 1 cell (exercise)." in said[0]
+    assert "up to date with the course: 1 lesson. You had run or changed 1 of them" in said[1] and str(backups()) in said[1]
     (copy,) = backups().iterdir()
     assert json.loads(copy.read_text()) == mine
+
+
+def test_lessons_that_an_update_renews_are_counted(course):
+    root = course(a="1")
+    for number in (1, 2, 3):
+        (root / "notebooks" / f"0{number}_more.ipynb").write_text(dumps(notebook(a="1")), encoding="utf-8")
+    assert lessons.update(root) == [], "they are new"
+    for number in (1, 2):
+        (root / "notebooks" / f"0{number}_more.ipynb").write_text(dumps(notebook(a="2")), encoding="utf-8")
+    assert lessons.update(root) == ["Brought up to date with the course: 2 lessons."]
+    mine = own()
+    mine["cells"][0]["source"] = "mine"
+    save(mine)
+    (root / "notebooks" / "03_more.ipynb").write_text(dumps(notebook(a="2")), encoding="utf-8")
+    (said,) = lessons.update(course(a="1", b="1"))
+    assert said.startswith("Brought up to date with the course: 2 lessons. You had run or changed 1 of them: what is yours stays")
+    assert texts(own()) == {"a": "mine", "b": "1"}
 
 
 def test_what_cannot_be_read_is_kept_and_made_anew(course):

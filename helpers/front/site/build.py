@@ -158,7 +158,7 @@ def home(chosen: Sequence[Step], language: str = ENGLISH) -> Page:
         [f'<a href="{step.name}.html">{step.number:02} · {html.escape(said(step.title))}</a>', html.escape(said(step.idea))]
         for step in chosen
     ]
-    trial_links = ", ".join(f'<a href="{step.name}.html#try-it">{step.number:02}</a>' for step in trials.steps())
+    trial_links = ", ".join(f'<a href="{step.name}.html#try-it">{step.number:02}</a>' for step in trials.steps() if step in chosen)
     content = _template("home.html.j2").render(
         _=said, trials=trial_links, table=_table([said("lesson"), said("the idea")], rows, left=2), partly=language != ENGLISH
     )

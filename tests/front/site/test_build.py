@@ -3,12 +3,14 @@
 Tests of: helpers.front.site.executed
 """
 
+import re
+
 import nbformat
 import pytest
 
-from helpers.course.steps import STEPS
+from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
-from helpers.front.site import build, executed
+from helpers.front.site import build, executed, trials
 from helpers.front.site.lesson_html import PageSection
 
 
@@ -29,6 +31,14 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
 @pytest.mark.parametrize("page", [build.home(STEPS), build.ladder(), build.validation(), build.sheet()], ids=lambda page: page.address)
 def test_a_page_has_a_heading_and_can_be_found(page):
     assert page.content.count("<h1") == 1 and page.sections[0].title and f'id="{page.sections[0].anchor}"' in page.content
+
+
+@pytest.mark.parametrize("numbers", [[1, 3], [4, 5]])
+def test_home_names_no_page_to_try_that_is_not_there(numbers):
+    content = build.home([get(number) for number in numbers]).content
+    named = set(re.findall(r'href="(\d\d)_\w+\.html#try-it"', content))
+    assert named == {f"{number:02}" for number in numbers if get(number) in trials.steps()}
+    assert ("runs in your browser" in content) == bool(named)
 
 
 def test_search_knows_every_section_and_cannot_end_its_script():
