@@ -11,6 +11,7 @@ A cell that is run again shows new widgets: `replaced` closes those that it show
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from typing import Any
 
 import ipywidgets
@@ -32,6 +33,11 @@ def still(widget: ipywidgets.Widget) -> str:
     if isinstance(widget, ipywidgets.IntSlider | ipywidgets.Text):
         return _field(widget.description, str(widget.value))
     return ""
+
+
+def choices(labels: Iterable[str]) -> str:
+    """The HTML of what there is to choose from, and not of what somebody chose: for a page or a slide that asks many."""
+    return f'<ol type="A">{"".join(f"<li>{html.escape(str(label), quote=False)}</li>" for label in labels)}</ol>'
 
 
 def _field(label: str, value: str | None) -> str:

@@ -30,6 +30,7 @@ from helpers.course.steps import UnknownStepError, get
 from helpers.errors import CourseError
 from helpers.interrupts import delayed
 from helpers.paths import cache_folder
+from helpers.still import choices
 
 from .empty_home import empty_home
 from .notebooks import paths
@@ -75,6 +76,8 @@ def _still(state: dict, model: str, above: tuple[str, ...] = ()) -> Iterator[Not
     elif kind == "ImageModel":
         for buffer in widget.get("buffers", []):
             yield nbformat.v4.new_output("display_data", {f"image/{values.get('format', 'png')}": buffer["data"]})
+    elif kind == "RadioButtonsModel":
+        yield nbformat.v4.new_output("display_data", {"text/html": choices(values.get("_options_labels", ()))})
     elif kind in ("HTMLModel", "HTMLMathModel") and values.get("value"):
         yield nbformat.v4.new_output("display_data", {"text/html": values["value"]})
     children = values.get("children", ())
@@ -171,9 +174,9 @@ def page(notebook: NotebookNode, title: str) -> str:
         "reveal_js": (FOLDER / "reveal" / "reveal.js").read_text(encoding="utf-8"),
         "notes_js": (FOLDER / "reveal" / "notes.js").read_text(encoding="utf-8"),
     }
-    html, _ = exporter.from_notebook_node(notebook, resources={"slides": parts})
-    html = as_abbreviations(html)
-    return re.sub(r'href="(\w+)\.ipynb', r'href="\1.slides.html', html)  # from lesson to lesson, from page to page
+    made, _ = exporter.from_notebook_node(notebook, resources={"slides": parts})
+    made = as_abbreviations(made)
+    return re.sub(r'href="(\w+)\.ipynb', r'href="\1.slides.html', made)  # from lesson to lesson, from page to page
 
 
 def _title(notebook: NotebookNode, path: Path) -> str:

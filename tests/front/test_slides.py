@@ -113,6 +113,30 @@ def test_of_tabs_the_one_in_front_is_shown(html):
     assert "hidden tab" not in outputs
 
 
+def test_the_choices_of_a_question_are_shown(tmp_path):
+    """Not which one somebody chose, and not as code."""
+    state = {
+        "a": {"model_name": "RadioButtonsModel", "state": {"_options_labels": ["<b>fewer</b>", "more"], "index": 1}},
+        "b": {"model_name": "VBoxModel", "state": {"children": ["IPY_MODEL_a"]}},
+    }
+    output = nbformat.v4.new_output("display_data", {slides.WIDGET_VIEW: {"model_id": "b"}})
+    cell = nbformat.v4.new_code_cell("ask()", outputs=[output])
+    slides.freeze_widgets(made := nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {slides.WIDGET_STATE: {"state": state}}}))
+    (shown,) = made.cells[0].outputs
+    assert shown.data["text/html"] == '<ol type="A"><li>&lt;b&gt;fewer&lt;/b&gt;</li><li>more</li></ol>'
+
+
+QUESTION = """from helpers.course.questions import ask
+ask("one.two", "How many?", choices=("only a few", "far too many"))
+"""
+
+
+def test_a_question_that_is_asked_has_its_choices_on_the_page(tmp_path):
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(QUESTION)]), tmp_path / "asks.ipynb")
+    assert slides.build([str(tmp_path / "asks.ipynb")], str(tmp_path)) == 0
+    assert "<li>only a few</li><li>far too many</li>" in (tmp_path / "asks.slides.html").read_text(encoding="utf-8")
+
+
 def test_slides_follow_the_metadata(html):
     assert len(re.findall(r"<section\s*>\s*<section", html)) == 2
 

@@ -53,4 +53,6 @@ def tree(widget: ipywidgets.Widget, most: int = MOST) -> dict[str, Any]:
         if widget._dom_classes:
             made["class"] = " ".join(widget._dom_classes)
         return made
+    if isinstance(widget, ipywidgets.RadioButtons):
+        return {"html": still.choices(widget._options_labels)}
     return {"html": still.still(widget)}

@@ -30,6 +30,11 @@ def test_a_row_of_pictures_is_recorded_with_each_picture(shared):
     assert [len(part["controls"]) > 0 for part in made["parts"]] == [False, True]
 
 
+def test_the_choices_of_a_question_are_there():
+    made = frames.tree(ipywidgets.HBox([ipywidgets.RadioButtons(options=("a <b", "more"), value="more")]))
+    assert made == {"row": [{"html": '<ol type="A"><li>a &lt;b</li><li>more</li></ol>'}]}
+
+
 @pytest.mark.parametrize("at, most, chosen", [(0, 3, [0, 5, 9]), (9, 3, [0, 4, 9]), (4, 1, [4]), (3, 4, [0, 3, 6, 9])])
 def test_few_values_stand_for_many_and_the_one_that_is_set_is_among_them(at, most, chosen):
     found = widgets._thinned(list(range(10)), at, most)
