@@ -201,9 +201,12 @@ class _Process:
             return
         if state == "ready":
             raise LaunchError(f"{self.name} was not ready to be launched on the shared GPU in time; nothing was launched.")
+        why = "it may never end"
+        if self._simulated:
+            why += ", or its product is too large for the SIMT machine, which stands here for a GPU and is thousands of times slower"
         raise RunError(
-            f"{self.name} did not end within {self.seconds:g} s on the shared GPU and was stopped: it may never end. Your arrays are as "
-            "they were. Launch it with on='cpu' to see which line it is at."
+            f"{self.name} did not end within {self.seconds:g} s on the shared GPU and was stopped: {why}. Your arrays are as they were. "
+            "Launch it with on='cpu' to see which line it is at."
         )
 
 

@@ -67,6 +67,7 @@ def test_an_endless_kernel_is_ended_with_its_process():
     job = LaunchJob(code, (1, 1, 1), (1, 1, 1), 0, None, None, (Made("float32", (2,)),), (Passed(array=0),))
     found = judging.judge(protocol.dumps(job), simulated=True, seconds=1)
     assert found["state"] == "failed" and "forever did not end within 1 s on the shared GPU and was stopped" in found["message"]
+    assert "stands here for a GPU and is thousands of times slower" in found["message"]
     assert not any(map(_is_candidate, psutil.Process().children(recursive=True)))
 
 
