@@ -230,8 +230,9 @@ def gpu(args: argparse.Namespace) -> int:
 
         found = sending.status()
         print(
-            f"{found['device']}: {found['gpus']} shared by the class, {found['running']} at work, {found['queued']} kernels waiting, "
-            f"{found['yours']} of them yours ({found['learner']}). A kernel may run {found['seconds']:g} s."
+            f"{found['device']}: {found['gpus']} shared by the class, {found['running']} at work, "
+            f"{plural(found['queued'], 'kernel')} waiting, {found['yours']} of them yours ({found['learner']}). "
+            f"A kernel may run {found['seconds']:g} s."
         )
         return 0
     if importlib.util.find_spec("distributed") is None:

@@ -22,7 +22,7 @@ from helpers.course.glossary import PAGE as GLOSSARY
 from helpers.course.rungs import DATA
 from helpers.course.steps import STEPS, Step, get
 from helpers.element_types import element_type
-from helpers.errors import CourseError
+from helpers.errors import CourseError, plural
 from helpers.files import write_whole
 from helpers.front import cheatsheet, launchers, tooltips
 from helpers.front.catalogues import SITE
@@ -60,7 +60,7 @@ def build(output: Path, lessons: Sequence[str] = (), pyodide: Path | None = None
     python = browser_python.found(pyodide)
     try:
         _empty(output)
-        say(f"{len(chosen)} lessons")
+        say(plural(len(chosen), "lesson"))
         pages = _pages(chosen, output, python, say)
         _write(pages, output)
         if python is None:

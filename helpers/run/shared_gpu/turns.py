@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from helpers.errors import LaunchError
+from helpers.errors import LaunchError, plural
 
 Item = TypeVar("Item")
 
@@ -26,7 +26,7 @@ class Turns(Generic[Item]):
         mine = self._waiting.setdefault(learner, deque())
         if len(mine) >= self.most:
             raise LaunchError(
-                f"You have {len(mine)} kernels waiting for the shared GPU, which is as many as one learner may have. "
+                f"You have {plural(len(mine), 'kernel')} waiting for the shared GPU, which is as many as one learner may have. "
                 "Wait for one of them, or interrupt a cell that waits (■)."
             )
         mine.append(item)

@@ -28,3 +28,10 @@ def test_a_learner_may_have_so_many_waiting_and_take_them_back():
     turns.remove(1)
     turns.add("ada", 3)
     assert (turns.next(), turns.next(), turns.next(), len(turns)) == (2, 3, None, 0)
+
+
+def test_one_kernel_is_one_kernel():
+    turns = Turns(1)
+    turns.add("a", 1)
+    with pytest.raises(LaunchError, match="You have 1 kernel waiting"):
+        turns.add("a", 2)
