@@ -7,6 +7,7 @@ give the machine's words for one line.
 from __future__ import annotations
 
 import html
+import itertools
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,6 +67,11 @@ class Line:
     values: tuple[float | None, ...]
     findings: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """What stands where the number does."""
+        return "⋯" if self.number == _LEFT_OUT else str(self.number)
+
 
 def lines(run) -> tuple[tuple[Column, ...], list[Line]]:
     """The columns that this run has anything for, and the lines of the source, first and last empty ones left out."""
@@ -110,13 +116,24 @@ def number(value: float | None) -> str:
 
 
 def excerpt(listed: list[Line], around: int = 2) -> list[Line]:
-    """The lines that cost something or have findings, with their neighbours: for pictures, which have little room."""
+    """The lines that cost something or have findings, with their neighbours and what stands between: for pictures, which have little
+    room. Where many lines in a row are left out, one stands for them and says how many."""
     busy = [i for i, line in enumerate(listed) if line.findings or any(value is not None for value in line.values)]
     if not busy:
         return listed[:40]
-    keep = {j for i in busy for j in range(i - around, i + around + 1) if 0 <= j < len(listed)}
-    first, last = min(keep), max(keep)
-    return listed[first : last + 1] if last - first < 40 else [listed[i] for i in sorted(keep)]
+    keep = sorted({j for i in busy for j in range(i - around, i + around + 1) if 0 <= j < len(listed)})
+    shown = [listed[keep[0]]]
+    for before, here in itertools.pairwise(keep):
+        between, after = listed[before + 1 : here], listed[here]
+        if len(between) >= _MANY:
+            indent = " " * (len(after.text) - len(after.text.lstrip()))
+            between = [Line(_LEFT_OUT, f"{indent}({len(between)} lines of which nothing was counted)", (None,) * len(after.values), ())]
+        shown += [*between, after]
+    return shown
+
+
+_MANY = 8  # lines left out in a row; fewer are shown
+_LEFT_OUT = -1  # the number of a line that stands for others
 
 
 # -------------------------------------------------------------------------------------------------------- table
@@ -157,7 +174,7 @@ class ListingTable:
             mark = ' class="marked"' if entry.number == self.marked else ""
             hang = min(len(entry.text) - len(entry.text.lstrip()), 12) + 4  # where a line that is too long goes on
             code = f'<td class="code" style="padding-left:{hang + 1}ch;text-indent:-{hang}ch">{html.escape(entry.text)}</td>'
-            body.append(f'<tr{mark}><th scope="row">{entry.number}</th>{code}{"".join(cells)}</tr>')
+            body.append(f'<tr{mark}><th scope="row">{entry.label}</th>{code}{"".join(cells)}</tr>')
             body += [
                 f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
                 for sentence in entry.findings
@@ -172,7 +189,7 @@ class ListingTable:
 
     def __str__(self) -> str:
         rows = [["", "", *(column.title for column in self.columns)]]
-        rows += [[str(entry.number), entry.text, *(number(value) for value in entry.values)] for entry in self.lines]
+        rows += [[entry.label, entry.text, *(number(value) for value in entry.values)] for entry in self.lines]
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         text = []
         for row, entry in zip(rows, [None, *self.lines], strict=False):
@@ -306,7 +323,7 @@ def listing(run, line: int | None = None, *, ax):
     """The busy part of the source; every number shaded by its share of the largest in its column. line: one to mark."""
     columns, everything = lines(run)
     shown = excerpt(everything)
-    shade = heat(columns, everything)[[entry.number - everything[0].number for entry in shown]]
+    shade = heat(columns, shown)
     box = ax.get_window_extent()
     width, height = (72 * pixels / ax.figure.dpi for pixels in (box.width, box.height))
     right_of_code = width - _COLUMN * len(columns)
@@ -323,7 +340,7 @@ def listing(run, line: int | None = None, *, ax):
             end = y + len(pieces)
             cells.append([(0, y), (right_of_code, y), (right_of_code, end), (0, end)])
             colours.append((*rgb(VERMILLION if entry.findings else ORANGE), 0.18))
-        ax.text(_NUMBER - 8, y + 0.5, str(entry.number), ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
+        ax.text(_NUMBER - 8, y + 0.5, entry.label, ha="right", va="center", fontsize=size, color=QUIET, family="monospace")
         for row, text in enumerate(pieces):
             ax.text(_NUMBER, y + row + 0.5, text, va="center", fontsize=size, family="monospace", color=INK, parse_math=False)
         for j, value in enumerate(entry.values):
@@ -344,7 +361,7 @@ def listing(run, line: int | None = None, *, ax):
 
 def _wrapped(shown: list[Line], width: float, size: float) -> list[list[str]]:
     """Each line without the indentation that all of them have, in as many pieces as `width` points ask for."""
-    fits = max(20, int((width - _NUMBER - 12) / (_ADVANCE * size)))
+    fits = max(20, int((width - _NUMBER - 18) / (_ADVANCE * size)))
     indent = min((len(entry.text) - len(entry.text.lstrip()) for entry in shown if entry.text.strip() not in ("", "}")), default=0)
     found = []
     for entry in shown:

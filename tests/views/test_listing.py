@@ -9,7 +9,7 @@ from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
 from helpers.views import listing
 from helpers.views.canvas import NothingToSee
-from helpers.views.listing import code_of, heat, lines, number, ptx_of, sass_of, table
+from helpers.views.listing import code_of, excerpt, heat, lines, number, ptx_of, sass_of, table
 from tests.views.view_builders import run_of
 
 LOADS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
@@ -77,6 +77,19 @@ def test_multiply_adds_are_the_instructions_that_were_counted_else_those_of_thre
     del by_line[3][names.opcode("FFMA")]
     columns, listed = lines(run_of(None, SOURCE, by_line=by_line))
     assert [column.title for column in columns] == ["FMA of threads"] and listed[1].values == (27,)
+
+
+def test_no_line_is_left_out_unsaid(said):
+    """Of a source with a gap of seven lines and one of eight between lines that cost something, the second is left out, and said to be."""
+    source = "\n".join(["__global__ void k(float* A) {", *(f"    // line {number}" for number in range(2, 40)), "}"])
+    run = run_of(None, source, by_line={number: {LOADS: 10} for number in (2, 14, 27)})
+    shown = excerpt(lines(run)[1])
+    assert [entry.label for entry in shown] == [*map(str, range(1, 17)), "⋯", *map(str, range(25, 30))]
+    gap = shown[16]
+    assert gap.text == "    (8 lines of which nothing was counted)" and not any(gap.values) and not gap.findings
+    page = table(run, line=0, whole=False)._repr_html_()
+    assert '<th scope="row">⋯</th>' in page and 'class="marked"' not in page
+    assert "(8 lines of which nothing was counted)" in said(listing(run))
 
 
 def test_nothing_counted_and_nothing_written_are_said(said):
