@@ -2,7 +2,7 @@
 
 A `.loc` holds for what follows it in its function, and the first one also for what precedes it there. Code inlined from a
 header belongs to the line of the cell that called it, through as many levels of `inlined_at` as there are. `.loc … 0 …`
-means "compiler-made" and continues the line before.
+means "compiler-made" and continues the line before; where it accesses memory, it is for what comes next, and has the line of that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
     r"(?:\s*,\s*function_name\s+(?P<function>[\w$]+)(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(?P<file>\d+)\s+(?P<line>\d+)\s+(?P<column>\d+))?[^\n]*"
 )
+_LABEL = re.compile(r"\s*[\w$]+:")
+_ACCESS = re.compile(r"\s*(?:@!?%\w+\s+)?(?:ld|st|ldu|ldmatrix|stmatrix|atom|red|cp|wmma)\.(?!param\b)")
 _FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b")
 
 
@@ -68,15 +70,24 @@ def _lines_of_ptx(ptx: str, filename: str) -> Mapping[int, tuple[int, ...]]:
     reached: dict[int, tuple[int, ...]] = {}
     current: tuple[int, ...] = ()  # what was reached in this function
     begin = None  # where the function begins
+    made, accesses = 0, False  # where compiler-made code of this block begins, and whether it accesses memory
     for number, text in enumerate(ptx.split("\n"), 1):
         if _FUNCTION.match(text):
-            current, begin = (), number
+            current, begin, made, accesses = (), number, 0, False
         elif match := LOC.match(text.lstrip()):
             found = tuple(line for file, line, _ in _callers(match, callers) if file in cell)
             if found and found[0]:
                 if not current and begin is not None:
                     reached.update(dict.fromkeys(range(begin, number), found))
-                current = found
+                if accesses:
+                    reached.update(dict.fromkeys(range(made, number), found))
+                current, made, accesses = found, 0, False
+            elif found:
+                made = made or number
+        elif _LABEL.match(text):
+            made, accesses = 0, False
+        elif made and _ACCESS.match(text):
+            accesses = True
         reached[number] = current
     return reached
 

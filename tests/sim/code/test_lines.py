@@ -81,6 +81,21 @@ def test_what_precedes_the_first_loc_of_a_function_has_its_line():
     assert {lines[number] for number in range(second, second + 5)} == {20} and lines[second - 1] == 8
 
 
+def test_an_access_that_the_compiler_made_has_the_line_of_what_follows():
+    """Two reads of different turns of an unrolled loop, merged into one, have no line; the barrier before them is not theirs."""
+
+    def line_of(what, *rows):
+        text = PTX[: PTX.index(".loc 1 7")] + "\n".join([".loc 1 7 3", "bar.sync 0;", *rows, "ret;", "}", ""])
+        return line_of_ptx(text)[1 + text[: text.index(what)].count("\n")]
+
+    read = "@%p1 ld.shared.v2.f32 {%f1, %f2}, [%r1];"
+    assert line_of(read, "$L_2:", ".loc 1 0 3", "mov.u32 %r1, 1;", read, ".loc 1 9 3", "mov.u32 %r2, 2;") == 9
+    assert line_of(read, ".loc 1 0 3", read, ".loc 1 9 3") == 9
+    assert line_of(read, ".loc 1 0 3", read, "$L_2:", ".loc 1 9 3") == 7, "what follows is another block"
+    assert line_of("mov", ".loc 1 0 3", "mov.u32 %r1, 1;", ".loc 1 9 3") == 7
+    assert line_of("ld.param", ".loc 1 0 3", "ld.param.u32 %r1, [k_param_0];", ".loc 1 9 3") == 7
+
+
 KERNELS = {path.stem: path.read_text for path in sorted((ROOT / "kernels").glob("*.cu"))}
 # Of the other kernels, those with code that is not on their lines: of headers, and of the reader's own assembly.
 CORRECT = {
