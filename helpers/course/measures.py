@@ -398,9 +398,10 @@ def spilled(run) -> int:
 
 
 def barriers_per_fill(run) -> float:
-    """Barriers of the whole block for each time that shared memory is filled: 1 where the next tiles are stored while others read these.
+    """Barriers of the whole block from one fill of shared memory to the next: 1 where the next tiles are stored while others read these.
 
-    What is stored or copied between two barriers is one fill. Raises CourseError without a trace, or if nothing is stored.
+    What is stored or copied between two barriers is one fill. Of a single one, all barriers are counted. Raises CourseError without a
+    trace, or if nothing is stored.
     """
     trace = run.trace
     barriers = trace.barriers[(trace.barriers["kind"] == "sync") & (trace.barriers["block"] == trace.barriers["block"].min(initial=0))]
@@ -412,7 +413,9 @@ def barriers_per_fill(run) -> float:
         fills.update(np.searchsorted(orders, stores["order"][stores["warp"] == warp]).tolist())
     if not fills:
         raise CourseError("The kernel stored nothing in shared memory.")
-    return float(np.count_nonzero(barriers["warp"] == barriers["warp"].min(initial=0))) / len(fills)
+    if len(fills) > 1:  # a last turn that fetches nothing more has a barrier and no fill
+        return (max(fills) - min(fills)) / (len(fills) - 1)
+    return float(np.count_nonzero(barriers["warp"] == barriers["warp"].min(initial=0)))
 
 
 _FILLS = (AccessKind.STORE, AccessKind.COPY)

@@ -14,6 +14,7 @@ from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.sim.code import elf
+from tests.course import cheats
 
 KERNELS = [step for step in STEPS if step.kernel_path]
 
@@ -104,6 +105,19 @@ def test_barriers_stores_and_wavefronts_for_each_load():
     assert measures.barriers_per_warp(none) == measures.shared_stores_per_result(none) == 0
     with pytest.raises(CourseError, match="no shared loads"):
         measures.wavefronts_per_shared_load(none)
+
+
+def test_barriers_are_counted_from_one_fill_to_the_next():
+    """A last turn that fetches nothing more has a barrier and no fill: what is counted is between the fills."""
+    solution = exercise("look_ahead").solution
+    frugal = cheats.source(
+        "look_ahead", next(edits for slug, name, *edits in cheats.OTHER_WAYS if name == "nothing asked for in the last turn")
+    )
+    twice = frugal.replace("if (k0 + BK < K) As", "__syncthreads();\n        if (k0 + BK < K) As")
+    for source, k, between in ((solution, 64, 1), (frugal, 64, 1), (twice, 64, 2), (frugal, 16, 2), (twice, 16, 3)):
+        run = gemm.run(helpers.compile(source), helpers.Problem(16, 16, k), on="cpu", trace=True)
+        assert measures.barriers_per_fill(run) == between
+        assert measures.barriers_per_warp(run) == 1 + k / 16 * (2 if source is twice else 1)
 
 
 def test_conflicts_of_stores():

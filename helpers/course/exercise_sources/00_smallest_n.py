@@ -2,7 +2,7 @@
 #! title: Where the roof bends
 #! task: A GPU does peak TFLOP per second and moves bandwidth TB per second. Write smallest_n(peak, bandwidth): the
 #!     smallest n for which an n x n x n product, moving only its compulsory bytes, is limited by arithmetic and not
-#!     by memory.
+#!     by memory: its arithmetic takes at least as long as its bytes.
 #! hint: The product is limited by arithmetic as soon as its intensity is at least peak / bandwidth (FLOPs per
 #!     byte).
 #! hint: For a square product the intensity is 2 n^3 / (12 n^2) = n / 6.

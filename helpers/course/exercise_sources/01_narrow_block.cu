@@ -10,8 +10,8 @@
 //! expect: sectors per load of A <= 8
 //! expect: sectors per load of B <= 1
 //! expect: global loads per result <= 2 K
-//! after: Each warp now requests 8 + 1 sectors per multiply-add instead of 32 + 1, and only the shape of the block
-//!     has changed. Try BM = 4, and remember the result for step 02.
+//! after: Each warp now requests BM + 1 sectors per multiply-add instead of 32 + 1, and only the shape of the block
+//!     has changed. Both 8 and 4 will do: try the other one as well, and remember the result for step 02.
 //[solution
 constexpr int BM = 8;   // rows of C per block
 //[starter

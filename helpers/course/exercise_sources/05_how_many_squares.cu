@@ -8,7 +8,8 @@
 //! expect: global loads per result <= 3/128 K
 //! after: With a tile of 64 rows there are just 8 squares in a column, as many as a square has rows, and the kernel
 //!     would have been right by luck. And did you see what was not reported? Half of the threads read columns of Bs that do
-//!     not exist, and got numbers of the next row, or of As: shared memory has no walls.
+//!     not exist. The check reports the reads that left Bs, from its last row into As. All others got numbers of
+//!     the next row, and nobody objected: shared memory has no walls between rows.
 constexpr int BM = 128, BN = 64;  // tile of C per block
 constexpr int BK = 8;              // step along K
 constexpr int TM = 8, TN = 8;      // tile of C per thread

@@ -2,7 +2,8 @@
 //! title: Neighbours that agree
 //! task: Every lane reads four floats of Bs with one 128-bit load, no bank is asked for two words at once, and
 //!     still the load takes 4 wavefronts for 256 different bytes: whatever they bring, they bring twice. Number the
-//!     threads of a warp in another way, so that it takes 2.
+//!     threads of a warp in another way, so that it takes 2. The load of As takes 2 and shall keep them: the check
+//!     has the average of both, which is 3.
 //! hint: Open the bank picture on the line that reads Bs. Lanes 16 to 31 want what lanes 0 to 15 want, but in other
 //!     phases.
 //! hint: Phases merge when every lane agrees with a neighbour: lane n with lane n ^ 1, or every one with n ^ 2.

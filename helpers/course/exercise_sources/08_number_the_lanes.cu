@@ -2,7 +2,7 @@
 //! title: Same tile, other numbers
 //! task: The warp computes a 32 x 32 tile and its lanes are numbered down columns. Each load of A takes four
 //!     wavefronts, each load of B two. Renumber the lanes, so that every load takes two. Nothing else
-//!     changes: not the tile, not the loads.
+//!     changes: not the tile, not the loads. The check has the average of one load of A and two of B, which is 8/3.
 //! hint: Shared memory serves a 128-bit load one half-warp at a time: lanes 0 to 15, then 16 to 31. How many
 //!     different rows do lanes 0 to 15 have now?
 //! hint: All 8 of them, each twice, but the two that read the same 16 bytes are lanes 0 and 8. They share a

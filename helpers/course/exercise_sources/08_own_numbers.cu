@@ -2,6 +2,7 @@
 //! title: Quads of lanes
 //! task: The block has four warps for a tile of 32 x 64, each with a tile of 16 x 32, and a thread has 4 x 4 results. Write which results are
 //!     thread t's, and the products. Number the lanes in squares of 2 x 2 this time, so that every shared load takes 2 wavefronts.
+//!     What counts is the wavefronts: another numbering that comes to 2 is as good.
 //! hint: Four threads down and eight across make a warp's tile: eight squares of 2 x 2 lanes, two rows of four squares.
 //! hint: Within a square, lane % 2 is the column and lane / 2 % 2 the row. The squares are lane / 4: four across, then the next four below.
 //! hint: Lane row: lane / 16 * 2 + lane / 2 % 2; lane column: lane / 4 % 4 * 2 + lane % 2. Times 4, and the warp's own corner added, they are the

@@ -2,6 +2,7 @@
 //! title: Look ahead
 //! task: Each thread has one element of either tile, and a_at(k0) and b_at(k0) fetch it for the tiles that begin at k0 (zeros beyond the edges).
 //!     There is room for two pairs of tiles. Write the loop: the next elements are asked for before the products, one barrier for each 16 k.
+//!     So there is one barrier from each fill of shared memory (what is stored between two barriers) to the next.
 //! hint: Before the loop the first pair must be in shared memory, and a barrier behind it. So each turn can begin with the products.
 //! hint: In a turn: ask for the next two elements, do the 16 products from one half, store the two into the other half, barrier.
 //! hint: The half that is read alternates with the turn: k0 / BK % 2. The other one is 1 minus that, and nobody reads it before the barrier.
@@ -10,7 +11,8 @@
 //! expect: global loads per result <= 1/8 K
 //! expect: multiply-adds behind a tile's loads == 16
 //! expect: shared stores per result <= 3/16 K
-//! after: The last turn asks for tiles beyond K and gets zeros, which nobody multiplies. An if around it would cost more than it saves.
+//! after: A last turn that looks ahead like all others asks for tiles beyond K, gets zeros, and nobody multiplies them. An if spares it that, and
+//!     is itself executed in every turn. Both are right.
 constexpr int BM = 16, BN = 16, BK = 16;  // tiles: A is BM x BK, B is BK x BN
 
 extern "C" __device__ constexpr int block_shape[] = {BN, BM, 1};  // threads per block along x, y, z

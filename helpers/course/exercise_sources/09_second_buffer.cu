@@ -2,7 +2,7 @@
 //! title: The second buffer
 //! task: This kernel prefetches: the next tiles are on their way, in registers, while these are used. But there is
 //!     one pair of tiles in shared memory, so two barriers are needed for each step. Give it a second pair, and
-//!     take one barrier away.
+//!     take one barrier away: one is enough from each fill of shared memory (what is stored between two barriers) to the next.
 //! hint: Tiles holds one pair; make two of them. store() is told which one to fill, the inner loop must know which one to read.
 //! hint: A step reads one half. When it is done, it stores the next tiles into the other half, which nobody reads
 //!     now. No barrier is needed before that.
