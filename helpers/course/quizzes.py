@@ -125,7 +125,8 @@ def _memory() -> Part:
             "They reach over eight sectors, and half of what comes is thrown away.",
         ),
         tile=_number(
-            "A block computes a tile of 64 × 64, and K is 512. How many loads from global memory does each result cost?",
+            "A block fetches its operands through shared memory, as in step 03, for a tile of 64 × 64, and K is 512. How many loads "
+            "from global memory does each result cost?",
             "loads per result",
             lambda: float(512 * figures.global_loads(64, 64)),
             "Each element of A serves 64 results, and so does each of B.",

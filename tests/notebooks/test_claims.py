@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from helpers import evidence, gemm, ladder, measures, reference, strategy
+from helpers import evidence, gemm, ladder, measures, reference, strategy, what_if
 from helpers.course.accuracy import pieces
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
@@ -28,6 +28,8 @@ LESSONS = [step for step in STEPS if step.number <= 10]
 H200 = hardware.gpu("H200 SXM")
 SHARES = r"(\d\.\d+) \| (\d\.\d+)"  # of cuBLAS's speed, at 4096 and 8192
 REGISTERS = H200.capability.registers
+MOVED = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 2, 2)]  # elements of A, B and C that a check adds to where a row of theirs begins
+BARRIERS = "barriers that cost nothing"
 
 
 @functools.cache
@@ -86,6 +88,13 @@ def beside_cublas(step: str, size: int) -> float:
 def multiply_add_share(step: str, size: int) -> float:
     """Of all instructions that the step's warps issue at size³."""
     return measures.multiply_add_share(reference(step).profile(size, "H200 SXM").run)
+
+
+def most_lost(text: str, step: str = "thread_tile_2d") -> list[str]:
+    """The states that the warps wait in at the first line with this text, at 4096, the longest first."""
+    kernel = reference(step)
+    states = kernel.profile(4096, "H200 SXM").prediction.by_line[measures.line_number(kernel, text)]
+    return sorted(set(states) - {"selected", "not selected"}, key=lambda state: -states[state])
 
 
 def behind_cublas() -> set[str]:
@@ -256,6 +265,10 @@ CLAIMS = (
     Claim(5, "In this course it is less, because its step 04 is faster than theirs.",
           holds=lambda: recorded("thread_tile_2d") / recorded("thread_tile_1d") < min(factors("thread_tile_2d", "thread_tile_1d"))),
     Claim(5, "the {} registers of a thread are the limit", lambda: (255,)),
+    Claim(5, "The multiply-adds lose cycles to registers that lie in one bank, and nearly as many to the wait for what was read from shared memory.",
+          holds=lambda: most_lost("sum[i][j] +=")[:2] == ["dispatch stall", "short scoreboard"]),
+    Claim(5, "and besides the one of `As` to the queue of shared memory and the one of `Bs` to the barrier",
+          holds=lambda: (most_lost("a[i] = As")[:2], most_lost("b[j] = Bs")[:2]) == (["dispatch stall", "mio throttle"], ["barrier", "dispatch stall"])),
     Claim(6, "for each of eight rows: {} registers to hold", lambda: (4 * 8,)),
     Claim(6, "the step's kernel runs at {} TFLOPS", lambda: (by_nvcc("06"),)),
     Claim(6, "Without padding it loses 5 % ({}); at BK = 16, 13 % ({} instead of {})",
@@ -269,6 +282,13 @@ CLAIMS = (
           and all(one > 1 for one in factors("bank_conflicts", "thread_tile_2d"))),
     Claim(6, "On an H200 the other one is slower than the 2D tile as well.",
           holds=lambda: all(published("H200 SXM", "banks, offset", size) < published("H200 SXM", "2D", size) for size in (4096, 8192))),
+    Claim(7, "For a kernel with wide accesses there are eight more", holds=lambda: len(gemm.of_any_alignment(reference("vectorized"), 1)) == 8),
+    Claim(7, "In four of them the leading dimension is one element longer for A, for B or for C, or two for all three",
+          holds=lambda: [(one.pad_a, one.pad_b, one.pad_c) for one in gemm.of_any_alignment(reference("vectorized"), 1)] == [*MOVED, *[(0, 0, 0)] * 4]),
+    Claim(7, "in the other four the matrix itself begins late: one of the three by an element, or all by two.",
+          holds=lambda: [one.shifts for one in gemm.of_any_alignment(reference("vectorized"), 1)[4:]] == MOVED),
+    Claim(7, "The barriers themselves cost a few per cent.",
+          holds=lambda: 0.02 < what_if(reference("vectorized").profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS) < 0.05),
     Claim(7, "The stairs from {} to {}.", lambda: (by_nvcc("05"), logged(r"the vector path all-or-nothing: ([\d.]+)\.")[0])),
     Claim(7, "| step 05 | {} | | step 06: no conflicts, the tile of A transposed | {} |", lambda: (by_nvcc("05"), by_nvcc("06"))),
     Claim(7, "BK = 8 | {} | | the same with BK = 16, half as many barriers | {} |", lambda: logged(r"before\): ([\d.]+) at BK 8, ([\d.]+) at BK 16")),
