@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
+from matplotlib.transforms import blended_transform_factory, offset_copy
 
 from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
@@ -91,7 +93,22 @@ def controls(run, site=None, line=None, block=None, warp=None, iteration=None):
     return moment_controls(run.trace, found, choose_place(found, site, line, _NONE), block, warp, iteration)
 
 
-@picture("Banks", controls=controls, size=(10, 6.4), margins=(1.75, 0.75, 0.2, 1.35), order=15)
+_MARGINS = (1.75, 1.0, 0.2, 1.35)
+_HIGH, _FLOOR = 4.3, 0.75  # inches: the boxes together and each, at most
+
+
+def _floors(phases: tuple[Phase, ...]) -> float:
+    """Each phase has the height of its highest tower, and there is room between two of them."""
+    return sum(max(phase.wavefronts, 1) for phase in phases) + 0.8 * (len(phases) - 1)
+
+
+def _size(run, site=None, line=None, block=0, warp=0, iteration=0) -> tuple[float, float]:
+    """Inches: as high as the towers need."""
+    seen = shared_access(run, site, line, block, warp, iteration)
+    return 10, _MARGINS[1] + _MARGINS[3] + min(_HIGH, _FLOOR * _floors(seen.phases))
+
+
+@picture("Banks", controls=controls, size=_size, margins=_MARGINS, order=15)
 def banks(run, site: int | None = None, line: int | None = None, block: int = 0, warp: int = 0, iteration: int = 0, *, ax):
     """Towers of words over the 32 banks, one row of towers per phase; lane numbers in the boxes.
 
@@ -110,10 +127,9 @@ def banks(run, site: int | None = None, line: int | None = None, block: int = 0,
     if seen.note:
         verdict += f"; {seen.note}"
     heading(ax, title, code=source, detail=f"{where}: {verdict}{cut(run.trace, seen.place)}")
-    # Each phase gets the height of its highest tower, and all of them together fill the picture.
     heights = [max(phase.wavefronts, 1) for phase in seen.phases]
-    total = sum(heights) + 0.8 * (len(heights) - 1)
-    floors = max(total, 4)
+    total = _floors(seen.phases)
+    floors = max(total, ax.get_window_extent().height / ax.figure.dpi / (_HIGH / 4))
     ax.set_ylim(total - floors, total)  # few boxes stand under the heading, and what is left stays free below
     points = ax.get_window_extent().height * 72 / ax.figure.dpi / floors
     base = total
@@ -128,6 +144,7 @@ def banks(run, site: int | None = None, line: int | None = None, block: int = 0,
     ax.annotate("bank", (0, 0), (-10, -6), textcoords="offset points", ha="right", va="top", fontsize=13)
     if seen.conflicts:
         _worst(ax, run, seen)
+    _explain(ax, colour, seen)
     merged = "; lanes pair up, so phases merge" if any(phase.merged for phase in seen.phases) else ""
     each = ", ".join(f"lanes {phase.lanes[0]} to {phase.lanes[-1]}: {plural(phase.wavefronts, 'wavefront')}" for phase in seen.phases)
     return f"{title}. Line {source}. {where}: {verdict}. Phases: {each}{merged}."
@@ -173,6 +190,18 @@ def _name(ax, phase: Phase, number: int, count: int, base: float, points: float)
     roomy = points * max(phase.wavefronts, 1) > 34
     ax.annotate(f"{text}\n{detail}" if roomy else text, (0, middle), (-10, 0), textcoords="offset points", ha="right", va="center",
                 fontsize=12, linespacing=1.35, color=INK)  # fmt: skip
+
+
+def _explain(ax, colour: str, seen: SharedAccess) -> None:
+    """What the colours mean, below the numbers of the banks and what meets there."""
+    handles = [Patch(facecolor=colour, label=f"a word that is {'written' if colour == GREEN else 'read'}")]
+    if any(box.floor for phase in seen.phases for box in phase.boxes):
+        handles.append(Patch(facecolor=VERMILLION, label="another word of the same bank: one more wavefront"))
+    below = offset_copy(
+        blended_transform_factory(ax.transAxes, ax.transData), fig=ax.figure, y=-44 if seen.conflicts else -28, units="points"
+    )
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, ncols=2, fontsize=12, borderaxespad=0,
+              borderpad=0, handlelength=1.1, columnspacing=1.4)  # fmt: skip
 
 
 def _worst(ax, run, seen: SharedAccess) -> None:

@@ -216,11 +216,11 @@ def _wrap(sentence: str, columns: int) -> str:
     return "\n".join("\n".join(textwrap.wrap(line, columns)) for line in sentence.splitlines())
 
 
-def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: float = 10) -> None:
+def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: float = 10, before: float = 0) -> None:
     """Above the picture, top to bottom: what it shows, the line of source it belongs to, where and how much.
 
-    above: points left free below it. What is too long for the figure is set smaller; what still is goes on in a
-    second line, as long as there is only one such.
+    above: points left free below it. before: points that it begins left of `ax`. What is too long for the figure is set smaller; what
+    still is goes on in a second line, as long as there is only one such.
     """
     height, spare = above, 1
     for text, font in (
@@ -229,9 +229,9 @@ def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: fl
         (title, {"fontsize": 17, "weight": "bold", "color": INK}),
     ):
         if text:
-            note = ax.annotate(text, (0, 1), (0, height), xycoords="axes fraction", textcoords="offset points", annotation_clip=False,
+            note = ax.annotate(text, (0, 1), (-before, height), xycoords="axes fraction", textcoords="offset points", annotation_clip=False,
                                parse_math=False, **font)  # fmt: skip
-            more = _fit(ax, note, 1 + spare) - 1
+            more = _fit(ax, note, 1 + spare, before) - 1
             height += 23 + 16 * more
             spare -= more
 
@@ -239,10 +239,11 @@ def heading(ax: Axes, title: str, *, code: str = "", detail: str = "", above: fl
 _SMALLEST = 11  # points; smaller is not read from the back row
 
 
-def _fit(ax: Axes, note, lines: int) -> int:
-    """Keep a text that begins at the left edge of `ax` inside the figure, in at most `lines` lines. Returns how many it takes."""
+def _fit(ax: Axes, note, lines: int, before: float = 0) -> int:
+    """Keep a text that begins so many points before the left edge of `ax` inside the figure, in at most `lines` lines. Returns how many
+    it takes."""
     figure = ax.figure
-    room = figure.bbox.width - ax.get_window_extent().x0 - 0.15 * figure.dpi
+    room = figure.bbox.width - ax.get_window_extent().x0 + before * figure.dpi / 72 - 0.25 * figure.dpi
     if len(note.get_text()) * 0.75 * note.get_fontsize() * figure.dpi / 72 <= room:  # no letter is that wide on average: not measured
         return 1
     width = note.get_window_extent().width

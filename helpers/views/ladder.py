@@ -32,6 +32,8 @@ NAMES = {
 }  # fmt: skip
 
 
+_RUNS = "half of the runs lie within"
+_SPREAD = {_RUNS: ("measured", "recorded"), "the model's largest error": ("predicted",)}
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
@@ -120,7 +122,8 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
     _verticals(ax, lines, max((rung.tflops for rung in timed), default=0))
     ax.set_xlim(start, high * (1.35 if log else 1.04))
-    _finish(ax, [row.label for row in shown], {rung.kind: _who(rung) for row in shown for rung in row.rungs})
+    spread = [kind for kind in _SPREAD if any(rung.kind in _SPREAD[kind] and rung.spread for rung in timed)]
+    _finish(ax, [row.label for row in shown], {rung.kind: _who(rung) for row in shown for rung in row.rungs}, spread)
     size = chosen[0]
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
     types = named(size.dtype, size.out_dtype)
@@ -180,7 +183,7 @@ def _row(ax, y: int, row: Row, start: float) -> None:
             marker, face, edge, size = MARKS[rung.kind]
             ax.plot(rung.tflops, y, marker, markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=2,
                     zorder=3 if rung.mine else 2)  # fmt: skip
-        if rung.spread and rung.kind in ("measured", "recorded", "predicted"):
+        if rung.spread and any(rung.kind in kinds for kinds in _SPREAD.values()):
             half = rung.tflops * rung.spread / 2  # of the samples' inter-quartile range, or what the model was off by at worst
             colour = GREEN if rung.kind == "predicted" else INK
             ax.errorbar(rung.tflops, y, xerr=half, color=colour, elinewidth=1.2, capsize=4, zorder=2.5)
@@ -222,8 +225,8 @@ def _verticals(ax, lines, fastest: float) -> None:
                     color=AS_TEXT[ORANGE if key == CUBLAS else VERMILLION], annotation_clip=False)  # fmt: skip
 
 
-def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str]) -> None:
-    """Labels of the rows, and what the marks of these kinds are called."""
+def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequence[str] = ()) -> None:
+    """Labels of the rows, and what the marks of these kinds are called. spread: what the bars of errors that are drawn show."""
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
     ax.tick_params(axis="y", length=0, labelsize=13, pad=9)
@@ -240,9 +243,19 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str]) -> None:
             marker, face, edge, size = MARKS[kind]
             handles.append(Line2D([], [], linestyle="", marker=marker, markersize=size, markerfacecolor=face, markeredgecolor=edge,
                                   markeredgewidth=2, label=kinds[kind]))  # fmt: skip
+    for text in spread:
+        handles.append(Line2D([], [], linestyle="", marker="|", markersize=10, markeredgewidth=1.8, color=INK if text == _RUNS else GREEN,
+                              label=text))  # fmt: skip
     if handles:
         below = -0.15 * _USUAL / (ax.get_position().height * ax.figure.get_figheight())  # as far below in a picture that is higher
-        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.3, below), ncols=len(handles), columnspacing=1.6, handletextpad=0.4)
+        ax.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(-0.3, below),
+            ncols=min(4, len(handles)),
+            columnspacing=1.6,
+            handletextpad=0.4,
+        )
 
 
 def _all(ax, rungs, known, log: bool) -> str:

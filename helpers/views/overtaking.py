@@ -363,13 +363,15 @@ def _grid(ax, now: Overtaking, top: float, height: float) -> None:
         Patch(facecolor=tuple(1 + 0.3 * (part - 1) for part in rgb(BLUE)), label="as when they set out"),
         Patch(facecolor=tuple(1 + 0.55 * (part - 1) for part in rgb(PURPLE)), label="written since"),
         Patch(facecolor=VERMILLION, label="too early, or read wrongly"),
+        Patch(facecolor="none", edgecolor=INK, linewidth=1.6, label="touched now"),
     ]
     ax.legend(
         handles=handles,
         loc="upper left",
         bbox_to_anchor=(-0.17, -0.005),
         ncols=len(handles),
-        columnspacing=1.2,
+        columnspacing=1.0,
+        handlelength=1.5,
         handletextpad=0.4,
         fontsize=11.5,
     )

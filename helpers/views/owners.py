@@ -138,8 +138,9 @@ def owners(run, block: int = 0, warp: int = 0, lane: int = 0, *, ax):
     detail = f"warp {warp}, lane {lane}: {plural(per_thread, 'element')}" + (f" in {per_thread} registers" if per_thread > 1 else "")
     heading(ax, title, detail=detail + cut(run.trace))
     _name_warps(ax, seen, size=11)
+    count = len(np.unique(seen.warp[seen.warp >= 0]))
     notes = [
-        f"{plural(len(np.unique(seen.warp[seen.warp >= 0])), 'warp')}, one\ncolour each",
+        f"{plural(count, 'warp')}, " + ("one\ncolour each" if count <= len(_COLOURS) else f"in\n{len(_COLOURS)} colours by turns"),
         f"warp {warp}\n{_span(own, mine)}",
         f"lane {lane}\n{_span(elements, mine & (seen.lane == lane))}",
     ]

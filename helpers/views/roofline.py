@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox
 
@@ -156,7 +155,9 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(floor, max([top.compute, *speeds]) * 2.6)
-    said = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
+    drawn = [_draw(ax, item, roof(gpu, item.dtype), number) for number, item in enumerate(points)]
+    said = [text for text, _ in drawn]
+    _name_all(ax, [name for _, name in drawn if name], roofs)
     taken = [text.get_window_extent() for text in ax.texts] + [_around(ax, line) for line in ax.lines if line.get_marker() in ("o", "s")]
     # Names above their slopes, DRAM's below: points between the slopes are named there.
     slopes = [(top.dram, INK, "-", "DRAM", 0.42), (top.l1, QUIET, "-", "L1 caches", 0.66)]
@@ -224,9 +225,20 @@ def _along(ax, bandwidth: float, low: float, knee: float, text: str, colour: str
                 rotation_mode="anchor", ha="center", fontsize=13, color=colour, weight="bold")  # fmt: skip
 
 
-def _draw(ax, item: Point, top: Roof, number: int) -> str:
-    """Both intensities of one point, on a vertical line up to their roofs. Returns what it says."""
-    said = []
+@dataclass(frozen=True)
+class _Name:
+    """What is written beside a mark."""
+
+    text: str
+    x: float
+    y: float
+    colour: str
+    level: bool  # rather at the mark's height than below it
+
+
+def _draw(ax, item: Point, top: Roof, number: int) -> tuple[str, _Name | None]:
+    """Both intensities of one point, on a vertical line up to their roofs. Returns what it says, and the name that is to be written."""
+    said, name = [], None
     colour = (BLUE, VERMILLION, GREEN, ORANGE)[number % 4]
     for level, intensity in (("dram", item.compulsory), ("l1", item.requested)):
         if intensity is None:
@@ -241,17 +253,51 @@ def _draw(ax, item: Point, top: Roof, number: int) -> str:
         kind = f" {item.kind}" if item.kind not in ("", "measured") else ""
         figure = f"{digits(item.tflops)}{kind}" if item.tflops else f"≤ {digits(allowed)}"
         if level == "l1" or item.requested is None:  # one name is enough where a kernel has two marks
-            _name(ax, f"{item.name}  {figure}", intensity, y, colour, above=item.tflops is not None)
+            name = _Name(f"{item.name}  {figure}", intensity, y, colour, item.tflops is not None)
         said.append(
             f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {digits(allowed)} TFLOPS"
             + (f", {digits(item.tflops)} {kind.strip() or 'reached'}." if item.tflops else ".")
         )
-    return " ".join(said) or f"{item.name} did no operation that was counted."
+    return " ".join(said) or f"{item.name} did no operation that was counted.", name
 
 
-def _name(ax, text: str, x: float, y: float, colour: str, above: bool) -> None:
-    """Label a point on the side where the picture has room; below it if it lies on a roof."""
-    left = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))[0] > 0.62
-    ax.annotate(text, (x, y), (-12 if left else 12, 0 if above else -16), textcoords="offset points", va="center",
-                ha="right" if left else "left", fontsize=13, color=colour, weight="bold", zorder=4,
-                path_effects=[withStroke(linewidth=4, foreground="white")])  # fmt: skip
+_BESIDE = ((12, 0), (12, -16), (12, 20), (12, -34), (0, -24), (0, -42))  # points from a mark to its name, and the same to the left
+
+
+def _name_all(ax, names: Sequence[_Name], roofs: Sequence[Roof]) -> None:
+    """Write the names, each where fewest lines, marks and other names are in its way; on the side that has more room, if all are alike.
+    What is still behind one is covered."""
+    em = 13 * ax.figure.dpi / 72
+    inside = ax.get_window_extent()
+    right, top = inside.x1 - 4 * em / 13, [ax.transData.transform((1, one.compute))[1] for one in roofs]
+    taken = [Bbox.from_extents(right - 0.62 * em * len(f"{one.unit} {digits(one.compute)} TFLOPS"), y, right, y + 2 * em)
+             for one, y in zip(roofs, top, strict=True)]  # fmt: skip
+    taken += [_around(ax, line) for line in ax.lines if line.get_marker() in ("o", "s")]
+    stems = [line.get_window_extent() for line in ax.lines if line.get_linestyle() == ":"]
+
+    def place(name: _Name, shift: tuple[float, float]) -> Bbox:
+        x, y = ax.transData.transform((name.x, name.y)) + np.array(shift) * em / 13
+        width = 0.62 * em * len(name.text)
+        left = x - width / 2 if shift[0] == 0 else x - width if shift[0] < 0 else x
+        return Bbox.from_extents(left, y - 0.75 * em, left + width, y + 0.75 * em)
+
+    def in_the_way(box: Bbox) -> int:
+        columns = np.linspace(box.x0, box.x1, 25)
+        found = 4 * sum(not inside.x0 < x < inside.x1 for x in columns) + 25 * (not inside.y0 < box.y0 < box.y1 < inside.y1)
+        found += 8 * sum(box.overlaps(other) for other in taken) + sum(box.overlaps(stem) for stem in stems)
+        x = ax.transData.inverted().transform(np.stack([columns, columns], axis=-1))[:, 0]
+        for one in roofs:
+            for bandwidth in (one.dram, one.l1, *((one.l2,) if one.l2 else ())):
+                y = ax.transData.transform(np.stack([x, np.minimum(one.compute, x * bandwidth)], axis=-1))[:, 1]
+                found += np.count_nonzero((box.y0 < y) & (y < box.y1))
+        return int(found)
+
+    for name in names:
+        crowded = (ax.transData.transform((name.x, name.y))[0] - inside.x0) / inside.width > 0.62
+        shifts = [(x * side, y) for x, y in _BESIDE for side in ((-1, 1) if crowded else (1, -1))]
+        shifts.sort(key=lambda shift: shift[1] != (0 if name.level else -16))
+        shift = min(shifts, key=lambda shift: in_the_way(place(name, shift)))
+        taken.append(place(name, shift))
+        ax.annotate(name.text, (name.x, name.y), shift, textcoords="offset points", va="center",
+                    ha="center" if shift[0] == 0 else "right" if shift[0] < 0 else "left", fontsize=13, color=name.colour, weight="bold",
+                    zorder=4, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})  # fmt: skip

@@ -38,6 +38,7 @@ DEFAULT_GPU = "H200 SXM"
 _LINES = 7  # that are shown
 _SMALL = 0.02  # share of a bar from which a part is a part of its own
 _LABELLED = 0.06
+_BEFORE = 150  # points that the heading begins left of the bars, above their labels: it is long
 OTHERS = "others"
 COLOURS = {
     WarpState.SELECTED: GREEN, WarpState.NOT_SELECTED: "#a6dcc8", WarpState.LONG_SCOREBOARD: VERMILLION, WarpState.SHORT_SCOREBOARD: ORANGE,
@@ -110,7 +111,7 @@ def controls(run, gpu=None):
     return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
 
 
-@picture("Warp states", controls=controls, size=(12, 6), margins=(3.4, 1.2, 0.4, 1.3), order=97)
+@picture("Warp states", controls=controls, size=(12, 5.6), margins=(3.4, 1.2, 0.6, 0.9), order=97)
 def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     """Where the warps' cycles go: of the whole kernel, and of the lines that take most of them. Predicted from the machine code."""
     try:
@@ -130,7 +131,7 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
     title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in the state {waits[0]}" if waits else "")
     of = run.problem.get("problem")
-    heading(ax, title, detail=f"predicted for {got.gpu}" + (f", {of}" if of is not None else ""))
+    heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}" + (f", {of}" if of is not None else ""))
     lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
 

@@ -73,6 +73,21 @@ def test_the_picture_says_it(said):
     assert "lanes 0–15\nmerged" in said(merged) and "phases merge" in merged.alt
 
 
+def test_the_colours_are_named_and_few_boxes_make_a_low_picture():
+    def named(ax):
+        return [text.get_text() for text in ax.get_legend().get_texts()]
+
+    free, crowded = banks(shared(132 * LANES)), banks(shared(128 * LANES))
+    assert named(free) == ["a word that is read"] and named(crowded) == [
+        "a word that is read", "another word of the same bank: one more wavefront",
+    ]  # fmt: skip
+    assert free.figure.get_figheight() < 3.5 < 6 < crowded.figure.get_figheight()
+    for ax in (free, crowded):
+        ax.figure.canvas.draw()
+        legend = ax.get_legend().get_window_extent()
+        assert legend.y0 >= 0 and not [text.get_text() for text in ax.texts if text.get_window_extent().overlaps(legend)]
+
+
 def test_ldmatrix_is_shown_by_its_row_addresses():
     plain = shared_access(shared(128 * LANES, 16, op="ldmatrix"))  # 8 rows of a 64-half-wide tile: same banks
     assert (plain.wavefronts, plain.conflicts, len(plain.phases)) == (32, 28, 4)

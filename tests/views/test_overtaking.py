@@ -48,6 +48,9 @@ def test_without_the_second_barrier_it_overwrites_what_the_other_still_reads():
     assert np.flatnonzero(later.wrong).tolist() == list(range(32, 64)) and not later.early.any()
     alt = PICTURES["overtaking"].draw(twice).alt
     assert alt.startswith("32 elements of s overwritten, and warp 0 still has to read them") and "has made 2, warp 0 0" in alt
+    legend = PICTURES["overtaking"].draw(twice).get_legend()
+    outline = next(patch for patch, text in zip(legend.get_patches(), legend.get_texts(), strict=True) if text.get_text() == "touched now")
+    assert not outline.get_facecolor()[3]
 
 
 def test_without_the_first_barrier_it_reads_what_is_not_there_yet():

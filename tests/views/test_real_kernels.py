@@ -100,6 +100,7 @@ def test_tiles_march_and_every_element_is_owned_once(runs, said):
     assert (seen.warp == np.arange(32)).all() and (seen.lane == np.arange(32)[:, None]).all()  # lanes run down the rows
     assert (ownership(runs["coalesced"], 4).lane == np.arange(32)).all()
     assert "warp 3, lane 7: 1 element" in said(owners(runs["naive"], warp=3, lane=7))
+    assert "32 warps, in\n8 colours by turns" in said(owners(runs["naive"]))
 
 
 def test_a_barrier_of_a_warp_is_none_of_the_block(said):

@@ -68,3 +68,26 @@ def test_no_roof_is_named_across_a_point_s_name():
     ax.figure.canvas.draw()
     roof_name, point_name = (next(text for text in ax.texts if words in text.get_text()) for words in ("DRAM", "matrix"))
     assert not roof_name.get_window_extent().overlaps(point_name.get_window_extent())
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[Point("thread_tile_1d", 1, 16.0, 10.7)], [Point("double_buffer", 1, 16.0, 16.0)], [Point("mma_sync", 1, 32.0, 32.0, dtype="bfloat16")],
+     [Point("one", 1, 680, 0.0606, 0.5), Point("two", 1, 680, 8.0, 40.0)]],
+    ids=lambda items: items[0].name,
+)  # fmt: skip
+def test_a_point_s_name_lies_across_no_roof_and_no_mark(items):
+    ax = roofline(items)
+    ax.figure.canvas.draw()
+    names = [text.get_window_extent() for text in ax.texts if any(text.get_text().startswith(f"{item.name}  ") for item in items)]
+    assert len(names) == len(items)
+    for line in ax.lines:
+        points = ax.transData.transform(np.stack([line.get_xdata(), line.get_ydata()], axis=-1).astype(float))
+        along = points[0] + np.linspace(0, 1, 500)[:, None] * (points[-1] - points[0])
+        assert not any(((along > name.p0) & (along < name.p1)).all(axis=1).any() for name in names)
+
+
+def test_where_there_is_no_other_place_a_name_covers_the_roofs():
+    ax = roofline([Point("no reuse", 2, None, 0.25)])
+    (name,) = (text for text in ax.texts if "no reuse" in text.get_text())
+    assert name.get_bbox_patch().get_facecolor()[:3] == (1, 1, 1) and name.get_zorder() > max(line.get_zorder() for line in ax.lines)

@@ -29,6 +29,10 @@ def test_every_bar_is_full_and_the_lines_are_named():
     for widths in rows.values():
         assert sum(widths) == pytest.approx(1)
     assert "Predicted for H200 SXM" in ax.alt and "line " in ax.alt
+    ax.figure.canvas.draw()
+    title = next(text for text in ax.texts if text.get_text().startswith("A warp issues")).get_window_extent()
+    inch, whole = ax.figure.dpi, ax.figure.bbox
+    assert title.x1 < whole.x1 - 0.2 * inch and title.x0 > 0.5 * inch and 0.1 * inch < whole.y1 - title.y1 < 0.4 * inch
 
 
 def test_a_kernel_whose_way_is_not_known_has_no_picture(monkeypatch):
