@@ -242,7 +242,7 @@ def question_card(question: Question, store: Store):
     else:
         shown = "" if before is None else f"{before:.10g}"
         field = widgets.Text(value=shown, placeholder="a number", layout=widgets.Layout(width="9em"))
-    button = widgets.Button(description="Commit", button_style="primary", layout=widgets.Layout(width="7em"))
+    button = widgets.Button(description="Commit", button_style="primary", layout=widgets.Layout(width="9em"))
     said = widgets.HTML(layout=widgets.Layout(max_width="60em"))
 
     def settle(answer) -> None:

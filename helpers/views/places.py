@@ -170,6 +170,11 @@ def _menu(found: list[Place], place: Place) -> str:
     return f"line {place.line}: {place.what}" + (f" ({place.sass or place.opcode})" if len(twins) > 1 else "")
 
 
+def nth(number: int, count: int) -> str:
+    """ "3 of 0 to 7", as the controls count; "0, the only one"."""
+    return f"{number} of 0 to {count - 1}" if count > 1 else f"{number}, the only one"
+
+
 def at(trace, moment_: Moment) -> str:
     """ "block (2, 1), warp 3, iteration 17"."""
     return f"{block_label(trace, moment_.block)}, warp {moment_.warp}, iteration {moment_.iteration}"

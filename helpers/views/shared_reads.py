@@ -18,7 +18,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import AS_TEXT, BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, code, cut, nearest, once_per_trace, shared_shape, steps_along_k, thread_label
+from .places import block_label, code, cut, nearest, nth, once_per_trace, shared_shape, steps_along_k, thread_label
 
 LEVELS = ("thread", "warp", "block")
 _NONE = "No thread of this kernel reads shared memory in the part that was recorded: what it needs comes from global memory or registers."
@@ -219,10 +219,10 @@ def shared_reads(run, level: str = "thread", block: int = 0, warp: int = 0, thre
         ax.text(0, top - 6, f"{tile.name}{extents}", va="bottom", fontsize=14, weight="bold", color=AS_TEXT[colour])
         ax.text(1, top - 6, notes[-1], ha="right", va="bottom", fontsize=13, color=AS_TEXT[colour])
     chosen = {"block": "the block", "warp": f"warp {seen.warp}", "thread": thread_label(run.trace, seen.thread)}[level]
-    each = "" if level == "block" else f", load {seen.read + 1} of {seen.reads}" if seen.reads else ", which reads nothing here"
+    each = "" if level == "block" else f", load {nth(seen.read, seen.reads)}" if seen.reads else ", which reads nothing here"
     parts = [f"{int((tile.so_far > 0).sum()):,} of {tile.name}" for tile in seen.tiles]
     what = {"block": "The block", "warp": "One warp", "thread": "One thread"}[level]
-    title = f"{what} reads {' and '.join(parts)} in step {seen.step + 1} of {seen.steps}"
+    title = f"{what} reads {' and '.join(parts)} in step {nth(seen.step, seen.steps)}"
     where = block_label(run.trace, seen.block) + ("" if level == "block" else f", {chosen}") + each
     where += f", {plural(seen.instructions, 'load')} of all its warps" if level == "block" else ""
     heading(ax, title, code=code(run, seen.line), detail=where + cut(run.trace))

@@ -37,7 +37,7 @@ from .canvas import (
     style,
     to_html,
 )
-from .places import allocation_at, block_label, copy_groups, cut, element, nearest, once_per_trace, source_line
+from .places import allocation_at, block_label, copy_groups, cut, element, nearest, nth, once_per_trace, source_line
 
 _NONE = (
     "This run recorded no registers, so there is nothing to step through. Record them, for one block, with "
@@ -250,9 +250,7 @@ class StepPage:
     def _repr_html_(self) -> str:
         now, trace = self.now, self.run.trace
         code = trace.code[now.code]
-        title = (
-            f"Step {now.step + 1} of {now.steps}: {block_label(trace, now.block)}, warp {now.warp}, {int(now.active.sum())} lanes active"
-        )
+        title = f"Step {nth(now.step, now.steps)}: {block_label(trace, now.block)}, warp {now.warp}, {int(now.active.sum())} lanes active"
         addresses = () if now.access is None else _REGISTER.findall(code.text.partition("[")[2].partition("]")[0])
         reads = "".join(self._value(value) for value in now.operands if not value.fresh and value.name not in addresses)
         writes = "".join(self._value(value) for value in now.written)
@@ -359,9 +357,9 @@ def stepper(run, block: int = 0, warp: int = 0, step: int = 0, *, ax):
     ax.set_axis_off()
     where = f"{block_label(trace, now.block)}, warp {now.warp}"
     text = " ".join(code.text.split())
-    heading(ax, f"Step {now.step + 1} of {now.steps}: {text}", code=f"{code.line}  {source_line(run, code.line)}"[:92] if code.line else "",
+    heading(ax, f"Step {nth(now.step, now.steps)}: {text}", code=f"{code.line}  {source_line(run, code.line)}"[:92] if code.line else "",
             detail=where + cut(trace))  # fmt: skip
-    said = f"Step {now.step + 1} of {now.steps} of {where}: {text}. Line {code.line}: {source_line(run, code.line)}."
+    said = f"Step {nth(now.step, now.steps)} of {where}: {text}. Line {code.line}: {source_line(run, code.line)}."
     if not _shared_arrays(trace):
         ax.text(0.5, 0.5, "this kernel uses no shared memory", ha="center", va="center", transform=ax.transAxes, color=QUIET, fontsize=14)
         return said

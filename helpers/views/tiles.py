@@ -18,7 +18,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
 from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, steps_along_k, thread_label
+from .places import block_label, blocks_of, cut, nearest, nth, once_per_trace, steps_along_k, thread_label
 
 LEVELS = ("block", "warp", "thread")
 
@@ -187,7 +187,7 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     ax.text(left - 0.2 * gap, k_b, f"{seen.b.name}: {k_b} × {n}", ha="right", color=AS_TEXT[ORANGE], **names)
     ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=AS_TEXT[GREEN], **names)
     where = _where(run, seen, level)
-    title = f"Step {seen.step + 1} of {seen.steps}{_range_of_k(seen)}"
+    title = f"Step {nth(seen.step, seen.steps)}{_range_of_k(seen)}"
     heading(ax, title, detail=f"{where}: what it loads from global memory{cut(run.trace)}")
     _key(ax, level, left, top, gap)
     notes = _notes(seen)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.errors import plural
-from helpers.views.places import code, element, shared_shape, source_line
+from helpers.views.places import code, element, nth, shared_shape, source_line
 from tests.views.view_builders import Allocation, one_load, run_of
 
 SOURCE = """
@@ -50,3 +50,7 @@ def test_lines_are_quoted_without_their_comments():
 
 def test_plurals():
     assert [plural(1, "lane"), plural(2000, "lane"), plural(0, "address")] == ["1 lane", "2,000 lanes", "0 addresses"]
+
+
+def test_steps_are_counted_as_the_controls_count_them():
+    assert nth(3, 8) == "3 of 0 to 7" and nth(0, 1) == "0, the only one"

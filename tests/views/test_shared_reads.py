@@ -48,7 +48,8 @@ def test_a_thread_a_warp_and_the_block_read_their_part(run, said):
     assert (block.now[2, :8] == 8).all() and (block.now[3] == 8).all() and not block.now[:2].any()
     shown = said(shared_reads(run, level="warp", step=2))
     assert (
-        "One warp reads 36 of As in step 3 of 3" in shown and "36 elements, each read 4.44 times; the block: 40, each read 8 times" in shown
+        "One warp reads 36 of As in step 2 of 0 to 2" in shown
+        and "36 elements, each read 4.44 times; the block: 40, each read 8 times" in shown
     )
 
 
