@@ -1,7 +1,4 @@
-"""Matching accesses of PTX with those of the machine code.
-
-Tests of: helpers.sim.code.inline
-"""
+"""Matching accesses of PTX with those of the machine code."""
 
 import numpy as np
 import pytest
