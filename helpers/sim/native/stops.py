@@ -1,4 +1,6 @@
-"""Instructions that end the whole launch: a trap, a failed assertion, a call of nothing. The NumPy machine says why, if one is executed."""
+"""Instructions that end the whole launch: a trap, a failed assertion, a call of nothing. If one is executed, the NumPy machine runs the
+launch and says why.
+"""
 
 from __future__ import annotations
 
