@@ -22,7 +22,7 @@ NOT_ON_WINDOWS = {
 METHODS_NOT_ON_WINDOWS = {"symlink_to", "hardlink_to", "add_signal_handler"}  # of paths and event loops, whatever they are called
 MODULES_NOT_ON_WINDOWS = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "posix", "crypt", "syslog"}
 GUARDED = {
-    ("front/site/executed.py", ".symlink_to"): "OSError",
+    ("front/empty_home.py", ".symlink_to"): "OSError",
     ("front/slides.py", ".add_signal_handler"): "RuntimeError, of which NotImplementedError is one",
     ("front/slides.py", "signal.SIGKILL"): "in that handler alone",
     ("run/shared_gpu/service.py", ".add_signal_handler"): "the service says that it needs Linux",
