@@ -32,8 +32,8 @@ NAMES = {
 }  # fmt: skip
 
 
-_RUNS = "half of the runs lie within"
-_SPREAD = {_RUNS: ("measured", "recorded"), "the model's largest error": ("predicted",)}
+_RUNS = "half of the runs"
+_SPREAD = {_RUNS: ("measured", "recorded"), "largest error": ("predicted",)}
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
@@ -248,14 +248,12 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequenc
                               label=text))  # fmt: skip
     if handles:
         below = -0.15 * _USUAL / (ax.get_position().height * ax.figure.get_figheight())  # as far below in a picture that is higher
-        ax.legend(
-            handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(-0.3, below),
-            ncols=min(4, len(handles)),
-            columnspacing=1.6,
-            handletextpad=0.4,
-        )
+        for columns in range(min(4, len(handles)), 0, -1):
+            legend = ax.legend(
+                handles=handles, loc="upper left", bbox_to_anchor=(-0.3, below), ncols=columns, columnspacing=1.6, handletextpad=0.4
+            )
+            if legend.get_window_extent().x1 <= ax.figure.bbox.x1:
+                break
 
 
 def _all(ax, rungs, known, log: bool) -> str:
