@@ -274,23 +274,29 @@ def arrays_in_one_place(ptx: str, symbol: str, source: str) -> tuple[str, ...]:
     if len(dynamic) < 2:
         return ()
     used = _variables(ptx, symbol).addresses
-    names = {variable_name(name): _declared_at(source, variable_name(name)) for name in dynamic if ("", name) in used}
+    names = [variable_name(name) for name in dynamic if ("", name) in used]
     if len(names) < 2:
         return ()
-    ordered = sorted(names, key=lambda name: [int(digits) for digits in re.findall(r"\d+", names[name])])
+    names.sort(key=lambda name: _line_of(source, name))
     return (
-        f"{names[ordered[-1]]}{' and '.join(ordered)} are extern __shared__, and all such arrays of a kernel begin at the same "
+        f"{_declared_at(source, names[-1])}{' and '.join(names)} are extern __shared__, and all such arrays of a kernel begin at the same "
         "address: what is written to one is written to the other. Declare one, and let pointers into it divide it.",
     )
 
 
 def _declared_at(source: str, name: str) -> str:
     """'line 12: ', where a shared variable is declared, or ''."""
+    line = _line_of(source, name)
+    return f"line {line}: " if line else ""
+
+
+def _line_of(source: str, name: str) -> int:
+    """Where a shared variable is declared; 0 if that is not seen."""
     code = strip_comments(source)
     for declaration in re.finditer(r"__shared__[^;]*;", code):
         if place := re.search(rf"\b{re.escape(name)}\b", declaration[0]):
-            return f"line {code.count(chr(10), 0, declaration.start() + place.start()) + 1}: "
-    return ""
+            return code.count("\n", 0, declaration.start() + place.start()) + 1
+    return 0
 
 
 def constants(ptx: str) -> dict[str, tuple[int, ...]]:

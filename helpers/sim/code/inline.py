@@ -56,27 +56,28 @@ def _frames_to_registers(flat: Flat, own: int) -> None:
 
     own: bytes of the entry's own parameters.
     """
-    kinds: dict[int, set[str]] = {}  # of the accesses, by where they begin
+    if flat.param_bytes == own:
+        return
+    accesses: dict[int, list[int]] = {}  # positions, by where they begin
     kept: set[int] = set()  # what the machine's own functions take, of which code is not copied
-    for instruction in flat.code:
+    for at, instruction in enumerate(flat.code):
         if instruction.name == "call":
             kept.update(operand.value for operand in instruction.operands if isinstance(operand, Immediate))
         elif instruction.name in ("ld", "st") and "param" in instruction.modifiers:
             place = _place(instruction)
             if place is None:
                 return
-            whole = _WHOLE.fullmatch(instruction.opcode)
-            kinds.setdefault(place, set()).add(whole[2] if whole else "")
-    moved = {
-        place: f"%handed{place}" for place, found in kinds.items()
-        if place >= own and place not in kept and len(found) == 1 and "" not in found
-        and not any(place < other < place + int(next(iter(found))) // 8 for other in kinds)
-    }  # fmt: skip
-    for at, instruction in enumerate(flat.code):
-        name = moved.get(_place(instruction)) if instruction.name in ("ld", "st") and "param" in instruction.modifiers else None
-        if name is not None:
-            (bits,) = kinds[_place(instruction)]
-            flat.register_types[name] = f"b{bits}"
+            accesses.setdefault(place, []).append(at)
+    for place, positions in accesses.items():
+        wholes = [_WHOLE.fullmatch(flat.code[at].opcode) for at in positions]
+        sizes = {int(whole[2]) if whole else 0 for whole in wholes}
+        bits = max(sizes)
+        if place < own or place in kept or sizes - {bits} or not bits or any(place < other < place + bits // 8 for other in accesses):
+            continue
+        name = f"%handed{place}"
+        flat.register_types[name] = f"b{bits}"
+        for at in positions:
+            instruction = flat.code[at]
             first, second = instruction.operands
             operands = (Register(name), second) if instruction.name == "st" else (first, Register(name))
             flat.code[at] = replace(instruction, opcode=f"mov.b{bits}", operands=operands)

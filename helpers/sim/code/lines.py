@@ -84,7 +84,7 @@ def _lines_of_ptx(ptx: str, filename: str) -> Mapping[int, tuple[int, ...]]:
                 current, made, accesses = found, 0, False
             elif found:
                 made = made or number
-        elif _LABEL.match(text):
+        elif made and _LABEL.match(text):
             made, accesses = 0, False
         elif made and _ACCESS.match(text):
             accesses = True

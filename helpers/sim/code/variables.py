@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from dataclasses import dataclass, field
 
 from helpers.errors import LaunchError, RunError
@@ -25,8 +25,8 @@ class Variables:
 
     shared, device: (name, address, bytes[, space]) in order. relocations: (place in the image, bytes, address) of pointers.
     shared_bytes: static ones. ungiven: (name, alignment) of shared variables that lie at no multiple of the alignment they
-    ask for, because the hardware aligns them relative to the beginning of the block's memory. pointed_to: functions whose address is
-    taken, by code or in a table.
+    ask for, because the hardware aligns them relative to the beginning of the block's memory. reached: functions that the entry can come
+    to. used: names of variables.
     """
 
     module: Module
@@ -38,8 +38,21 @@ class Variables:
     device: list[tuple[str, int, int, str]] = field(default_factory=list)
     image: bytearray = field(default_factory=bytearray)
     relocations: tuple[tuple[int, int, int], ...] = ()
-    pointed_to: list[Function] = field(default_factory=list)
+    reached: list[Function] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
     addresses: dict[tuple[str, str], int] = field(default_factory=dict)  # (function or '', name)
+
+    @functools.cached_property
+    def pointed_to(self) -> list[Function]:
+        """Functions whose address is taken, by code or in a table."""
+        taken = {symbol for name in self.used for _, _, symbol, _ in self.module.variables[name].addresses}
+        for function in self.reached:
+            for instruction in function.body or ():
+                operands = instruction.operands
+                if instruction.name == "call":  # (results), function, (arguments): the function comes first, or second
+                    operands = [operand for operand in operands[:2] if not isinstance(operand, Symbol)]
+                taken |= _symbols(operands)
+        return [function for function in self.module.functions.values() if function.name in taken]
 
     def find(self, name: str, function: Function) -> int | None:
         """The address of what `name` means inside of a function; None if it is no variable and no function."""
@@ -92,10 +105,9 @@ class Variables:
 
 def place(module: Module, entry: Function) -> Variables:
     """Give addresses to all variables that the entry, or what it calls, refers to."""
-    found = Variables(module, shared_start=shared_start(module.target))
     reached, used = _reached(module, entry)
+    found = Variables(module, shared_start=shared_start(module.target), reached=reached, used=used)
     wanted = [name for name in module.variables if name in used]
-    found.pointed_to = [function for function in module.functions.values() if function.name in _taken(module, reached, wanted)]
     dynamic: list[Variable] = []
     for name in wanted:
         found._place("", name, module.variables[name], dynamic)
@@ -120,8 +132,9 @@ def _reached(module: Module, entry: Function) -> tuple[list[Function], set[str]]
     queue: list[Function | Variable] = [entry]
     while queue:
         now = queue.pop()
-        names = {symbol for _, _, symbol, _ in now.addresses} if isinstance(now, Variable) else set()
-        if isinstance(now, Function):
+        if isinstance(now, Variable):
+            names = {symbol for _, _, symbol, _ in now.addresses}
+        else:
             names = {name for instruction in now.body or () for name in _symbols(instruction.operands)}
         for name in sorted(names):
             function, variable = module.functions.get(name), module.variables.get(name)
@@ -132,18 +145,6 @@ def _reached(module: Module, entry: Function) -> tuple[list[Function], set[str]]
                 used.add(name)
                 queue.append(variable)
     return found, used
-
-
-def _taken(module: Module, functions: Sequence[Function], variables: Sequence[str]) -> set[str]:
-    """The symbols whose address is used otherwise than to call them."""
-    names = {symbol for name in variables for _, _, symbol, _ in module.variables[name].addresses}
-    for function in functions:
-        for instruction in function.body or ():
-            operands = instruction.operands
-            if instruction.name == "call":  # (results), function, (arguments): the function comes first, or second
-                operands = [operand for operand in operands[:2] if not isinstance(operand, Symbol)]
-            names |= _symbols(operands)
-    return names
 
 
 def _symbols(operands) -> set[str]:

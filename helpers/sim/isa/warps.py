@@ -24,18 +24,15 @@ def members(m, mask_register: int) -> np.ndarray:
     return active & ((named >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 
 
-def groups(m, mask_register: int | None) -> np.ndarray:
+def groups(lanes: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
     """[blocks, warps, 32 or 1, 32]: who answers together with each lane; one row where all lanes of a warp name the same ones.
 
-    Lanes with different masks, as those of two halves of a warp, wait for their own and answer among themselves.
+    lanes: `members`. masks: of `check_members`. Lanes with different masks, as those of two halves of a warp, wait for their own and
+    answer among themselves.
     """
-    if mask_register is None:
-        return m.warps_active()[..., None, :]
-    lanes = members(m, mask_register)
-    named = m.warps(m.regs[mask_register].view(U32), 0)
-    if (np.bitwise_or.reduce(np.where(lanes, named, U32.type(0)), axis=2, keepdims=True) == named)[lanes].all():
+    if masks is None or (np.bitwise_or.reduce(np.where(lanes, masks, U32.type(0)), axis=2, keepdims=True) == masks)[lanes].all():
         return lanes[..., None, :]
-    return lanes[..., None, :] & ((named[..., None] >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
+    return lanes[..., None, :] & ((masks[..., None] >> LANE.astype(U32)) & np.uint32(1)).astype(bool)
 
 
 def check_members(m, mask_register: int, line: int | None, what: str) -> np.ndarray | None:
@@ -128,10 +125,12 @@ def vote(op):
     line = op.line
 
     def run(m):
-        if mask is not None:
-            check_members(m, mask, line, "vote")
+        if mask is None:
+            lanes = groups(m.warps_active(), None)
+        else:
+            masks = check_members(m, mask, line, "vote")
+            lanes = groups(members(m, mask), masks)
         truth = m.warps(m.regs[p], False)
-        lanes = groups(m, mask)
         yes = truth[..., None, :] & lanes
         if ballots:
             answer = ballot(yes)[..., 0]
@@ -155,9 +154,9 @@ def match(op):
     every, line = op.one_of("any", "all") == "all", op.line
 
     def run(m):
-        check_members(m, mask, line, "match")
+        masks = check_members(m, mask, line, "match")
         values = m.warps(m.regs[a].view(DTYPES[t]), 0)
-        lanes = groups(m, mask)
+        lanes = groups(members(m, mask), masks)
         same = (values[..., :, None] == values[..., None, :]) & lanes
         found = ballot(same)[..., 0]
         if every:
@@ -196,9 +195,9 @@ def redux(op):
     magnitude, nan, line = op.has("abs"), op.has("NaN"), op.line
 
     def run(m):
-        check_members(m, mask, line, "reduction")
+        masks = check_members(m, mask, line, "reduction")
         values = m.warps(m.regs[a].view(dtype), 0)
-        lanes = groups(m, mask)
+        lanes = groups(members(m, mask), masks)
         if t == "f32":
             values = np.abs(values) if magnitude else values
             bad = (np.isnan(values)[..., None, :] & lanes).any(axis=3)
@@ -234,9 +233,9 @@ def elect(op):
     line = op.line
 
     def run(m):
-        check_members(m, mask, line, "election")
+        masks = check_members(m, mask, line, "election")
         lanes = members(m, mask)
-        leader = groups(m, mask).argmax(axis=3)
+        leader = groups(lanes, masks).argmax(axis=3)
         m.regs[d] = m.from_warps(np.broadcast_to(leader.astype(U32), lanes.shape))
         if p is not None:
             m.regs[p] = m.from_warps((leader == LANE) & lanes)

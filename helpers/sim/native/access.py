@@ -501,9 +501,7 @@ def _watch(low, instruction, access: ReadyAddress, nbytes: int):
         name = "shadow_load"
         arguments.append(("i32", str(int(facts["race"]))))
     bad = low.call("i32", name, *arguments)
-    good = low.label()
-    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(low.position)}, !prof !1")
-    low.start(good)
+    low.demand(low.new(f"icmp eq i32 {bad}, 0"))
 
 
 def _own(low, scalar: str, places: str, nbytes: int, store: bool):
@@ -516,9 +514,7 @@ def _own(low, scalar: str, places: str, nbytes: int, store: bool):
         ("i32", str(max(1, nbytes // granule))), ("i32", str(granule.bit_length() - 1)), ("i32", low.first_thread),
         ("i32", str(int(store))),
     )  # fmt: skip
-    good = low.label()
-    low.emit(f"br i1 {low.new(f'icmp eq i32 {bad}, 0')}, label %{good}, label %{low._fail(low.position)}, !prof !1")
-    low.start(good)
+    low.demand(low.new(f"icmp eq i32 {bad}, 0"))
 
 
 # --- counting ------------------------------------------------------------------------------------------------------------

@@ -39,12 +39,12 @@ def _members(low, operand) -> str:
     else:
         own = low.new(f"trunc {_INTS} {low.new(f'lshr {_INTS} {low.full(named)}, {_iota()}')} to {_BITS}")
         left_out = low.new(f"xor i32 {low.new(f'and i32 {_mask(low, own)}, {low.active}')}, {low.active}")
-        _demand(low, low.new(f"icmp eq i32 {left_out}, 0"))
+        low.demand(low.new(f"icmp eq i32 {left_out}, 0"))
         awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
         masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} zeroinitializer")
         every = low.call("i32", "llvm.vector.reduce.or.v32i32", (_INTS, masks))
     present = low.new(f"and i32 {every}, {low._field('%ws', WARP_STATE['initial'], 'i32')}")
-    _demand(low, low.new(f"icmp eq i32 {present}, {low.active}"))
+    low.demand(low.new(f"icmp eq i32 {present}, {low.active}"))
     return low.active
 
 
@@ -55,15 +55,8 @@ def _one_group(low, operand) -> str:
         awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
         masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} splat (i32 -1)")
         by_all = low.call("i32", "llvm.vector.reduce.and.v32i32", (_INTS, masks))
-        _demand(low, low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
+        low.demand(low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
     return _members(low, operand)
-
-
-def _demand(low, test: str) -> None:
-    """What does not hold is left to the NumPy machine."""
-    good = low.label()
-    low.emit(f"br i1 {test}, label %{good}, label %{low._fail(low.position)}, !prof !1")
-    low.start(good)
 
 
 def _put_pair(low, operand, first: Value, second: Value) -> None:
@@ -119,7 +112,7 @@ def _shuffle(low, i):
         asleep = low.new(f"xor {_BITS} {low.new(f'trunc {_INTS} {bits} to {_BITS}')}, splat (i1 true)")
     # The value of a lane that does not take part is undefined.
     bad = low.new(f"and i32 {_mask(low, asleep)}, {low.active}")
-    _demand(low, low.new(f"icmp eq i32 {bad}, 0"))
+    low.demand(low.new(f"icmp eq i32 {bad}, 0"))
     _put_pair(low, i.operands[0], Value("i32", v=result), Value("i1", v=within))
 
 

@@ -582,6 +582,12 @@ class _Lowering(Writer):
         self.emit(f"br i1 {test}, label %{self._fail(position)}, label %{go}, !prof !0")
         self.start(go)
 
+    def demand(self, test: str) -> None:
+        """Leave the launch to the NumPy machine where this does not hold at the present instruction."""
+        good = self.label()
+        self.emit(f"br i1 {test}, label %{good}, label %{self._fail(self.position)}, !prof !1")
+        self.start(good)
+
     def _fail(self, position: int) -> str:
         label = self.label()
         self.fails.append((label, position))

@@ -21,7 +21,7 @@ from helpers.sim.layouts.register_fragments import BITS, Fragment, Shape, fragme
 from .access import _far, _own, _recorded, _watched
 from .declined import Unsupported
 from .dispatch import operation
-from .exchange import _demand, _together
+from .exchange import _together
 from .lower import Charge, Value
 from .offsets import GENERIC, PRODUCT
 
@@ -32,7 +32,7 @@ KINDS = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s32")
 
 def _whole(low, instruction) -> None:
     _together(low, instruction)
-    _demand(low, low.new(f"icmp eq i32 {low.active}, -1"))
+    low.demand(low.new(f"icmp eq i32 {low.active}, -1"))
 
 
 def _words(operand) -> tuple:
@@ -204,7 +204,7 @@ def _multiples(low, value: Value, of: int) -> None:
     if not rest.uniform:
         low.intrinsics.add(f"declare {value.type} @llvm.vector.reduce.or.v32{value.type}(<32 x {value.type}>)")
         word = low.new(f"call {value.type} @llvm.vector.reduce.or.v32{value.type}(<32 x {value.type}> {rest.v})")
-    _demand(low, low.new(f"icmp eq {value.type} {word}, 0"))
+    low.demand(low.new(f"icmp eq {value.type} {word}, 0"))
 
 
 def _constants(numbers) -> str:

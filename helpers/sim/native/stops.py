@@ -14,7 +14,4 @@ _CALLS = ("call.nothing", "call.__assertfail")
 def _stop(low, i):
     if i.name == "call" and i.opcode not in _CALLS:
         raise Unsupported(f"`{i.opcode}`")
-    go = low.label()
-    nobody = low.new(f"icmp eq i32 {low._executing()}, 0")
-    low.emit(f"br i1 {nobody}, label %{go}, label %{low._fail(low.position)}, !prof !1")
-    low.start(go)
+    low.demand(low.new(f"icmp eq i32 {low._executing()}, 0"))
