@@ -267,7 +267,7 @@ CLAIMS = (
     Claim(5, "the {} registers of a thread are the limit", lambda: (255,)),
     Claim(5, "The multiply-adds lose cycles to registers that lie in one bank, and nearly as many to the wait for what was read from shared memory.",
           holds=lambda: most_lost("sum[i][j] +=")[:2] == ["dispatch stall", "short scoreboard"]),
-    Claim(5, "and besides the one of `As` to the queue of shared memory and the one of `Bs` to the barrier",
+    Claim(5, "In addition, the one of `As` waits for the queue of shared memory, and the one of `Bs` at the barrier",
           holds=lambda: (most_lost("a[i] = As")[:2], most_lost("b[j] = Bs")[:2]) == (["dispatch stall", "mio throttle"], ["barrier", "dispatch stall"])),
     Claim(6, "for each of eight rows: {} registers to hold", lambda: (4 * 8,)),
     Claim(6, "the step's kernel runs at {} TFLOPS", lambda: (by_nvcc("06"),)),
