@@ -82,7 +82,7 @@ def bars(ax, rows: Sequence[tuple[str, Mapping[str, float]]]) -> set[str]:
             if share >= _LABELLED:
                 ax.text(left + share / 2, place, f"{share:.0%}", ha="center", va="center", fontsize=12, color=text_on(colour))
             left += share
-    ax.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=11.5)
+    ax.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=11)
     ax.set_ylim(len(rows) - 0.5, -0.6)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"], fontsize=12)
@@ -122,21 +122,29 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
         raise NothingToSee(f"Why its warps wait is not known, since {got.from_counters}.")
     lines = busiest(got.by_line)
     text = run.kernel.source.splitlines()
-    rows = [("whole kernel", got.states), *((_label(line, share, text), got.by_line[line]) for line, share in lines)]
+    rows = [("whole kernel", got.states), *((label(line, share, text), got.by_line[line]) for line, share in lines)]
     seen = bars(ax, rows)
     ax.axhline(0.5, color=INK, linewidth=1)
     words = [word for word in (*_BY_WORD, OTHERS) if word in seen]
     explain(ax, words, (-0.35, -0.13))
     issued = got.states.get(WORDS[WarpState.SELECTED], 0.0)
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
-    title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in the state {waits[0]}" if waits else "")
+    title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in {waits[0]}" if waits else "")
     of = run.problem.get("problem")
     heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}" + (f", {of}" if of is not None else ""))
     lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
 
 
-def _label(line: int, share: float, text: list[str]) -> str:
-    code = " ".join(text[line - 1].split()) if line <= len(text) else ""
-    code = code.split("//")[0].strip()
-    return f"{code[:26] + '…' if len(code) > 27 else code}  {line}: {share:.0%}"
+def label(line: int, share: float, text: list[str]) -> str:
+    """Which line it is, what it takes of all cycles, and, below, its code."""
+    code = " ".join(text[line - 1].split()).split("//")[0].strip() if line <= len(text) else ""
+    return f"line {line}, {share:.0%} of all cycles\n{_without_middle(code)}"
+
+
+def _without_middle(code: str, columns: int = 42) -> str:
+    """Loops differ at their ends as often as at their beginnings, so both stay."""
+    if len(code) <= columns:
+        return code
+    end = columns // 2
+    return f"{code[: columns - end - 3].rstrip()} … {code[-end:].lstrip()}"

@@ -5,7 +5,7 @@ import pytest
 from helpers import Problem, gemm, views
 from helpers.model import predict
 from helpers.run.kernel import compile as compile_kernel
-from helpers.views.warp_states import OTHERS, busiest, parts
+from helpers.views.warp_states import OTHERS, busiest, label, parts
 from tests.course.tiny_kernel import SOURCE
 
 
@@ -39,3 +39,15 @@ def test_a_kernel_whose_way_is_not_known_has_no_picture(monkeypatch):
     run = gemm.count(compile_kernel(SOURCE), Problem(64, 64, 16))
     monkeypatch.setattr(predict, "estimate", lambda *_: (None, "a branch depends on data"))
     assert views.warp_states(run).alt == "Why its warps wait is not known, since a branch depends on data."
+
+
+def test_lines_that_begin_or_end_alike_read_differently():
+    loops = [
+        "    for (int dot_index = 0; dot_index < BK; ++dot_index) {  // the products",
+        "    for (int dot_index = 0; dot_index < BK; dot_index += 2) {",
+        "    sums[0] = 0;",
+    ]
+    labels = [label(line, 0.25, loops) for line in (1, 2, 3, 9)]
+    assert labels[0].startswith("line 1, 25% of all cycles\nfor (int dot_ind") and labels[0].endswith("++dot_index) {")
+    assert labels[1].endswith("dot_index += 2) {") and all(len(part) <= 45 for label in labels for part in label.splitlines())
+    assert labels[2].endswith("\nsums[0] = 0;") and labels[3] == "line 9, 25% of all cycles\n"
