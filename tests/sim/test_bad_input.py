@@ -303,3 +303,16 @@ def test_a_trace_of_gigabytes_is_cut_off():
 def test_asking_for_gigabytes_is_refused():
     with pytest.raises(LaunchError, match="Record some of the blocks"):
         TraceFilter(limit=MOST_ROWS + 1)
+
+
+@pytest.mark.parametrize("access", ["s[5000] = 1;", "y[0] = s[5000];", "atomicAdd(&s[5000], 1.0f);", "y[5000] = 1;"])
+def test_the_thread_that_is_named_is_the_one_that_did_it(access):
+    """Also where all threads would have the same address."""
+    source = f"""extern "C" __global__ void f(float* y) {{
+        __shared__ float s[8]; s[threadIdx.x % 8] = 1; __syncthreads();
+        if (threadIdx.x == 7 && blockIdx.x == 1) {{ {access} }}
+        __syncthreads(); if (blockIdx.x == 0) y[threadIdx.x] = s[threadIdx.x % 8]; }}"""
+    found = [
+        one for one in helpers.compile(source).launch(2, 64, [np.zeros(64, np.float32)], on="cpu").findings if one.kind == "out-of-bounds"
+    ]
+    assert [(one.block, one.thread, one.count) for one in found] == [((1, 0, 0), (7, 0, 0), 1)]

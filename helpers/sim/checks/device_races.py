@@ -336,7 +336,7 @@ class DeviceRaces(DeviceCheck):
             if self.left_by_others[site.index] and conflict.any():
                 mine = (who - 1) // self.threads
                 data = (mine != (writer - 1) // self.threads) & (self._since("decision")[mine] > written_at)
-            conflict &= (written_at & 1 == 0) & (not self.fenced) | data
+            conflict &= (written_at & 1 == 0) & ((not self.fenced) | (self._of_copies(written_at) & (not decides))) | data
         elif conflict.any():
             # A plain look before an atomic operation that looks again, as in a compare-and-swap loop.
             conflict[conflict] = ~self.rechecks[np.frombuffer(self.sites, np.int32)[written_at[conflict] >> 1]]
@@ -413,9 +413,8 @@ class DeviceRaces(DeviceCheck):
             return False
         access.number[:] = np.arange(len(access.number)) + len(self.sites)
         stamps = pick((2 * access.number + access.adds)[:, None]).astype(np.int32)
-        self._write(
-            m, site, touched, stamps, access.adds, "adds to" if access.adds else "writes", lambda: pick(access.changes()), own=False
-        )
+        changes = None if access.adds else lambda: pick(access.changes())
+        self._write(m, site, touched, stamps, access.adds, "adds to" if access.adds else "writes", changes, own=False)
         self.sites.extend([site.index] * len(access.number))
         self.copies.extend(access.number.tolist())
         self.copied_at.extend([UNDER_WAY] * len(access.number))
@@ -451,6 +450,11 @@ class DeviceRaces(DeviceCheck):
         """Which accesses are writes of bulk copies."""
         return self._when(stamps) != stamps if self.copies else np.zeros(stamps.shape, bool)
 
+    def _adds(self, stamps: np.ndarray) -> np.ndarray:
+        """Which accesses are atomic operations, or bulk copies that add."""
+        updates = np.array([site.op.atomic for site in self.launch.program.sites], bool)
+        return (stamps & 1 == 1) & (updates[np.frombuffer(self.sites, np.int32)[stamps >> 1]] | self._of_copies(stamps))
+
     def _unseen(self, m: Machine, site, touched: TouchedDevice, stamps, unseen) -> None:
         i = first(unseen)
         block, thread = self.places.thread(m, touched.who[i])
@@ -484,7 +488,7 @@ class DeviceRaces(DeviceCheck):
             if strong:
                 conflict &= (when & 1 == 0) | self._other_scope(site, who, last, when)
             if changes is not None and conflict.any():
-                conflict &= changes()  # who writes what is there already changes nothing, in whatever order
+                conflict &= changes() | self._adds(when)  # who writes what is there already changes nothing, unless somebody adds to it
             if conflict.any():
                 self._race(m, site, touched, last, when, conflict, verb, other_verb)
                 break

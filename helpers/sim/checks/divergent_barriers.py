@@ -158,6 +158,32 @@ def cluster_out_of_turn(m: Machine, line: int | None, rows: np.ndarray, what: st
     )  # fmt: skip
 
 
+def arrived_apart(m: Machine, line: int | None, arrived: np.ndarray, place: np.ndarray, here: np.ndarray) -> None:
+    """Threads `here` come to their cluster's barrier by an instruction of whole warps, of which others of their warps came by another one.
+
+    arrived, here: boolean [blocks, threads]; place: by which instruction each came, its position + 1.
+    """
+    pad = -m.threads % WARP
+    places = np.pad(np.where(arrived, place, 0), ((0, 0), (0, pad))).reshape(m.blocks, -1, WARP)
+    others = (places > 0) & (places != places.max(axis=2, keepdims=True))
+    apart = np.repeat(others.any(axis=2), WARP, axis=1)[:, : m.threads] & here
+    if not apart.any():
+        return
+    block, thread = (int(i) for i in np.argwhere(apart)[0])
+    warp = places[block, thread // WARP]
+    other = next(int(one) for one in warp if one > 0 and one != place[block, thread])
+    other_line = m.program.ops[other - 1].line
+    where = at(other_line) if other_line != line else " by another call"
+    m.findings.add(
+        KIND, line,
+        f"{int((warp == place[block, thread]).sum())} threads of a warp arrive at the cluster's barrier here, and others{where}: "
+        "barrier.cluster.arrive.aligned is for whole warps.",
+        other_line=other_line if other_line != line else None,
+        block=m.block_position(block), thread=m.thread_position(thread), count=int(np.count_nonzero(apart)),
+        advice="Call cluster.sync() where all threads of a warp come by, behind the if.",
+    )  # fmt: skip
+
+
 def _note_lanes(m: Machine, line: int | None, message: str, lanes: np.ndarray) -> None:
     block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
     m.findings.add(

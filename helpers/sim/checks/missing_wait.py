@@ -24,7 +24,17 @@ AT_ITS_BARRIER = (
     "that an earlier phase of it is over says nothing. If that is so, the copy began too early: "
     "wait in front of it, at the mbarrier where the readers of its buffer arrive."
 )
+UNHEEDED = (
+    "Line {} looks at the mbarrier and goes on whatever the answer is, which may be no: mbarrier.test_wait does not wait at all, and "
+    "mbarrier.try_wait for a limited time. Look again until the answer is yes, in a loop that ends when the predicate is set."
+)
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
+
+
+def unheeded(m: Machine) -> str | None:
+    """What to do where a wait at an mbarrier is none, since nothing comes of its answer."""
+    line = m.program.unheeded_wait
+    return None if line is None else UNHEEDED.format(line)
 
 
 class MissingWait(SharedCheck):
@@ -141,7 +151,7 @@ class MissingWait(SharedCheck):
             "missing-wait", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} has not been waited for.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)),
-            advice=AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None,
+            advice=unheeded(m) or AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None,
         )  # fmt: skip
         return True
 

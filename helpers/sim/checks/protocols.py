@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class LoadedKernel(Protocol):
     """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
     of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites
-    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory. ops, blocks: its instructions, and
+    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory. unheeded_wait: the first line that
+    looks at an mbarrier and goes on whatever the answer is. ops, blocks: its instructions, and
     what is executed together."""
 
     name: str
@@ -31,6 +32,7 @@ class LoadedKernel(Protocol):
     uses: frozenset[str]
     decisive: frozenset[int]
     flag_stores: frozenset[int]
+    unheeded_wait: int | None
 
 
 class ClusterRows(Protocol):
@@ -42,9 +44,12 @@ class ClusterRows(Protocol):
 
 
 class PhaseBarrier(Protocol):
-    """An mbarrier object, one per block. phase: [blocks], phases completed."""
+    """An mbarrier object, one per block. phase: [blocks], phases completed. line: where it was initialised. surplus: have more arrived at
+    once than it waits for?"""
 
     phase: np.ndarray
+    line: int | None
+    surplus: bool
 
     def arrivals(self, m: Machine, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
         """Those who completed the last phase of the barriers of `rows` (boolean), [blocks, threads], and when they came."""

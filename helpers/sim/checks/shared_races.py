@@ -8,6 +8,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
+from .missing_wait import unheeded
 from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
@@ -33,6 +34,10 @@ MADE_ADVICE = "Put __syncthreads() behind the initialisation, which one thread d
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits, and an arrival with .relaxed hands nothing over. (Where all threads come by, __syncthreads() does it, too.)"
+)
+TOO_FEW_ADVICE = (
+    "More threads arrive at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
+    "come: give mbarrier.init the number of all arrivals of a phase."
 )
 LANES_ADVICE = (
     "Only some lanes of the warp that was there first have arrived, and what its other lanes did is not ordered before that: put "
@@ -83,6 +88,7 @@ class SharedRaces(SharedCheck):
         self.arrays += ("writer_warps", "writer_time", "reader_warps", "reader_time") if self.meetings else ()
         self.time = 1  # accesses so far, and the beginning
         self.unpublished = False  # has an mbarrier been made since the last barrier?
+        self.too_few: str | None = None  # what to do where more arrived at an mbarrier than it waits for
         self.fenced = "fence" in program.uses
         super().__init__(m, launch, cells)
         self.clocks = WarpClocks(1, m.threads)
@@ -416,6 +422,8 @@ class SharedRaces(SharedCheck):
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         chosen = np.zeros(m.blocks, bool)
         chosen[rows] = True
+        if barrier.surplus:
+            self.too_few = TOO_FEW_ADVICE.format(barrier.line)
         arrivals = [Arrivals(threads, False, moment) for threads, moment in barrier.arrivals(m, chosen)]
         if arrivals:
             waiting = np.zeros((m.blocks, m.threads), bool)
@@ -475,7 +483,8 @@ class SharedRaces(SharedCheck):
         if within:
             return PARTIAL_ADVICE if passed else WARP_ADVICE
         if self.meetings:
-            return LANES_ADVICE if other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1) else MEETING_ADVICE
+            met = other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1)
+            return LANES_ADVICE if met else self.too_few or unheeded(m) or MEETING_ADVICE
         return WARP_IS_NOT_ENOUGH if passed else None
 
     def _warp_is_met(self, name: str, cell: int, thread: int, other: int) -> bool:

@@ -202,6 +202,19 @@ class Program:
         return decisive(self.ops)
 
     @functools.cached_property
+    def undecisive(self) -> frozenset[int]:
+        """Positions of instructions whose results decide nothing: see `decisions`."""
+        from .decisions import undecisive
+
+        return undecisive(self.ops)
+
+    @functools.cached_property
+    def unheeded_wait(self) -> int | None:
+        """The first line that looks at an mbarrier and goes on whatever the answer is."""
+        at_barriers = (op for op in self.ops if op.position in self.undecisive and any(site.op is AccessKind.BARRIER for site in op.sites))
+        return next((op.line for op in at_barriers if self.types[op.writes[0]] == "pred"), None)
+
+    @functools.cached_property
     def flag_stores(self) -> frozenset[int]:
         """Sites of volatile stores to flags in shared memory: see `flags`."""
         from .flags import stores_of_flags

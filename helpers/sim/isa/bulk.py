@@ -29,7 +29,7 @@ from helpers.sim.machine.memory import RAW
 from .atomic import _new_value
 from .base import DTYPES, instruction
 from .loads_stores import address_of
-from .mbarrier import active_lanes, barrier_at, of_lanes, shared_places
+from .mbarrier import BYTES, active_lanes, barrier_at, of_lanes, shared_places
 from .numerics import canonical
 
 I32, I64, U16, U32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint32)
@@ -274,6 +274,11 @@ def _targets(op, first: int, barrier: int, mask: int | None):
     def targets(m, lanes):
         rows, offsets = (of_lanes(m, part, lanes) for part in places(m))
         its_rows, its_offsets = (of_lanes(m, part, lanes) for part in barriers(m))
+        if len(outside := its_offsets[(its_offsets < m.shared.start) | (its_offsets > m.shared.end - BYTES)]):
+            m.fail(
+                f"the mbarrier of a bulk copy lies at offset {int(outside[0]) - m.shared.start} of shared memory, and a block has "
+                f"{m.shared.end - m.shared.start} bytes of it.", line,
+            )  # fmt: skip
         if masks is None:
             if (rows != its_rows).any():
                 m.fail("the destination of a bulk copy and its mbarrier lie in different blocks.", line)

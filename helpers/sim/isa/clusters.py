@@ -24,9 +24,10 @@ def barrier_cluster_arrive(op):
     """Say that this thread has come, and go on: cluster.barrier_arrive()."""
     op.loader.uses.add("cluster")
     op.effect, op.opclass = Effect.BARRIER, "BAR"
-    op.without_effect("aligned", "release")  # without .relaxed it releases
+    op.without_effect("release")  # without .relaxed it releases
     line, releases = op.line, not op.has("relaxed")
-    return lambda m: m.cluster_arrive(line, releases)
+    place = op.position + 1 if op.has("aligned") else 0
+    return lambda m: m.cluster_arrive(line, releases, place)
 
 
 @instruction("barrier.cluster.wait")
@@ -115,6 +116,9 @@ def _remote_store(op, update):
         rows, offsets = m.clusters.resolve(m, address(m))
         its_rows, its_offsets = m.clusters.resolve(m, barrier_at(m))
         offsets, mask = shared.locate(m, site, offsets, size * count)
+        apart = rows != its_rows if mask is None else (rows != its_rows) & mask
+        if apart.any():
+            m.fail("the mbarrier of an asynchronous store must lie in the block that it stores to, and this one lies in another.", line)
         (m.checks.update if update else m.checks.write)(m, RemoteAccess(site, rows, offsets, mask, size * count))
         flat_rows, flat_offsets = m.rows_of(rows).reshape(-1), m.rows_of(offsets).reshape(-1)
         values = [m.rows_of(m.regs[source].view(raw)).reshape(-1) for source in sources]

@@ -12,8 +12,9 @@ import numpy as np
 
 from helpers.sim.checks import mbarrier_parity
 from helpers.sim.checks.accesses import Access, RemoteAccess
+from helpers.sim.checks.findings import at
 from helpers.sim.checks.warp_meetings import WarpMoment
-from helpers.sim.code.addresses import SHARED_WINDOW, WINDOW_BYTES
+from helpers.sim.code.addresses import RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import Address
 from helpers.sim.code.sites import AccessKind
@@ -22,6 +23,8 @@ from helpers.sim.machine.copies import Arrival, MBarrier
 from .base import SCOPES, instruction
 from .loads_stores import address_of
 
+BYTES = 8  # of an mbarrier
+MOST = (1 << 20) - 1  # arrivals or bytes that it can count (PTX ISA, "Contents of the mbarrier object")
 I64, U32, U64 = np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64)
 LOW = np.uint64(0xFFFFFFFF)
 
@@ -41,19 +44,33 @@ def shared_places(op, i: int, what: str):
             if (outside if m.mask is None else outside & m.mask).any():
                 m.fail(f"{what} must lie in shared memory, and this address points elsewhere.", line)
             addresses = addresses - SHARED_WINDOW
-        return m.clusters.resolve(m, addresses)
+        rows, offsets = m.clusters.resolve(m, addresses)
+        return rows, np.where(addresses >> RANK_SHIFT <= m.clusters.size, offsets, addresses)  # what lies in no block stays outside
 
     return places
 
 
+def lanes_of(m, mask: np.ndarray | None) -> np.ndarray:
+    """Positions of the threads of a mask (None: all) in the flattened [blocks, threads]."""
+    return np.arange(m.lanes) if mask is None else np.flatnonzero(m.rows_of(mask))
+
+
 def active_lanes(m) -> np.ndarray:
     """Positions of the active threads in the flattened [blocks, threads]."""
-    return np.arange(m.lanes) if m.mask is None else np.flatnonzero(m.rows_of(m.mask))
+    return lanes_of(m, m.mask)
 
 
 def of_lanes(m, array: np.ndarray, lanes: np.ndarray) -> np.ndarray:
     """An array of the lanes' layout at the positions `lanes`."""
     return np.broadcast_to(array.reshape(-1), len(lanes)) if array.size == 1 else m.rows_of(array).reshape(-1)[lanes]
+
+
+def located(m, site, places) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
+    """The mbarriers that the active lanes name, as (rows of blocks, offsets), and the mask of those lanes whose mbarriers lie in shared
+    memory (None: all). The others are reported, and left out."""
+    rows, offsets = places
+    safe, mask = m.shared.locate(m, site, offsets, BYTES)
+    return (rows, safe), mask
 
 
 def barrier_at(m, offset: int) -> MBarrier:
@@ -64,10 +81,9 @@ def barrier_at(m, offset: int) -> MBarrier:
     return barriers[offset]
 
 
-def named(m, places, lanes: np.ndarray | None = None):
-    """Yield (mbarrier, its offset, rows of blocks [n], lanes [n]) for the mbarriers that the active lanes name."""
+def named(m, places, lanes: np.ndarray):
+    """Yield (mbarrier, its offset, rows of blocks [n], lanes [n]) for the mbarriers that these lanes name."""
     rows, offsets = places
-    lanes = active_lanes(m) if lanes is None else lanes
     rows, offsets = of_lanes(m, rows, lanes), of_lanes(m, offsets, lanes)
     for offset in np.unique(offsets).tolist():
         mine = offsets == offset
@@ -77,28 +93,29 @@ def named(m, places, lanes: np.ndarray | None = None):
 def _remote(op):
     """A function (m, places) that notes an operation on mbarriers of other blocks, and says in which order it puts blocks.
 
-    It returns a function (barrier, rows, lanes) to call for each mbarrier, which does nothing where the operation names no other block.
+    It returns the places and lanes of those that lie in shared memory, and a function (barrier, rows, lanes) to call for each mbarrier,
+    which does nothing where the operation names no other block.
     What says .cta releases to no other block; what names no scope is taken to mean the cluster, as much code does.
     """
     op.without_effect(*SCOPES, "release", "relaxed")  # what they mean where it is not read
     if not op.has("shared::cluster"):
-        own = op.site("cluster", AccessKind.BARRIER, 8)  # of interest to those who may not know yet that it has been made
+        own = op.site("cluster", AccessKind.BARRIER, BYTES)  # of interest to those who may not know yet that it has been made
 
         def use(m, places):
-            m.checks.barrier_used(m, Access(own, places[1], m.mask, 8))
-            return lambda barrier, rows, lanes: None
+            places, mask = located(m, own, places)
+            m.checks.barrier_used(m, Access(own, places[1], mask, BYTES))
+            return places, lanes_of(m, mask), lambda barrier, rows, lanes: None
 
         return use
     op.loader.uses.add("cluster")
     op.lands = True
-    site = op.site("cluster", AccessKind.BARRIER, 8)
+    site = op.site("cluster", AccessKind.BARRIER, BYTES)
     releases = not op.has("relaxed", "cta")
 
     def note(m, places):
-        rows, offsets = places
-        offsets, mask = m.shared.locate(m, site, offsets, 8)
-        m.checks.update(m, RemoteAccess(site, rows, offsets, mask, 8))
-        return lambda barrier, rows, lanes: m.checks.arrived(m, barrier, rows, lanes, releases)
+        places, mask = located(m, site, places)
+        m.checks.update(m, RemoteAccess(site, *places, mask, BYTES))
+        return places, lanes_of(m, mask), lambda barrier, rows, lanes: m.checks.arrived(m, barrier, rows, lanes, releases)
 
     return note
 
@@ -107,17 +124,22 @@ def _remote(op):
 def mbarrier_init(op):
     """A new mbarrier at [a] that expects b arrivals per phase."""
     places, count, line = shared_places(op, 0, "an mbarrier"), op.source(1, "u32"), op.line
-    site = op.site("cluster", AccessKind.BARRIER_INIT, 8)  # of interest to other blocks of the cluster only
+    site = op.site("cluster", AccessKind.BARRIER_INIT, BYTES)  # of interest to other blocks of the cluster only
 
     def run(m):
-        where, expected = places(m), m.regs[count].view(U32)
-        m.checks.barrier_made(m, Access(site, where[1], m.mask, 8))
-        for barrier, offset, rows, lanes in named(m, where):
-            if offset & 7:
-                m.fail(f"an mbarrier must lie at a multiple of 8 bytes, and this one is at offset {offset}.", line)
+        (where, mask), expected = located(m, site, places(m)), m.regs[count].view(U32)
+        m.checks.barrier_made(m, Access(site, where[1], mask, BYTES))
+        for barrier, _, rows, lanes in named(m, where, lanes_of(m, mask)):
             counts = of_lanes(m, expected, lanes).astype(np.int64)
             if not counts.all():
                 m.fail("an mbarrier must expect at least one arrival.", line)
+            if counts.max() > MOST:
+                m.fail(f"an mbarrier can count {MOST} arrivals, and this one is to expect {int(counts.max())}.", line)
+            if barrier.busy(rows):
+                m.fail(
+                    f"this mbarrier was initialised{at(barrier.line)}, and a phase of it has begun and is not over: wait for it, or end it "
+                    "with mbarrier.inval, before it is initialised again.", line,
+                )  # fmt: skip
             barrier.init(rows, counts, line)
 
     return run
@@ -127,12 +149,12 @@ def mbarrier_init(op):
 def mbarrier_inval(op):
     """The mbarrier at [a] is one no more."""
     places = shared_places(op, 0, "an mbarrier")
-    site = op.site("cluster", AccessKind.BARRIER, 8)
+    site = op.site("cluster", AccessKind.BARRIER, BYTES)
 
     def run(m):
-        where = places(m)
-        m.checks.barrier_ended(m, Access(site, where[1], m.mask, 8))
-        for barrier, _, rows, _ in named(m, where):
+        where, mask = located(m, site, places(m))
+        m.checks.barrier_ended(m, Access(site, where[1], mask, BYTES))
+        for barrier, _, rows, _ in named(m, where, lanes_of(m, mask)):
             barrier.expected[rows] = 0
 
     return run
@@ -141,6 +163,13 @@ def mbarrier_inval(op):
 def _initialised(m, barrier, rows, line):
     if (barrier.expected[rows] <= 0).any():
         m.fail("a thread uses an mbarrier that nobody has initialised: mbarrier.init, then a barrier of the block, must come first.", line)
+
+
+def _announce(m, barrier, rows, count, line) -> None:
+    """More bytes will come in this phase. Stops the launch where they are too many to count."""
+    barrier.announce(rows, count, line)
+    if (barrier.bytes[rows] > MOST).any():
+        m.fail(f"an mbarrier can count {MOST} bytes, and {int(barrier.bytes[rows].max())} are announced here.", line)
 
 
 def _arrive(op, drop: bool):
@@ -153,15 +182,21 @@ def _arrive(op, drop: bool):
     remote = _remote(op)
 
     def run(m):
-        tokens, where = np.zeros(m.lanes, U64), places(m)
-        give = remote(m, where)
-        for barrier, _, rows, lanes in named(m, where):
+        tokens = np.zeros(m.lanes, U64)
+        where, here, give = remote(m, places(m))
+        for barrier, _, rows, lanes in named(m, where, here):
             _initialised(m, barrier, rows, line)
             tokens[lanes] = barrier.tokens(rows)
             count = 1 if amount is None else of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64)
             if expects_bytes:
-                barrier.announce(rows, count, line)
+                _announce(m, barrier, rows, count, line)
                 count = 1
+            elif (count > barrier.expected[rows]).any():
+                few = int(barrier.expected[rows].min())
+                m.fail(
+                    f"a thread arrives {int(np.max(count))} times at once at an mbarrier that expects {few} arrivals in a phase, and what "
+                    "is missing must not become negative.", line,
+                )  # fmt: skip
             if drop:
                 np.subtract.at(barrier.expected, rows, count)
             give(barrier, rows, lanes)
@@ -199,9 +234,8 @@ def _count_bytes(op, change):
     remote = _remote(op)
 
     def run(m):
-        where = places(m)
-        give = remote(m, where)
-        for barrier, _, rows, lanes in named(m, where):
+        where, here, give = remote(m, places(m))
+        for barrier, _, rows, lanes in named(m, where, here):
             _initialised(m, barrier, rows, line)
             give(barrier, rows, lanes)
             change(m, barrier, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
@@ -212,7 +246,7 @@ def _count_bytes(op, change):
 @instruction("mbarrier.expect_tx")
 def mbarrier_expect_tx(op):
     """Announce b more bytes for the current phase of [a]."""
-    return _count_bytes(op, lambda m, barrier, rows, amounts: barrier.announce(rows, amounts, op.line))
+    return _count_bytes(op, lambda m, barrier, rows, amounts: _announce(m, barrier, rows, amounts, op.line))
 
 
 @instruction("mbarrier.complete_tx")
@@ -241,26 +275,31 @@ def _wait(op):
     if len(op.operands) > 3:
         op.source(3, "u32")  # how long the hardware may suspend the thread: a hint
     p = op.result(0, "pred")
-    line = op.line
-    site = op.site("cluster", AccessKind.BARRIER, 8)
+    line, position = op.line, op.position
+    site = op.site("cluster", AccessKind.BARRIER, BYTES)
 
     def run(m):
         done = np.zeros(m.lanes, bool)
         given = m.regs[phase].view(U32 if parity else U64)
         if parity and given.max() > 1:
             mbarrier_parity.note(m, line, given)
-        looking, where = active_lanes(m), places(m)
-        m.checks.barrier_used(m, Access(site, where[1], m.mask, 8))
+        where, mask = located(m, site, places(m))
+        looking = lanes_of(m, mask)
+        done[np.setdiff1d(active_lanes(m), looking)] = True  # whoever looks outside of shared memory need not look again
+        m.checks.barrier_used(m, Access(site, where[1], mask, BYTES))
         for barrier, offset, rows, lanes in named(m, where, looking):
             _initialised(m, barrier, rows, line)
             wanted = of_lanes(m, given, lanes)
-            over = _is_over(barrier.phase[rows], wanted, parity)
+            if not parity and (barrier.phase[rows] - (wanted & LOW).astype(np.int64) > 1).any():
+                m.fail("a thread waits for a phase that is not the last one, and an mbarrier does not know of those before.", line)
+            done[lanes] = over = _is_over(barrier.phase[rows], wanted, parity)
+            if position in m.program.undecisive:  # whoever goes on in either case knows nothing, and nothing need have come
+                continue
             if not over.all():  # what is on its way comes no earlier than somebody depends on it
                 chosen = np.zeros(m.blocks, bool)
                 chosen[rows[~over]] = True
                 barrier.look(m, chosen)
-                over = over | _is_over(barrier.phase[rows], wanted, parity)
-            done[lanes] = over
+                done[lanes] = over = over | _is_over(barrier.phase[rows], wanted, parity)
             if over.any():
                 if acquires:
                     m.checks.waited(m, barrier, rows[over], lanes[over])
@@ -275,7 +314,7 @@ def _wait(op):
             m.recorder.barrier(m, line, "wait")
             m.mask = whole
         m.regs[p] = m.uniform(True, np.bool_) if done.all() else m.from_rows(finished)
-        if not done[looking].all():
+        if position not in m.program.undecisive and not done[looking].all():
             m.yielding = True
 
     return run
@@ -312,11 +351,14 @@ def cp_async_mbarrier_arrive(op):
 
     op.lands = True
     places, counted, line = shared_places(op, 0, "an mbarrier"), op.has("noinc"), op.line
+    site = op.site("cluster", AccessKind.BARRIER, BYTES)
 
     def run(m):
         copies = queue(m)
         snapshot, came = list(copies.copies), m.checks.reached(m)  # what the thread does from here on is not told by its arrival
-        for barrier, _, rows, lanes in named(m, places(m)):
+        where, mask = located(m, site, places(m))
+        m.checks.barrier_used(m, Access(site, where[1], mask, BYTES))
+        for barrier, _, rows, lanes in named(m, where, lanes_of(m, mask)):
             _initialised(m, barrier, rows, line)
             if not counted:
                 np.add.at(barrier.pending, rows, 1)

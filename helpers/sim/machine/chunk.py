@@ -509,13 +509,16 @@ class Chunk(Lanes):
         if stuck and not released:
             divergent_barriers.deadlock(self, self.parked, CLUSTER)
 
-    def cluster_arrive(self, line, release: bool) -> None:
-        """The active threads arrive at their cluster's barrier."""
+    def cluster_arrive(self, line, release: bool, place: int) -> None:
+        """The active threads arrive at their cluster's barrier. place: of the instruction, if it is for whole warps (.aligned), else 0."""
         state, here = self.cluster_barrier, self._active()
         twice = here & (state.arrived | state.passed)
         if twice.any():
             divergent_barriers.cluster_out_of_turn(self, line, twice, "arrives at the cluster's barrier again without having waited for it")
         state.arrived |= here
+        state.place[here] = place
+        if place:
+            divergent_barriers.arrived_apart(self, line, state.arrived & (state.place > 0), state.place, here)
         self.checks.cluster_arrived(self, release)
         self._release_clusters()
 

@@ -111,11 +111,15 @@ class Clusters:
 
 
 class ClusterBarrier:
-    """The barrier that every thread of a cluster has: arrive, then wait. Both arrays are [blocks, threads]."""
+    """The barrier that every thread of a cluster has: arrive, then wait. The arrays are [blocks, threads].
+
+    place: where each thread arrived last, if that was for whole warps (position + 1 in `Program.ops`), else 0.
+    """
 
     def __init__(self, m):
         self.arrived = np.zeros((m.blocks, m.threads), bool)  # in a phase that is not complete
         self.passed = np.zeros((m.blocks, m.threads), bool)  # in a phase that is complete; may pass the wait
+        self.place = np.zeros((m.blocks, m.threads), np.int32)
 
     def complete(self, m) -> bool:
         """Complete the phases for which all threads that still run have arrived. True if there was one."""

@@ -198,7 +198,8 @@ class MBarrier:
     expected: arrivals per phase. pending: arrivals still missing in this phase. bytes: announced bytes that have not
     come, negative if more came than were announced. announced: bytes announced in this phase. phase: phases completed.
     attached: what will arrive when somebody looks: `Arrival`s, or functions of the machine that bring everything at once.
-    line, expect_line: where it was initialised, and where bytes were last announced.
+    line, expect_line: where it was initialised, and where bytes were last announced. surplus: have more arrived at once than it
+    waits for?
     """
 
     expected: np.ndarray
@@ -209,6 +210,7 @@ class MBarrier:
     attached: list = field(default_factory=list)
     line: int | None = None
     expect_line: int | None = None
+    surplus: bool = False
     # Who arrived, as (rows of barriers, lanes of the chunk, when): in this phase, and in the last one that is complete.
     arrived: list = field(default_factory=list)
     ordered: list = field(default_factory=list)
@@ -223,6 +225,11 @@ class MBarrier:
         self.bytes[rows] = self.announced[rows] = self.phase[rows] = 0
         self.line = line
 
+    def busy(self, rows: np.ndarray) -> bool:
+        """Has a phase begun in one of the blocks `rows`, and not ended: arrivals or bytes have come or are on their way?"""
+        begun = (self.expected[rows] > 0) & ((self.pending[rows] != self.expected[rows]) | (self.bytes[rows] != 0))
+        return bool(begun.any() or any(item.left[np.isin(item.targets, rows)].any() for item in self.attached if isinstance(item, Arrival)))
+
     def tokens(self, rows: np.ndarray) -> np.ndarray:
         """The state that an arrival returns: the phase, and in the upper half the arrivals missing before it."""
         return (self.pending[rows].clip(0).astype(np.uint64) << np.uint64(32)) | self.phase[rows].astype(np.uint64)
@@ -234,13 +241,38 @@ class MBarrier:
         self.expect_line = line
 
     def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1, came: WarpMoment | None = None) -> None:
-        """The lanes arrive at the barriers of the blocks `rows`, each `count` times. came: when they asked for that, if not now."""
+        """The lanes arrive at the barriers of the blocks `rows`, each `count` times. came: when they asked for that, if not now.
+
+        Where more arrive at once than a phase, or several, wait for, the last of them count for the next one. Which ones these are
+        nobody knows on a GPU, so it takes all lanes of a warp to have come in time for those who wait to be told of any.
+        """
+        moment = came or m.checks.reached(m)
+        before = self.pending.copy()
         np.subtract.at(self.pending, rows, count)
-        self.arrived.append((rows, lanes, came or m.checks.reached(m)))
+        late = self._late(m, before, rows, lanes, count) if (self.pending[rows] < 0).any() else None
+        if late is None:
+            self.arrived.append((rows, lanes, moment))
+            self.settle(m)
+            return
+        self.arrived.append((rows[~late], lanes[~late], moment))
         self.settle(m)
+        self.arrived.append((rows[late], lanes[late], moment))
+
+    def _late(self, m, before: np.ndarray, rows: np.ndarray, lanes: np.ndarray, count) -> np.ndarray:
+        """Which of these arrivals (boolean) may count for a phase that they do not complete. before: what was pending before them."""
+        counts = np.broadcast_to(np.asarray(count, np.int64), rows.shape)
+        late = np.zeros(len(rows), bool)
+        for row in np.unique(rows[self.pending[rows] < 0]).tolist():
+            mine = np.flatnonzero(rows == row)
+            surplus = int(counts[mine].sum() - before[row]) % max(int(self.expected[row]), 1)
+            late[mine] = np.cumsum(counts[mine][::-1])[::-1] - counts[mine] < surplus
+        warps = lanes // m.threads * m.warp_count + lanes % m.threads // WARP
+        self.surplus = self.surplus or bool(late.any())
+        return np.isin(warps, warps[late])
 
     def settle(self, m) -> None:
-        """Complete the phases that have everything they wait for."""
+        """Complete the phases that have everything they wait for. Who waits for the last of several has waited for all of them."""
+        before = np.zeros(len(self.phase), bool)
         while True:
             done = (self.pending <= 0) & (self.bytes == 0) & (self.expected > 0)
             if not done.any():
@@ -248,8 +280,9 @@ class MBarrier:
             self.phase[done] += 1
             self.pending[done] += self.expected[done]
             self.announced[done] = 0
-            self.ordered = [*_of(self.ordered, ~done), *_of(self.arrived, done)]
+            self.ordered = [*_of(self.ordered, ~done | before), *_of(self.arrived, done)]
             self.arrived = _of(self.arrived, ~done)
+            before |= done
             m.wake()
 
     def look(self, m, rows: np.ndarray | None = None) -> None:

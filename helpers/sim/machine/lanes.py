@@ -231,7 +231,9 @@ class Lanes:
         return mask.any(axis=axes, keepdims=True) if axes else mask
 
     def example(self, bad: np.ndarray, values: np.ndarray):
-        """(block, thread, value, count) for the first lane of a boolean array."""
+        """(block, thread, value, count) for the first lane of a boolean array that takes part."""
+        if self.mask is not None and (bad & self.mask).any():  # the array may lack the axes by which the lanes differ
+            bad = bad & self.mask
         bad = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, values.shape))
         values = np.broadcast_to(values, bad.shape)
         index = np.unravel_index(int(bad.argmax()), bad.shape)

@@ -105,6 +105,23 @@ def test_whoever_has_waited_tells_the_others_of_its_block(hear, race):
     assert findings(f"__syncthreads(); {ONE}", hear) == race
 
 
+def test_an_asynchronous_store_s_mbarrier_lies_where_it_stores_to():
+    source = """
+    __device__ unsigned at(const void* s) { return (unsigned)__cvta_generic_to_shared(s); }
+    __device__ unsigned there(const void* s, int rank) {
+        unsigned r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(at(s)), "r"(rank)); return r; }
+    extern "C" __global__ void __cluster_dims__(2) f(float* y) {
+        __shared__ float s[32];
+        __shared__ unsigned long long bar;
+        if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at(&bar)));
+        asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];"
+                     :: "r"(there(s, blockIdx.x ^ 1)), "f"(1.0f), "r"(there(&bar, blockIdx.x)) : "memory");
+    }"""
+    with pytest.raises(helpers.RunError, match="must lie in the block that it stores to"):
+        helpers.compile(source).launch(2, 32, [np.zeros(32, np.float32)], on="cpu")
+
+
 def test_a_very_large_launch_takes_blocks_for_one(monkeypatch):
     monkeypatch.setattr("helpers.sim.checks.cluster_races.MOST", 1)
     assert not findings(ONE) and findings("__syncthreads(); if (t == 0) ARRIVE(RELAXED, there(&full, other));")

@@ -80,15 +80,17 @@ def test_whoever_copies_in_bulk_waits_for_the_data_before_it_is_released(store, 
 
 @pytest.mark.parametrize("waits, race", [("WAIT;", False), ("READ;", True), ("", True)])
 @pytest.mark.parametrize("reader", [0, 40])
-def test_its_own_block_does_not_see_it_before_either(waits, race, reader):
+@pytest.mark.parametrize("how", ["C", "((volatile float*)C)"])
+def test_its_own_block_does_not_see_it_before_either(waits, race, reader, how):
     found = findings(f"""
         if (t < 32) s[t] = t + 1;
         SHARED; __syncthreads();
         if (t == 0) {{ STORE(C + block * 32, s); COMMIT; {waits} }}
         __syncthreads();
-        if (t == {reader}) D[block] = C[block * 32 + 3];
+        if (t == {reader}) D[block] = {how}[block * 32 + 3];
         if (t == 0) WAIT;""")
-    assert [(kind, line) for kind, line, _ in found] == ([("race", f"if (t == {reader}) D[block] = C[block * 32 + 3];")] if race else [])
+    line = f"if (t == {reader}) D[block] = {how}[block * 32 + 3];"
+    assert [(kind, line) for kind, line, _ in found] == ([("race", line)] if race else [])
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,16 @@ def test_blocks_that_copy_to_one_place(copy, of, race):
         if (t < 32) s[t] = t + 64 * block + 1;
         SHARED; __syncthreads();
         if (t == 0) {{ {copy}(C + {of}, s); COMMIT; READ; }}""")
+    assert [kind for kind, _, _ in found] == (["race"] if race else [])
+
+
+@pytest.mark.parametrize("first, second, race", [("STORE", "ADD", True), ("ADD", "STORE", True), ("ADD", "ADD", False)])
+def test_a_copy_that_adds_meets_one_that_stores(first, second, race):
+    """Also where what is stored is what the sum is."""
+    found = findings(f"""
+        if (t < 32) s[t] = 1;
+        SHARED; __syncthreads();
+        if (t == 0) {{ if (block) {{ {first}(C, s); }} else {{ {second}(C, s); }} COMMIT; READ; }}""")
     assert [kind for kind, _, _ in found] == (["race"] if race else [])
 
 

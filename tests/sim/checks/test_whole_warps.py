@@ -81,3 +81,27 @@ def test_lanes_of_two_warps_that_come_to_one_barrier():
     """It counts whole warps, so it has let go of one warp before the other has come."""
     (first,) = findings('if (lane < 16) asm volatile("bar.sync 1, 32;" ::: "memory");')
     assert (first.kind, first.line) == ("divergent-barrier", 6)
+
+
+CLUSTER = """extern "C" __global__ void __cluster_dims__(2) f(int* y) {
+    int t = threadIdx.x, lane = t % 32;
+#define SYNC(how) asm volatile("barrier.cluster.arrive" how "; barrier.cluster.wait" how ";" ::: "memory");
+    BODY
+    y[t] = 1;
+}"""
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        ('if (lane % 2)\nSYNC(".aligned") else\nSYNC(".aligned")', True),
+        ('if (lane % 2)\nSYNC("") else\nSYNC("")', False),
+        ('if (t < 32)\nSYNC(".aligned") else\nSYNC(".aligned")', False),
+        ('for (int i = 0; i < 3; i++) { if (lane > 4) y[t] = i; SYNC(".aligned") }', False),
+    ],
+)
+def test_a_cluster_s_barrier_of_whole_warps(body, told):
+    run = helpers.compile(CLUSTER.replace("BODY", body)).launch(4, 64, [np.zeros(64, np.int32)], on="cpu", counters=False)
+    found = [one for one in run.findings if one.kind != "race"]
+    assert {(one.kind, one.line, one.other_line) for one in found} == ({("divergent-barrier", 5, 6)} if told else set())
+    assert all("16 threads of a warp arrive" in one.message for one in found)

@@ -214,3 +214,112 @@ def test_a_parity_is_0_or_1_and_another_number_counts_by_its_last_bit(parity, to
     run = helpers.compile(PHASES.replace("PARITY", parity)).launch(1, 64, [5, y], on="cpu", seconds=10)
     assert (y == 5).all() and [(finding.kind, finding.line) for finding in run.findings] == told
     assert not told or all(finding.count >= 64 and "& 1" in finding.advice for finding in run.findings)
+
+
+MEETING = (
+    HEAD
+    + """
+__device__ void look(const void* bar) {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;}" :: "r"(at(bar)) : "memory");
+}
+extern "C" __global__ void meeting(float* y) {
+    __shared__ alignas(8) unsigned long long bar;
+    __shared__ alignas(128) float s[128];
+    int t = threadIdx.x;
+    if (t == 0) DO("mbarrier.init.shared.b64 [%0], COUNT;", ::"r"(at(&bar)));
+    __syncthreads();
+    TELL
+    WAIT
+    y[128 + t] = s[127 - t];
+}
+"""
+)
+ARRIVE = 'DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&bar)));'
+STORE = f"s[t] = t; {ARRIVE}"
+BY_WARP = f"s[t] = t; __syncwarp(); if (t % 32 == 0) {ARRIVE}"
+BULK = (
+    'if (t == 0) { DO("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 512;", ::"r"(at(&bar))); '
+    'DO("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];", ::"r"(at(s)), "l"(y), "r"(at(&bar))); }'
+)
+UNTIL = "while (!over(&bar, 0)) {}"
+
+
+def meet(count: int, tell: str, wait: str) -> list:
+    source = MEETING.replace("COUNT", str(count)).replace("TELL", tell).replace("WAIT", wait)
+    y = np.arange(384, dtype=np.float32)
+    run = helpers.compile(source, arch="sm_90a").launch(1, 128, [y], on="cpu", seconds=10)
+    assert run.findings or (y[128:256] == np.arange(128)[::-1]).all()
+    return run.findings
+
+
+@pytest.mark.parametrize("count, tell", [(128, STORE), (1, BULK)], ids=["stores", "copy"])
+@pytest.mark.parametrize(
+    "wait, heeded",
+    [
+        (UNTIL, True),
+        ("if (!over(&bar, 0)) while (!over(&bar, 0)) {}", True),  # a look ahead, then in earnest
+        ("over(&bar, 0);", False),
+        ("look(&bar);", False),
+        ("y[256 + t] = over(&bar, 0);", False),
+        ("if (t == 5) over(&bar, 0);", False),
+    ],
+)  # fmt: skip
+def test_a_look_that_decides_nothing_is_no_wait(count, tell, wait, heeded):
+    found = meet(count, tell, wait)
+    assert {one.kind for one in found} == (set() if heeded else {"race" if tell is STORE else "missing-wait"})
+    assert all("goes on whatever the answer is" in one.advice for one in found)
+
+
+@pytest.mark.parametrize(
+    "count, tell, race",
+    [
+        (128, STORE, False), (4, BY_WARP, False), (64, STORE, False), (127, STORE, True), (96, STORE, True), (3, BY_WARP, True), (95, STORE, True),
+    ],
+)  # fmt: skip
+def test_whoever_arrives_beyond_the_count_is_not_waited_for(count, tell, race):
+    """Which arrival is the last nobody knows; with 64 for 128 two phases are complete."""
+    found = meet(count, tell, UNTIL if count != 64 else "while (!over(&bar, 1)) {}")
+    assert [one.kind for one in found] == (["race"] if race else [])
+    assert all("more threads arrive" in one.advice.lower() and "reads shared memory" in one.message for one in found)
+    assert not race or "thread (127, 0, 0)" in found[0].message
+
+
+OUTSIDE = {
+    "init": 'DO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(beyond)));',
+    "inval": 'DO("mbarrier.inval.shared.b64 [%0];", ::"r"(at(beyond)));',
+    "arrive": 'DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(beyond)));',
+    "expect": 'DO("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], 8;", ::"r"(at(beyond)));',
+    "wait": "while (!over(beyond, 0)) {}",
+    "copies": 'DO("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];", ::"r"(at(beyond)));',
+    "generic": 'DO("mbarrier.init.b64 [%0], 1;", ::"l"(beyond));',
+    "device memory": 'DO("mbarrier.init.shared.b64 [%0], 1;", ::"l"(y));',
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_an_mbarrier_lies_in_shared_memory(what):
+    source = MEETING.replace("COUNT", "1").replace(
+        "TELL", f"unsigned long long* beyond = &bar + 4096; if (t == 7) {{ {OUTSIDE[what]} }} s[t] = t;"
+    )
+    found = helpers.compile(source.replace("WAIT", "__syncthreads();")).launch(1, 128, [np.zeros(384, np.float32)], on="cpu").findings
+    (finding,) = found
+    assert finding.kind == "out-of-bounds" and finding.thread == (7, 0, 0)
+
+
+def test_what_an_mbarrier_cannot_count_is_told():
+    for inside, sentence in (
+        ('DO("mbarrier.init.shared.b64 [%0], %1;", ::"r"(at(&bar)), "r"(1 << 20));', "1048575 arrivals"),
+        ('DO("mbarrier.init.shared.b64 [%0], %1;", ::"r"(at(&bar)), "r"(-1));', "1048575 arrivals"),
+        ('DO("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;", ::"r"(at(&bar)), "r"(1 << 20));', "1048575 bytes"),
+        ('DO("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;", ::"r"(at(&bar)), "r"(-16));', "1048575 bytes"),
+        ('DO("mbarrier.arrive.shared.b64 _, [%0], 4;", ::"r"(at(&bar)));', "4 times at once"),
+        (EXPECT + '\nDO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(&bar)));', "initialised again"),
+        (
+            'unsigned long long a; DO("mbarrier.arrive.shared.b64 %0, [%1], 2;", : "=l"(a) : "r"(at(&bar))); '
+            + 'DO("mbarrier.arrive.shared.b64 _, [%0], 2;", ::"r"(at(&bar)));'
+            + "while (!reached(&bar, a)) {}",
+            "does not know of those before",
+        ),
+    ):
+        with pytest.raises(helpers.RunError, match=sentence):
+            helpers.compile(wait("2", inside)).launch(1, 32, [np.zeros(64, np.float32)], on="cpu")
