@@ -553,7 +553,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         if parameter.size != NBYTES:
             raise LaunchError(f"{what} is no tensor map: declare the parameter `const __grid_constant__ CUtensorMap {parameter.name}`.")
         return value
-    if is_array and parameter.size == NBYTES and parameter.ptx_type == "b8":
+    if (is_array or value is None) and parameter.size == NBYTES and parameter.ptx_type == "b8":
         raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
     if is_array and parameter.ptx_type == "b8" and not parameter.half:
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass its members in order as a tuple, arrays among them.")

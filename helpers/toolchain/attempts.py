@@ -11,7 +11,7 @@ from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
 from . import clang, installation, own_headers
-from .diagnostics import Diagnostic, explain, nested_launches, not_here, parse_log
+from .diagnostics import Diagnostic, explain, lines_of_unreadable, nested_launches, not_here, parse_log
 from .headers import stand_ins
 from .host_code import (
     Declaration,
@@ -56,7 +56,7 @@ class Attempt:
         if "ptxas" in self.answer.log:
             flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in self.request.flags if not f.startswith("--ptxas-options"))
             answer = installation.compiler().compile_program(replace(self.request, flags=flags))
-            lines = {} if answer.refused else line_of_ptx(answer.ptx)
+            lines = {} if answer.refused else {**line_of_ptx(answer.ptx), **lines_of_unreadable(answer.ptx, self.answer.log)}
         errors = [item for item in parse_log(self.answer.log, lines) if item.severity == "error"] if lines else self.errors
         without = None if installation.compiler().makes_machine_code else clang.misses(self.missing, self.source)
         if without:

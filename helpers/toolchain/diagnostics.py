@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from helpers.errors import CompileError
-from helpers.sim.code.lines import FILENAME
+from helpers.sim.code.lines import FILENAME, assembly_before, line_of_ptx
 
 from .host_code import device_functions, structure
 
@@ -47,6 +47,9 @@ _DIAGNOSTIC = re.compile(
 )
 
 _AT_END = re.compile(r"^At end of source: (?:catastrophic )?error(?: #[\w-]+)?: (?P<message>.*)$")
+_ASSEMBLER = "ptxas, the assembler"
+_UNREADABLE = re.compile(r"^\s*ptxas .*?line (\d+); *fatal *: *(.*?)$")
+_INLINE_ADVICE = "Each instruction of an asm statement ends with a semicolon, and its brackets are closed."
 _TO_MATCH = re.compile(r"^[^\n(]*\((?P<line>\d+)\): note(?: #[\w-]+)?: to match this (?P<what>.*)$")
 
 
@@ -58,10 +61,14 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
         match = _DIAGNOSTIC.match(text)
         if not match:
             assembler = re.match(r"^\s*ptxas (?:.*?line (\d+); *)?error *: *(.*)$", text)
+            unreadable = _UNREADABLE.match(text)
             if assembler:
                 ptx_line = int(assembler[1] or 0) or None
                 line = line_of_ptx.get(ptx_line) if ptx_line else None
-                found.append(Diagnostic("error", line, assembler[2], header="ptxas, the assembler"))
+                found.append(Diagnostic("error", line, assembler[2], header=_ASSEMBLER))
+            elif unreadable:
+                told = f"the assembler cannot read on: {unreadable[2].lower()}. {_INLINE_ADVICE}"
+                found.append(Diagnostic("error", line_of_ptx.get(int(unreadable[1])), told, header=_ASSEMBLER))
             if ended := _AT_END.match(text):
                 opened = _TO_MATCH.match(lines[number + 1]) if number + 1 < len(lines) else None
                 where = f"; the {opened['what']} of this line is never closed" if opened else ""
@@ -95,6 +102,16 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 ("" if in_cell or match["file"] == "__nv_name_map" else match["file"], int(match["line"])),
             )
         )
+    return found
+
+
+def lines_of_unreadable(ptx: str, log: str) -> dict[int, int | None]:
+    """The cell's lines of the PTX lines at which the assembler gave up, as `log` says: those of the asm statement that is to blame."""
+    cell, found = line_of_ptx(ptx), {}
+    for text in log.split("\n"):
+        if match := _UNREADABLE.match(text):
+            at = assembly_before(ptx, int(match[1]))
+            found[int(match[1])] = None if at is None else cell.get(at)
     return found
 
 

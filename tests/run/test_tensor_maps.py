@@ -154,6 +154,12 @@ def test_bytes_that_are_no_tensor_map():
         helpers.compile(example()).launch((3, 2), 32, [bytes(range(128))], on="cpu")
 
 
+@pytest.mark.parametrize("value", [zeros(64, 96), None])
+def test_what_is_passed_for_a_map_is_made_one(value):
+    with pytest.raises(LaunchError, match=r"pass helpers.tensor_map\(map, box\)"):
+        helpers.compile(example()).launch((3, 2), 32, [value], on="cpu")
+
+
 def test_a_map_of_another_rank():
     with pytest.raises(helpers.RunError, match="gives 2 coordinates, and the tensor map has 1"):
         helpers.compile(example()).launch((3, 2), 32, [helpers.tensor_map(zeros(64), 32)], on="cpu")

@@ -178,3 +178,24 @@ def test_a_command_of_the_notebook_further_down_is_named(command):
         compile_source(f"__global__ void k(float* a) {{ a[0] = 1; }}\n{command}\n")
     assert said.value.line == 2
     assert compile_source(f'__global__ void k(float* a) {{ a[0] = 1; }}\nconst char* text = R"(\n{command}\n)";\n').entry == "k"
+
+
+INLINE = """__device__ void one(int& x) { asm volatile("mov.u32 %0, 1;" : "=r"(x)); }
+__device__ void two(int& x) { asm volatile("{ .reg .pred p;"
+    "setp.eq.s32 p, %0, 1;"
+    "@p mov.u32 %0, 1LAST" : "+r"(x)); }
+extern "C" __global__ void f(int* y) {
+    int x = 0;
+    one(x);
+    two(x);
+    one(x);
+    y[threadIdx.x] = x;
+}"""
+
+
+@pytest.mark.parametrize("last", ["", ";", "; ) }", "]; }", " }"])
+def test_assembly_that_cannot_be_read_is_named_by_its_line(last):
+    """No semicolon, a bracket that is not closed, or one too many: the assembler stumbles where the next statement begins, or at the end."""
+    with pytest.raises(CompileError, match="Each instruction of an asm statement ends with a semicolon") as caught:
+        compile_source(INLINE.replace("LAST", last))
+    assert caught.value.line == 4 and "gave up" not in caught.value.message

@@ -20,6 +20,7 @@ LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
     r"(?:\s*,\s*function_name\s+(?P<function>[\w$]+)(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(?P<file>\d+)\s+(?P<line>\d+)\s+(?P<column>\d+))?[^\n]*"
 )
+_INLINE = re.compile(r"// begin inline asm\n(.*?)// end inline asm", re.S)
 _LABEL = re.compile(r"\s*[\w$]+:")
 _ACCESS = re.compile(r"\s*(?:@!?%\w+\s+)?(?:ld|st|ldu|ldmatrix|stmatrix|atom|red|cp|wmma)\.(?!param\b)")
 _FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b")
@@ -54,6 +55,19 @@ def header_at(ptx: str, number: int, filename: str = FILENAME) -> str:
         name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
     where = f"{PurePath(path).name}, line {place[2]}"
     return f"{name} ({where})" if name else where
+
+
+def assembly_before(ptx: str, number: int) -> int | None:
+    """The first line of the inline assembly that the assembler has stumbled over by 1-based PTX line `number`, where it cannot read on: the
+    first piece whose brackets do not match, else the last one that begins before."""
+    pieces: list[tuple[int, str]] = []
+    for found in _INLINE.finditer(ptx):
+        start = ptx.count("\n", 0, found.start(1)) + 1
+        if start > number:
+            break
+        pieces.append((start, found[1]))
+    uneven = (start for start, text in pieces if any(text.count(one) != text.count(other) for one, other in ("{}", "()", "[]")))
+    return next(uneven, pieces[-1][0] if pieces else None)
 
 
 def cell_lines(compiled) -> Mapping[int, int | None]:

@@ -93,7 +93,7 @@ class Piece:
         misaligned.by_bulk_copy(
             m, site, lanes, self.offsets % align != 0,
             lambda i: f"A bulk copy to or from address {self.offsets[i]:#x} of shared memory, which is not a multiple of {align}.",
-            f"Declare the buffer with alignas({1024 if mode == '128B' else 128}).",
+            f"Declare the buffer with alignas({1024 if mode == '128B' else 128}), and begin each copy in it at a multiple of that.",
         )  # fmt: skip
         out_of_bounds.by_bulk_copy(
             m, site, lanes, (self.offsets < m.shared.start) | (end > m.shared.end),

@@ -26,6 +26,7 @@ from .undefined import Undefined, unwritten_value
 PATIENCE = 1024  # backward turns of one group before another gets its chance (spinning on a flag, a lock)
 BRIEFLY = 16  # looks at flags of a chunk before the next one gets its chance, where the order of blocks is what is tried
 CHECK_EVERY = 64  # blocks of code between looks at the clock
+BARRIERS = 16  # of a block
 CLUSTER = -1  # the number of the cluster's barrier, among those of the block
 
 
@@ -460,6 +461,10 @@ class Chunk(Lanes):
 
         vote: (how, register of the result, register of the predicate) of a barrier that reduces one.
         """
+        if barrier >= BARRIERS:
+            self.fail(f"a thread comes to barrier {barrier}, and a block has those from 0 to {BARRIERS - 1}.", line)
+        if expected is not None and expected % WARP:
+            self.fail(f"a barrier is for {expected} threads, which is no multiple of {WARP}: it counts whole warps.", line)
         if self.recorder is not None and not arrive:
             self.recorder.barrier(self, line, "sync")
         if self.mask is None and not self.parked and not arrive and (expected is None or expected == self.threads):

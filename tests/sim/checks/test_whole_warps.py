@@ -105,3 +105,13 @@ def test_a_cluster_s_barrier_of_whole_warps(body, told):
     found = [one for one in run.findings if one.kind != "race"]
     assert {(one.kind, one.line, one.other_line) for one in found} == ({("divergent-barrier", 5, 6)} if told else set())
     assert all("16 threads of a warp arrive" in one.message for one in found)
+
+
+@pytest.mark.parametrize("number, count, sentence", [(17, 64, "from 0 to 15"), (16, None, "from 0 to 15"), (3, 62, "no multiple of 32")])
+def test_a_barrier_that_no_block_has(number, count, sentence):
+    call = "bar.sync %0, %1;" if count else "bar.sync %0;"
+    source = f"""extern "C" __global__ void f(int number, int count, int* y) {{
+        asm volatile("{call}" :: "r"(number), "r"(count) : "memory"); y[threadIdx.x] = 1; }}"""
+    with pytest.raises(helpers.RunError, match=sentence) as caught:
+        helpers.compile(source).launch(1, 64, [number, count or 0, np.zeros(64, np.int32)], on="cpu")
+    assert caught.value.line == 2
