@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from helpers import evidence, gemm, ladder, measures, reference, strategy, what_if
+from helpers import evidence, gemm, ladder, measures, reference, strategy, variants, what_if
 from helpers.course.accuracy import pieces
+from helpers.course.autotune import busy_part
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
 from helpers.model.planned_cycles import main_loop
+from helpers.sim.counting import names
 from tests import ROOT
 
 LESSONS = [step for step in STEPS if step.number <= 10]
@@ -95,6 +97,26 @@ def most_lost(text: str, step: str = "thread_tile_2d") -> list[str]:
     kernel = reference(step)
     states = kernel.profile(4096, "H200 SXM").prediction.by_line[measures.line_number(kernel, text)]
     return sorted(set(states) - {"selected", "not selected"}, key=lambda state: -states[state])
+
+
+def winners_fill_the_gpu() -> bool:
+    """Whether the shapes that lesson 12 lists have what it says of their fastest constants, but for the smallest."""
+    found, large, good = strategy.recorded(), {"256 × 128", "128 × 256"}, []
+    for shape in ("small, 512", "medium", "medium, 2048", "large", "large, 8192", "odd", "oblong"):
+        best = found.best(shape)
+        size, problem = tuple(map(int, best.split(",")[0].split(" × "))), strategy.SHAPES[shape]
+        good += [busy_part(size, problem, H200.sms) > 0.9, (best in large) == (busy_part((256, 128), problem, H200.sms) > 0.9)]
+    return all(good)
+
+
+@functools.cache
+def copies_shifted(align: int) -> int:
+    """Sectors that the copies of B in step 12 ask for with eight slices, more than with one, if shared memory is aligned to so many bytes."""
+    tile = {"BM": 16, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4}
+    aligned = {"extern __shared__ __align__(16)": f"extern __shared__ __align__({align})"}
+    kernels = variants(reference("autotune"), {"1": tile | {"SLICES": 1}, "8": tile | {"SLICES": 8} | aligned})
+    one, eight = (measures.at_line(run, "inside ? 16 : 0") for run in kernels.gemm(16, 256, 256).values())
+    return eight.counters[names.sectors("global", "ld")] - one.counters[names.sectors("global", "ld")]
 
 
 def behind_cublas() -> set[str]:
@@ -353,6 +375,10 @@ CLAIMS = (
           and 1.2 < times_cublas("large, 3072", "96 × 128") / times_cublas("large, 3072", "256 × 128") < 1.3),
     Claim(12, "At 256 even the winner leaves half of them idle: it has {} tiles.", lambda: (256 // 16 * (256 // 64),),
           lambda: strategy.recorded().best("small") == "16 × 64, 4 warps"),
+    Claim(12, "but for the first, every winner leaves few multiprocessors idle. Where the largest tile does that itself, upright or lying, it wins; elsewhere a "
+          "smaller one does.", holds=lambda: winners_fill_the_gpu()),
+    Claim(12, "The loads rise by {} sectors more than the parts are. These are an accident of layout, at the copies of $B$.", lambda: (copies_shifted(16),),
+          lambda: copies_shifted(128) == 0),
     Claim(12, "That is faster by a sixth", holds=lambda: strategy.recorded().best("medium") == "32 × 128, 4 warps"
           and 7 / 6 < times_cublas("medium", "32 × 128, 4 warps") / times_cublas("medium", "64 × 128") < 1.2),
     Claim(14, "this lesson's kernel has {} % on an H200", lambda: (f"{100 * beside_cublas('wmma', 4096):.0f}",)),

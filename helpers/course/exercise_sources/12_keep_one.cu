@@ -10,7 +10,7 @@
 //! expect: barriers per warp <= 1
 //! expect: bytes of shared memory per block <= 3072
 //! expect: global loads per result <= 2 K
-//! after: A quarter of the traffic and of the memory. Over blocks it is the same: the last to finish has its own sums in registers, and need not
+//! after: A quarter of the traffic and of the memory is saved. Over blocks it is the same: the last to finish has its own sums in registers, and need not
 //!     fetch them from where the others left theirs.
 constexpr int BM = 16, BN = 16;  // tile of C per block
 constexpr int SLICES = 4;        // of K, one for each z
