@@ -8,6 +8,7 @@ compare_counts(tried.gemm(64), ["shared loads", "wavefronts of shared loads", "r
 from __future__ import annotations
 
 import difflib
+import functools
 import html
 import math
 import numbers
@@ -18,8 +19,9 @@ from typing import Any
 
 from helpers.arguments import explained, is_whole
 from helpers.errors import CompileError, CourseError
+from helpers.progress import Progress
 from helpers.run.kernel import Kernel, Run
-from helpers.toolchain.compile import compile_each
+from helpers.toolchain.compile import at_once, compile_each
 
 from . import measures
 from .lesson import LessonKernel
@@ -132,13 +134,23 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
             source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
         if edits:
             sources[name] = source
-    compiled = dict(zip(sources, compile_each(list(sources.values()), old.entry, old.arch, old.options), strict=True))
+    with Progress("compiling variants") as progress:
+        compiled = dict(zip(sources, compile_each(list(sources.values()), old.entry, old.arch, old.options, progress), strict=True))
     for name, made in compiled.items():
         if isinstance(made, CompileError):
             raise CompileError(f"{name}: {made.message}", made.line) from made
         if isinstance(made, CourseError):
             raise made
     return Variants({name: LessonKernel(compiled.get(name, old), str(name)) for name in settings})
+
+
+@explained
+def architectures(kernel: Kernel, names: Iterable[str]) -> dict[str, Kernel]:
+    """The kernel compiled for each of these architectures: {"sm_80": kernel, …}. Raises CompileError where one refuses it."""
+    names = list(names)
+    with Progress("compiling for other architectures") as progress:
+        made = at_once([functools.partial(kernel.for_arch, name) for name in names], progress)
+    return dict(zip(names, made, strict=True))
 
 
 def _set(source: str, constant: str, number: int, name: str) -> str:

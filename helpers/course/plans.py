@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from helpers.arguments import explained
 from helpers.errors import CourseError
 from helpers.model.planned_cycles import MULTIPLY_ADD, PLACEHOLDER, PlannedLoop, main_loop
+from helpers.progress import Progress
 from helpers.run.kernel import Kernel
 
 from .table import Table, Tabular
@@ -47,9 +48,11 @@ class Plans(Tabular):
 def plans(kernels: Mapping[str, Kernel]) -> Plans:
     """The plans of these kernels' main loops, by the names they are given. Raises CourseError for a kernel without a main loop."""
     found = {}
-    for name, kernel in kernels.items():
-        loop = main_loop(kernel.compiled)
-        if loop is None:
-            raise CourseError(f"{name}: the machine code has no loop with an FFMA in it, so there is no main loop to read.")
-        found[name] = kernel.compiled.registers, loop
+    with Progress("reading the plans of main loops") as progress:
+        for done, (name, kernel) in enumerate(kernels.items()):
+            progress(done, len(kernels))
+            loop = main_loop(kernel.compiled)
+            if loop is None:
+                raise CourseError(f"{name}: the machine code has no loop with an FFMA in it, so there is no main loop to read.")
+            found[name] = kernel.compiled.registers, loop
     return Plans(found)

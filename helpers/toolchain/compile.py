@@ -9,15 +9,16 @@ the %%cuda magic passes its own first line as an empty one.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from helpers.errors import CompileError, CourseError
 
@@ -40,6 +41,7 @@ _MARKDOWN = re.compile(r"^[ \t]*(?=```)", re.M)
 _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _FILE_NAME = re.compile(r"[^\n;{}()]*\.(cu|cuh|cpp|ptx|h)")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_T = TypeVar("_T")
 _CACHE_FORMAT = 11  # raise it when what is stored changes
 
 
@@ -80,12 +82,13 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
 
 
 def compile_each(
-    sources: Sequence[str], entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()
+    sources: Sequence[str],
+    entry: str | None = None,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Compiled | CourseError]:
-    """`compile_source` of several, as many at once as this machine has room for: what came of each, in order, or what was raised instead.
-
-    An interrupt ends all of them, and is passed on.
-    """
+    """`compile_source` of several, as `at_once` does them: what came of each, in order, or what was raised instead."""
 
     def made(source: str) -> Compiled | CourseError:
         try:
@@ -93,11 +96,22 @@ def compile_each(
         except CourseError as error:
             return error
 
-    if len(sources) < 2:
-        return [made(source) for source in sources]
+    return at_once([functools.partial(made, source) for source in sources], progress)
+
+
+def at_once(jobs: Sequence[Callable[[], _T]], progress: Callable[[int, int], None] | None = None) -> list[_T]:
+    """What each of these compilations returns, in order, as many at once as this machine has room for.
+
+    progress: told twice a second how many have ended, of how many. An interrupt ends all of them, and is passed on.
+    """
+    if len(jobs) < 2:
+        return [job() for job in jobs]
     with nvrtc.several() as count, ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(made, source) for source in sources]
+        waiting = [pool.submit(job) for job in jobs]
         try:
+            while left := wait(waiting, timeout=0.5 if progress else None).not_done:
+                if progress:
+                    progress(len(waiting) - len(left), len(waiting))
             return [one.result() for one in waiting]
         except BaseException:
             for one in waiting:

@@ -6,6 +6,7 @@ import pytest
 
 import helpers
 from helpers import changes, compare_counts, reference, variants
+from helpers.course.comparing import architectures
 from helpers.errors import CompileError, CourseError
 
 TRANSPOSED = {"As[ty][tx]": "As[tx][ty]", "As[ty][k]": "As[k][ty]"}
@@ -125,3 +126,11 @@ def test_names_may_be_numbers_and_values_no_finite_ones():
     with pytest.raises(CourseError, match="Nothing was counted as 'nosuch'. There are: 5."):
         found["nosuch"]
     assert variants(reference("naive"), {3: {}})[3].lesson_name == "3"
+
+
+def test_one_kernel_for_several_architectures():
+    kernel = reference("naive")
+    found = architectures(kernel, ("sm_80", "sm_90"))
+    assert list(found) == ["sm_80", "sm_90"] and found["sm_80"].compiled.arch == "sm_80" and found["sm_90"] is kernel
+    with pytest.raises(CompileError):
+        architectures(kernel, ("sm_80", "sm_1"))

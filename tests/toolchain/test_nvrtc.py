@@ -12,7 +12,7 @@ import pytest
 
 from helpers.errors import CompileError
 from helpers.toolchain import nvrtc
-from helpers.toolchain.compile import compile_each, compile_source
+from helpers.toolchain.compile import at_once, compile_each, compile_source
 from tests import ROOT
 
 # ptxas dies of these two (CUDA 13.0); if a later one refuses them with a message, that is as good.
@@ -77,6 +77,12 @@ def test_several_are_compiled_at_once_and_one_child_is_kept(monkeypatch):
     assert [one.source for one in made if not isinstance(one, CompileError)] == [wanted[i] for i in (0, 1, 3, 4)]
     assert isinstance(made[2], CompileError) and made[2].line == 1
     assert len(at_work) == nvrtc.MOST and only_child().lives
+
+
+def test_who_waits_for_several_is_told_how_many_have_ended():
+    told = []
+    assert at_once([lambda: time.sleep(1.3), lambda: 2], lambda done, total: told.append((done, total))) == [None, 2]
+    assert told and set(told) == {(1, 2)}
 
 
 def test_an_interrupt_ends_all_that_are_compiled_at_once():
