@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers import reference, variants
 from helpers.course.plans import plans
 from helpers.course.steps import get
 from helpers.run.kernel import compile as compile_kernel
@@ -38,3 +39,12 @@ def test_what_lesson_11_says_of_its_loop_is_what_the_compiler_plans(edits, cycle
     assert cycles in (ROOT / "kernels/LOG.md").read_text(encoding="utf-8").partition("## Run 7")[2]
     if waits is not None:
         assert loop.waits == waits and str(waits) in CELLS["ablation-says"]
+
+
+def test_the_numbering_of_lanes_changes_the_plan_by_one_cycle_of_waiting():
+    kernel = reference("schedule")
+    pairs = "lane_row = lane / (2 * LANES_N) * 2 + lane % 2, lane_col = lane / 2 % LANES_N"
+    assert pairs in CELLS["lanes-it"] and "but for one cycle of waiting" in CELLS["whole-says"]
+    tried = variants(kernel, {"columns": {}, "pairs": {"lane_row = lane % LANES_M, lane_col = lane / LANES_M": pairs}})
+    columns, pairs = (loop for _, loop in plans(tried).loops.values())
+    assert len(columns.body) == len(pairs.body) and abs(columns.waits - pairs.waits) == 1 and columns.bank_conflicts == pairs.bank_conflicts
