@@ -212,8 +212,7 @@ def _draw(ax, part: Fragment, operand: str, lane: int, x: float, y: float, width
               color=text_on(_FILL[operand]), zorder=3)  # fmt: skip
     if size >= 5:
         for row, column in np.argwhere(owner != lane):
-            if element[row, column] % part.per_register == 0:  # one number for a register's elements
-                stamp(ax, x + column + 0.5, y + row + 0.5, str(owner[row, column]), ha="center", va="center_baseline",
-                      fontsize=min(0.9 * size, 10), color=INK, alpha=0.75, zorder=3)  # fmt: skip
+            stamp(ax, x + column + 0.5, y + row + 0.5, str(owner[row, column]), ha="center", va="center_baseline",
+                  fontsize=min(0.9 * size, 10), color=INK, alpha=0.75, zorder=3)  # fmt: skip
     first = ", ".join(f"{operand.upper()}[{row}, {column}]" for row, column in mine[:4])
     return f"{first}{', …' if len(mine) > 4 else ''}."

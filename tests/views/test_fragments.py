@@ -49,6 +49,11 @@ def test_the_chosen_lane_s_registers_are_named(mma, said):
     assert "Lane 5: A[1, 2], A[1, 3], A[1, 10], A[1, 11]" in ax.alt
 
 
+def test_each_element_bears_the_number_of_its_lane(mma):
+    numbers = [text.get_text() for text in fragments(mma, lane=5).texts]
+    assert numbers.count("7") == 8 + 4 + 4  # of A, B and C: both halves of a register
+
+
 def test_controls_offer_the_kernel_s_instructions(mma):
     instruction, lane = PICTURES["fragments"].controls(mma)
     assert [value for _, value in instruction.options] == ["m16n8k16.row.col.f32.bf16.bf16.f32"] and lane.high == 31
