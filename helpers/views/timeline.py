@@ -51,7 +51,6 @@ _MATRIX = ("MMA", "HMMA", "WGMMA", "WMMA", "IMMA")
 _GROUPS = 4  # groups of warps drawn under one another
 _WINDOW = 64.0  # width shown at once, at least: two steps along K of 2048 FMAs each
 _GAP = 0.7  # left and right of a barrier
-_PALE = "#a9d8f5"  # every other group of copies
 
 
 @dataclass(frozen=True)
@@ -240,11 +239,11 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
                 elif not inside:
                     _beside(ax, bar, right, y + 0.4, points, [low, high, *(x for x, _ in lane.barriers)])
         rows = 1 + max((stage.row for stage in lane.stages), default=0)
-        for number, stage in enumerate(lane.stages):
+        for stage in lane.stages:
             if stage.left < high and stage.right > low:
                 y, thick = top + kinds.index(FLIGHT) + 0.8 * stage.row / rows, 0.8 / rows
                 cells.append([(stage.left, y), (stage.right, y), (stage.right, y + thick), (stage.left, y + thick)])
-                colours.append(_PALE if number % 2 else KINDS["async copies"])
+                colours.append(KINDS["async copies"])
         for x, kind in lane.barriers:
             if low <= x <= high:
                 ax.plot([x, x], [top - 0.12, top + len(kinds) - 0.1], color=INK, linewidth=1 if kind == WARP else 2,
@@ -252,7 +251,7 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
         if len(found) > 1:
             ax.annotate(_warps(lane.warps), (0, top - 0.15), (-8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
                         ha="right", va="bottom", weight="bold", fontsize=12, annotation_clip=False)  # fmt: skip
-    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=PAPER, linewidths=0.6, zorder=2))
+    ax.add_collection(PolyCollection(cells, facecolors=colours, edgecolors=PAPER, linewidths=1, zorder=2))
     ax.set_yticks([y for y, _ in labels], [kind for _, kind in labels])
     ax.tick_params(axis="y", length=0)
     ax.set_xticks([])
