@@ -256,10 +256,10 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
     which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
     if shape.parts > 1:  # who shares tiles leaves some of them to others
-        factor, computed = 1.0, f"{which} of a grid of {done.grid[0]}, made for counting, without what the last block of a tile adds up"
+        factor, part = 1.0, "without what the last block of a tile adds up"
     elif found:
         factor = whole / found * len(blocks) / done.grid[0]
-        computed = f"the {found} of {whole} tiles that {which} of a grid of {done.grid[0]}, made for counting, computed"
+        part = f"which computed {found} of {whole} tiles"
     else:
         raise CourseError(f"Blocks {blocks[0]} to {blocks[-1]} of {kernel.name} compute no tile of {problem}: there is nothing to count.")
 
@@ -267,7 +267,7 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
         return {name: round(value * factor) for name, value in counters.items()}
 
     by_line = {line: scaled(counters) for line, counters in done.outcome.by_line.items()}
-    said = f"in {computed}, and scaled up"
+    said = f"in {which}, {part}, and scaled up. The grid for counting has {done.grid[0]} blocks."
     outcome = replace(done.outcome, counters=scaled(done.outcome.counters), by_line=by_line)
     return replace(done, grid=shape.grid(problem.m, problem.n), outcome_or_simulate=outcome, problem={**done.problem, "counted": said})
 

@@ -90,7 +90,7 @@ def test_counting_some_blocks_equals_counting_all(text, monkeypatch):
         assert counted.grid == whole.grid == (50, 1, 1)
         assert (
             counted.problem["counted"]
-            == "in the 4 of 50 tiles that blocks 10 to 11 of a grid of 24, made for counting, computed, and scaled up"
+            == "in blocks 10 to 11, which computed 4 of 50 tiles, and scaled up. The grid for counting has 24 blocks."
         )
 
 
