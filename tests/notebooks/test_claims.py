@@ -99,6 +99,11 @@ def most_lost(text: str, step: str = "thread_tile_2d") -> list[str]:
     return sorted(set(states) - {"selected", "not selected"}, key=lambda state: -states[state])
 
 
+def states_of(step: str) -> dict[str, float]:
+    """What the warps of a step do with their cycles at 4096, by the model, the most first."""
+    return dict(reference(step).profile(4096, "H200 SXM").prediction.states)
+
+
 def winners_fill_the_gpu() -> bool:
     """Whether the shapes that lesson 12 lists have what it says of their fastest constants, but for the smallest."""
     found, large, good = strategy.recorded(), {"256 × 128", "128 × 256"}, []
@@ -419,6 +424,9 @@ CLAIMS = (
         *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);"))),
     Claim(17, "(which of course gives a wrong $C$), 64 × 64 in 32 slices would take {3} µs.", all_add),
     Claim(15, "In the loop a warp executes {} for 32 `k` in place of {},", lambda: (for_64_products("mma_sync"), for_64_products("wmma"))),
+    Claim(15, "in it, warps hardly wait for shared memory any more. What they wait for most is the schedule itself (*wait*), and the tensor core, which is "
+          "still busy with the `HMMA` before (*math pipe throttle*)", holds=lambda: list(states_of("mma_sync"))[:2] == ["wait", "math pipe throttle"]
+          and states_of("mma_sync")["short scoreboard"] < 0.03),
     Claim(15, "At 4096, see the two profiles, that makes a quarter less in all.",
           holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "A tile's products take {} cycles, of which the tensor cores need {}, and its way to C {} more: 3 %.", lambda:
