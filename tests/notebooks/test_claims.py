@@ -393,6 +393,9 @@ CLAIMS = (
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
           "them and {} for the lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
           and round(H200.unit("float16").tflops / 1830 / (H200.peak_fp32_tflops / H200.clock_mhz)) == 16),
+    Claim(18, "cannot pass a third of its peak, {} TFLOPS; step 17, which multiplies once and under the same limit of power, has {} TFLOPS at 4096 and {} at 8192, "
+          "and a third of that is {} and {}.", lambda: (f"{H200.unit('float16').tflops / 3:.0f}", *(
+              f"{recorded('warp_specialized', size) / part:.0f}" for part in (1, 3) for size in (4096, 8192)))),
     Claim(18, "Its last rung multiplies at {} % of", lambda: (f"{100 * recorded('fused_epilogue') / H200.peak_fp32_tflops:.0f}",)),
     Claim(18, "and a third of them have a factor of which FP16 keeps nothing", holds=lambda: 0.3 < factors_that_fp16_keeps_nothing_of() < 0.36),
     Claim(17, "| step 16 | {} | {} | {} | {} |", lambda: tuple(
