@@ -32,8 +32,9 @@ NAMES = {
 }  # fmt: skip
 
 
-_RUNS = "half of the runs"
-_SPREAD = {_RUNS: ("measured", "recorded"), "largest error": ("predicted",)}
+_RUNS, _ERROR = "middle half of the runs", "model's largest error"
+_SPREAD = {_RUNS: ("measured", "recorded"), _ERROR: ("predicted",)}
+_SPANS = {_RUNS: "The short line at a time spans the middle half of its runs", _ERROR: "at a prediction, the model's largest error"}
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
@@ -136,6 +137,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
+    said += ["; ".join(_SPANS[kind] for kind in spread)] if _RUNS in spread else []
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
 
 

@@ -60,7 +60,7 @@ def test_each_kind_is_drawn_in_its_own_way(said):
     assert ("^", 0.499) in marks  # published
     assert [round(bar.get_x() + bar.get_width(), 3) for bar in ax.patches] == [0.502, 6.3]  # recorded
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "you, measured", "you, predicted", "recorded by the course", "published by others", "half of the runs",
+        "you, measured", "you, predicted", "recorded by the course", "published by others", "middle half of the runs",
     ]  # fmt: skip
     words = said(ax)
     assert "cuBLAS 50.7" in words and "limit 66.9" in words and "counted, not timed" in words and "12 %" in words
@@ -78,15 +78,16 @@ def test_error_bars_are_the_spread():
     bars = [line for line in ax.collections if type(line).__name__ == "LineCollection"]
     spans = sorted(float(segment[1][0] - segment[0][0]) for bar in bars for segment in bar.get_segments())
     assert spans == pytest.approx(sorted([0.502 * 0.02, 0.49 * 0.05]))
+    assert "spans the middle half of its runs." in ax.alt
     predicted = ladder([Rung("predicted", "naive", step=1, tflops=7.1, mine=True, spread=0.1)])
-    assert [text.get_text() for text in predicted.get_legend().get_texts()] == ["you, predicted", "largest error"]
+    assert [text.get_text() for text in predicted.get_legend().get_texts()] == ["you, predicted", "model's largest error"]
     assert "half of" not in str([text.get_text() for text in ladder(RUNGS[3:4]).get_legend().get_texts()])
 
 
 def test_all_names_of_marks_lie_in_the_picture():
     ax = ladder([*RUNGS, Rung("predicted", "coalesced", step=2, tflops=6.1, mine=True, spread=0.1)])
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert len(texts) == 6 and texts[-1] == "largest error"
+    assert len(texts) == 6 and texts[-1] == "model's largest error"
     box, picture = ax.get_legend().get_window_extent(), ax.figure.bbox
     assert picture.x0 <= box.x0 and box.x1 <= picture.x1 and picture.y0 <= box.y0
 
