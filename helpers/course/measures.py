@@ -297,6 +297,65 @@ def copies_at_a_time(run) -> int:
     return max(most)
 
 
+def multiply_adds_behind_copies(run) -> float:
+    """The multiply-adds between an asynchronous copy that is started behind a warp's first barrier and the wait that makes sure of it, on
+    average; of the warp that has fewest. 0 where each is waited for at once. Copies that no wait of the loop is for do not count.
+
+    Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
+    """
+    fewest = []
+    for trace in _warps_of(run):
+        copies, barriers = _copies(trace)
+        computed = np.sort(_multiply_adds_of(trace))
+        commits = trace.barriers["order"][trace.barriers["kind"] == "commit"]
+        under_way, closed, behind = np.sort(copies), 0, []  # copies that no wait has been for; groups that such are in
+        for kind, order in sorted(zip(trace.barriers["kind"].tolist(), trace.barriers["order"].tolist(), strict=True), key=lambda e: e[1]):
+            if not kind.startswith("wait "):
+                continue
+            if kind == "wait all":
+                end = order
+            else:
+                closed, most = int(np.searchsorted(commits, order)), int(kind.removeprefix("wait "))
+                if closed <= most:
+                    continue
+                end = int(commits[closed - most - 1])
+            done = under_way[under_way < end]
+            under_way = under_way[under_way >= end]
+            late = done[done > barriers[0]] if len(barriers) else done[:0]
+            behind += (np.searchsorted(computed, order) - np.searchsorted(computed, late)).tolist()
+        if behind:
+            fewest.append(sum(behind) / len(behind))
+    if not fewest:
+        raise CourseError("The loop waits for no asynchronous copies that it has started.")
+    return min(fewest)
+
+
+def shared_loads_at_a_time(run) -> int:
+    """The most loads from shared memory that a warp executes with no multiply-add in between, behind its first ones.
+
+    Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
+    """
+    most = []
+    for trace in _warps_of(run):
+        computed = np.sort(_multiply_adds_of(trace))
+        loads = trace.select(space="shared", op="ld").accesses
+        widths = np.array([site.width for site in trace.sites] or [0])
+        later = loads["order"][(loads["order"] > computed[0]) & (widths[loads["site"]] > 0)]  # of merged ones, one is left
+        if later.size:
+            most.append(int(np.bincount(np.searchsorted(computed, later)).max()))
+    if not most:
+        raise CourseError("The loop loads nothing from shared memory.")
+    return max(most)
+
+
+def _multiply_adds_of(trace: Any) -> np.ndarray:
+    """The places of one warp's multiply-adds in the order of execution. Raises CourseError where the trace has none."""
+    found = trace.math["order"][trace.math["opclass"] == "FFMA"]
+    if not len(found):
+        raise CourseError("The run's trace has no multiply-adds.")
+    return found
+
+
 def _warps_of(run) -> Iterator[Any]:
     """The traces of a run's warps, one by one."""
     for block in np.unique(run.trace.accesses["block"]):
@@ -455,7 +514,7 @@ class Verdict:
 class Expectation:
     """A number that a kernel's run must meet.
 
-    text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly` and `at_most`, each a
+    text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly`, `at_most` and `at_least`, each a
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
     the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True).
     """
@@ -464,20 +523,23 @@ class Expectation:
     measure: Callable[[object], float]
     exactly: float | Callable[[Problem], float] | None = None
     at_most: float | Callable[[Problem], float] | None = None
+    at_least: float | Callable[[Problem], float] | None = None
     of_array: bool = False
     of_order: bool = False
 
     def __post_init__(self):
-        if (self.exactly is None) == (self.at_most is None):
-            raise ValueError(f"{self.text}: give one of exactly and at_most")
+        if sum(bound is not None for bound in (self.exactly, self.at_most, self.at_least)) != 1:
+            raise ValueError(f"{self.text}: give one of exactly, at_most and at_least")
 
     def judge(self, run) -> Verdict:
         """Measure the run and compare."""
         yours = self.measure(run)
-        bound = self.exactly if self.exactly is not None else self.at_most
+        bound = next(bound for bound in (self.exactly, self.at_most, self.at_least) if bound is not None)
         bound = bound(shape_of(run)) if callable(bound) else bound
         if self.exactly is not None:
             return Verdict(self.text, yours, f"{bound:g}", yours == bound, yours > bound)
+        if self.at_least is not None:
+            return Verdict(self.text, yours, f"at least {bound:g}", yours >= bound)
         return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound, yours > bound)
 
 
@@ -498,6 +560,8 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"barriers passed by each warp", barriers_passed),
     (r"copies at a time", copies_at_a_time),
     (r"multiply-adds behind a tile's loads", multiply_adds_behind_a_tile),
+    (r"multiply-adds between a copy and its wait", multiply_adds_behind_copies),
+    (r"shared loads at a time", shared_loads_at_a_time),
     (r"bank conflicts of shared loads", shared_load_conflicts),
     (r"bank conflicts of shared stores", shared_store_conflicts),
     (r"wavefronts of shared loads", lambda run: count(run, names.shared_wavefronts("ld"))),
@@ -533,7 +597,7 @@ _COUNTERS: tuple[tuple[str, str], ...] = (
     (r"loads of (\w+) per result", names.requests("global", "ld")),
     (r"stores of (\w+) per result", names.requests("global", "st")),
     (r"global loads.*", names.requests("global", "ld")),
-    (r"shared loads.*", names.executed("shared_ld")),
+    (r"shared loads(?! at a time).*", names.executed("shared_ld")),
     (r"shared stores.*", names.executed("shared_st")),
     (r"wavefronts (?:per|of) shared loads?", names.shared_wavefronts("ld")),
     (r"wavefronts of shared stores", names.shared_wavefronts("st")),
@@ -576,7 +640,7 @@ def _lines_of(run, array: str) -> set[int]:
     return {trace.sites[index].line for index in np.unique(trace.accesses["site"][inside])}
 
 
-_ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile)
+_ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile, multiply_adds_behind_copies, shared_loads_at_a_time)
 _TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 
 
@@ -670,16 +734,18 @@ def expect(sentence: str) -> Expectation:
     The bound is a number, a fraction, or one of them times K and then some. Raises CourseError for a sentence it does not know.
     """
     text = sentence.strip() if isinstance(sentence, str) else ""
-    match = re.fullmatch(r"(.+?) (<=|==) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
+    match = re.fullmatch(r"(.+?) (<=|==|>=) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
     if match:
         what, relation, number, per_k, more = match.groups()
         factor = Fraction(number)
         bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
-        bounds = {"exactly" if relation == "==" else "at_most": bound}
+        bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
             return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED)
-    raise CourseError(f"{sentence!r} is not an expectation. Write one of [{_known()}], then <= or ==, then a number or a multiple of K.")
+    raise CourseError(
+        f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."
+    )
 
 
 def _bound(measure: Callable[..., float], arguments: tuple[str, ...]) -> Callable[[object], float]:

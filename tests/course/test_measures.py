@@ -200,6 +200,39 @@ def test_one_line_of_a_run():
         measures.line_number(run.kernel, "nowhere")
 
 
+def test_a_bound_may_be_one_from_below():
+    expectation = measures.expect("registers per thread >= 1/2")
+    verdict = expectation.judge(run_of("naive", 32, 32, 16))
+    assert verdict.ok and verdict.expected == "at least 0.5" and not verdict.too_much
+    assert not measures.expect("barriers per warp >= 1").judge(run_of("naive", 32, 32, 16)).ok
+    with pytest.raises(ValueError, match="one of exactly, at_most and at_least"):
+        measures.Expectation("two bounds", measures.barriers_per_warp, at_most=1, at_least=1)
+
+
+def test_waits_for_copies_need_copies_and_multiply_adds():
+    kernel = helpers.compile(exercise("no_wait").solution)
+    with pytest.raises(CourseError, match="no multiply-adds"):
+        measures.multiply_adds_behind_copies(gemm.run(kernel, helpers.Problem(64, 64, 64), on="cpu", trace=True, counters=False))
+    with pytest.raises(CourseError, match="waits for no asynchronous copies"):
+        measures.multiply_adds_behind_copies(
+            gemm.run(
+                helpers.compile(exercise("look_ahead").solution),
+                helpers.Problem(16, 16, 64),
+                on="cpu",
+                trace=helpers.TraceFilter(math=True),
+            )
+        )
+    with pytest.raises(CourseError, match="loads nothing from shared memory"):
+        measures.shared_loads_at_a_time(
+            gemm.run(
+                helpers.compile(get("naive").kernel_path.read_text(encoding="utf-8")),
+                helpers.Problem(8, 8, 8),
+                on="cpu",
+                trace=helpers.TraceFilter(math=True),
+            )
+        )
+
+
 @pytest.mark.parametrize(
     ("slug", "words", "edits", "found"),
     [
@@ -242,12 +275,34 @@ def test_a_kernel_without_bulk_copies_has_no_stages_to_count():
         measures.stages_at_a_time(run_of("shared_tile"))
 
 
+AT_WAIT, COMMIT = "wait<0>();", "__device__ void commit()"
+WAIT_ALL = '__device__ void wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }\n'
+
+
 @pytest.mark.parametrize(
     ("slug", "words", "edits", "found"),
     [
         ("spread_the_copies", "copies at a time", (), 1),
         ("look_ahead", "multiply-adds behind a tile's loads", (), 16),
         ("look_ahead", "multiply-adds behind a tile's loads", (("[tx] = b;", "[tx] = b_at(k0 + BK);"),), 0),
+        ("two_to_a_group", "multiply-adds between a copy and its wait", (), 16),
+        ("two_to_a_group", "multiply-adds between a copy and its wait", ((AT_WAIT, "wait_all();"), (COMMIT, WAIT_ALL + COMMIT)), 16),
+        (
+            "two_to_a_group",
+            "multiply-adds between a copy and its wait",
+            (("        commit();\n", "        commit();\n        wait<0>();\n"),),
+            0,
+        ),
+        ("no_wait", "multiply-adds between a copy and its wait", (), 2 * 8 * 32),
+        ("no_wait", "multiply-adds between a copy and its wait", (("wait<AHEAD - 1>", "wait<0>"),), 8 * 32),
+        ("across_the_edge", "multiply-adds between a copy and its wait", (), 15 * 32),
+        ("across_the_edge", "shared loads at a time", (), 3),
+        (
+            "across_the_edge",
+            "shared loads at a time",
+            (("            if (k + 1 < BK)", "            read(stage, k);\n            if (k + 1 < BK)"),),
+            6,
+        ),
     ],
 )
 def test_the_order_of_copies_loads_and_multiply_adds(slug, words, edits, found):

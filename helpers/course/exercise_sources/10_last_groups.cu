@@ -1,7 +1,8 @@
 //! kind: diagnose
 //! title: The last tiles
 //! task: There is nothing to fetch in the last turns of the loop, and somebody has saved the empty fetch and the
-//!     empty group. Now check() objects, but not for every K. From which K on, and why? Repair it.
+//!     empty group. Now check() objects, but not for every K. From which K on, and why? Repair it,
+//!     and let copies stay as long under way as they are: most of them during the multiply-adds of two turns, 512.
 //! hint: wait<1>() waits for all groups but the last one. In the last turn, how many groups are under way, and
 //!     which one is the last?
 //! hint: It counts groups, not tiles. Where no new group is committed, the last one is the very one that this step
@@ -10,6 +11,7 @@
 //! expect: global loads per result <= 1/32 K
 //! expect: shared stores per result == 0
 //! expect: barriers per warp <= 1/8 K
+//! expect: multiply-adds between a copy and its wait >= 400
 //! after: An empty group costs one instruction. The other way out, another wait count for the last turns, costs a
 //!     branch.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -1,7 +1,8 @@
 //! kind: diagnose
 //! title: Nobody waited
 //! task: The copies are started, the barrier is there, and check() has a finding. Say what the barrier does not
-//!     wait for, and repair the kernel.
+//!     wait for, and repair the kernel. A copy is started AHEAD steps before it is used, and shall stay under way for
+//!     the 512 multiply-adds of these.
 //! hint: __syncthreads() waits until all threads have arrived. Has a copy arrived when the thread that started it
 //!     has?
 //! hint: Each thread must wait for its own copies, and then all for each other. In which order?
@@ -10,6 +11,7 @@
 //! expect: global loads per result <= 1/32 K
 //! expect: shared stores per result == 0
 //! expect: barriers per warp <= 1/8 K
+//! expect: multiply-adds between a copy and its wait >= 512
 //! after: First wait for your own copies, then for everybody at the barrier. The other way round, others read what
 //!     has not arrived.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -1,7 +1,8 @@
 //! kind: change
 //! title: Without registers
 //! task: This is a double buffer as in step 09. Take the registers out: copy straight from global to shared memory,
-//!     and let no thread execute a store to shared memory. copy(), commit() and wait() are there.
+//!     and let no thread execute a store to shared memory. As before, the next tiles shall be on their way during the
+//!     arithmetic. copy(), commit() and wait() are there.
 //! hint: fetch() needs to know which buffer to write, and store() goes away. copy() writes a zero where its last
 //!     argument is false.
 //! hint: Commit after each fetch. Before the barrier, wait<0>(): all groups have arrived.
@@ -12,6 +13,7 @@
 //! expect: global loads per result <= 1/32 K
 //! expect: shared loads per result <= 1/8 K
 //! expect: barriers per fill of shared memory <= 1
+//! expect: multiply-adds between a copy and its wait >= 128
 //! after: Eight copies now do what eight loads, eight registers and eight stores of each thread did.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

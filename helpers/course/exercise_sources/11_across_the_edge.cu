@@ -2,13 +2,19 @@
 //! title: Across the edge, too early
 //! task: Fragments are read one k ahead, across the tile's edge too. The wait and the barrier stand at the end of the
 //!     step, as they always did, and check() has a finding. Say which read comes too early, and repair it without
-//!     another barrier.
+//!     another barrier. The first k of a tile shall still be read one k ahead: no two k are read with no multiply-add
+//!     in between, and one k takes 3 loads.
 //! hint: In the last turn of the loop over k, from which stage does read() take its values? What is known about that
 //!     stage at this place?
 //! hint: The next tile must have arrived, for all threads, before its first k is read: that is one k before the step
 //!     ends.
 //! hint: Move the two lines from the end of the step into the loop over k, in front of the read, under if (k == BK -
 //!     1).
+//! expect: barriers per warp <= 1/8 K + 1
+//! expect: shared loads at a time <= 3
+//! expect: multiply-adds between a copy and its wait >= 400
+//! expect: shared stores per result == 0
+//! expect: global loads per result <= 1/32 K
 //! after: The barrier moves one k ahead, and with it the multiply-adds of the last k: they are what a warp does while
 //!     it waits for the values from the next tile.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

@@ -7,6 +7,7 @@
 //! hint: Wait and barrier where the number of the tile is even, and wait there until no group is under way.
 //! expect: barriers per warp <= 1/16 K + 1
 //! expect: copies at a time <= 8
+//! expect: multiply-adds between a copy and its wait >= 128
 //! expect: shared stores per result == 0
 //! expect: shared loads per result <= 1/2 K
 //! expect: global loads per result <= 1/16 K

@@ -167,6 +167,10 @@ WRONG = {
     **slices_and_batches.WRONG,
 }
 
+ACROSS = "            if (k == BK - 1) {\n                wait<STAGES - 2>();\n                __syncthreads();\n            }\n"
+LATE = "        wait<STAGES - 2>();\n        __syncthreads();\n"
+STEP_ENDS = "        }\n    }\n\n    for (int i = 0; i < TM"
+
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
     ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("tiles[2]", "tiles[1]"), ("buffer ^= 1;", "__syncthreads();")),
@@ -192,6 +196,18 @@ EVASIONS = [
      ("[tx] = a;", "[tx] = a_at(k0 + BK);"), ("[tx] = b;", "[tx] = b_at(k0 + BK);")),
     ("look_ahead", "stored twice", ("[tx] = a;", "[tx] = a;\n        *(volatile float*)&As[1 - half][ty][tx] = a;\n        *(volatile float*)&As[1 - half][ty][tx] = a;")),
     ("look_ahead", "a barrier before the stores, too", ("As[1 - half][ty][tx] = a;", "__syncthreads();\n        As[1 - half][ty][tx] = a;")),
+    ("two_to_a_group", "each group waited for where it is started", ("    fetch(0);\n    fetch(BK);\n    commit();\n", ""),
+     ("        fetch(k0 + 2 * BK);\n        fetch(k0 + 3 * BK);\n        commit();\n", ""),
+     ("        wait<0>();\n", "        fetch(k0);\n        fetch(k0 + BK);\n        commit();\n        wait<0>();\n")),
+    ("without_registers", "the next tiles behind the arithmetic", ("        fetch(buffer ^ 1, k0 + BK);  // past the end of K this writes zeros\n        commit();\n", ""),
+     ("        buffer ^= 1;\n", "        buffer ^= 1;\n        fetch(buffer, k0 + BK);\n        commit();\n")),
+    ("last_groups", "all waited for in every turn", ("wait<STAGES - 2>", "wait<0>")),
+    ("no_wait", "all waited for in every turn", ("wait<AHEAD - 1>", "wait<0>")),
+    ("across_the_edge", "another barrier", (ACROSS, ""), ("            else read(", f"            if (k + 1 == BK) {{{LATE}            }}\n            if (k + 1 == BK) read("),
+     (STEP_ENDS, f"        }}\n{LATE}{STEP_ENDS[10:]}")),
+    ("across_the_edge", "the next tile when the step is over", (ACROSS, ""), ("            else read((stage + 1) % STAGES, 0);  // the first k of the next tile\n", ""),
+     (STEP_ENDS, f"        }}\n{LATE}        read((stage + 1) % STAGES, 0);\n{STEP_ENDS[10:]}")),
+    ("every_second", "copies waited for where they are started", ("        commit();\n        for", "        commit();\n        wait<0>();\n        for")),
     ("two_to_a_group", "a barrier for each tile", ("fetch(k0 + 2 * BK);", "fetch(k0 + 2 * BK);\n        __syncthreads();")),
     ("two_to_a_group", "a store instead of a copy", ("copy(&As[stage][i][k], &A[", "As[stage][i][k] = block_row + i < M && k0 + k < K ? A["),
      ("+ k], block_row + i < M && k0 + k < K);", "+ k] : 0;")),
@@ -262,6 +278,11 @@ OTHER_WAYS = [
     ("look_ahead", "nothing asked for in the last turn", ("const float a = a_at(k0 + BK), b = b_at(k0 + BK);", "float a, b;\n        if (k0 + BK < K) a = a_at(k0 + BK), b = b_at(k0 + BK);"),
      ("As[1 - half][ty][tx] = a;", "if (k0 + BK < K) As[1 - half][ty][tx] = a,"), ("Bs[1 - half][ty][tx] = b;", "Bs[1 - half][ty][tx] = b;")),
     ("two_to_a_group", "a group for each tile", ("fetch(BK);", "commit();\n    fetch(BK);"), ("fetch(k0 + 3 * BK);", "commit();\n        fetch(k0 + 3 * BK);")),
+    ("last_groups", "another count where nothing is fetched", ("        wait<STAGES - 2>();", "        if (k0 + (STAGES - 1) * BK < K) wait<STAGES - 2>();\n        else wait<0>();"),
+     ("        commit();\n        for", "        if (k0 + (STAGES - 1) * BK < K) commit();\n        for")),
+    ("without_registers", "wait and barrier where a turn begins", ("    commit();\n    wait<0>();\n    __syncthreads();\n", "    commit();\n"),
+     ("        buffer ^= 1;\n        wait<0>();\n        __syncthreads();\n", "        buffer ^= 1;\n"), ("        fetch(buffer ^ 1,", "        wait<0>();\n        __syncthreads();\n        fetch(buffer ^ 1,")),
+    ("across_the_edge", "the last k by itself", ("k < BK; k++) {\n            if (k == BK - 1) {", "k < BK; k++) {\n            if (k + 1 == BK && k0 < K) {")),
     ("every_second", "a group for two pairs", ("        commit();\n        for", "        if (turn % 2) commit();\n        for")),
     ("spread_the_copies", "four stages", ("STAGES = 3;", "STAGES = 4;")),
     ("slices", "the barrier where a round begins", ("        __syncthreads();\n    }", "    }"), ("part[slice][ty][tx] = sum;\n    __syncthreads();", "part[slice][ty][tx] = sum;"),
