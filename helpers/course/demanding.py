@@ -40,24 +40,25 @@ def joined(report: CheckReport, more: CheckReport) -> CheckReport:
     return replace(report, cases=report.cases + drawn, findings=findings, untried=report.untried + more.untried)
 
 
-def judge_accuracy(kernel: Kernel, k: int, allowed: float, seed: int) -> tuple[str, bool]:
+def judge_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: int) -> tuple[str, bool]:
     """(sentence, good): relative errors of one tile of sums of k products of positive numbers, against float64, in float32's roundoffs.
 
-    allowed: how many, in the root mean square.
+    allowed: how many, in the root mean square. power: the numbers are between 0 and 2^power.
     """
     problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, k, seed=seed)
     a, b, c = problem.arrays()
-    arrays = np.abs(a), np.abs(b), c
+    arrays = np.ldexp(np.abs(a), power), np.ldexp(np.abs(b), power), c
+    numbers = "positive numbers" + (f" below 2^{power}" if power else "")
     value, _ = problem.expected(*arrays)
     try:
         gemm.run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False)
     except CourseError as error:
-        return f"{problem} of positive numbers: {error.message}", False
+        return f"{problem} of {numbers}: {error.message}", False
     errors = (arrays[2][:, : problem.n].astype(np.float64) - value) / value
     yours = float(np.sqrt(np.mean(errors**2))) / problem.result.roundoff
     side = ", all on one side" if np.all(errors < 0) or np.all(errors > 0) else ""
     good = yours <= allowed
-    return f"errors of {problem}, positive numbers: yours {yours:.3g} times 2^-24 (root mean square{side}), expected <= {allowed:g}.", good
+    return f"errors of {problem}, {numbers}: yours {yours:.3g} times 2^-24 (root mean square{side}), expected <= {allowed:g}.", good
 
 
 def judge_nan(kernel: Kernel, seed: int) -> tuple[str, bool]:

@@ -92,8 +92,8 @@ class ExerciseReport(CheckReport):
 @dataclass(frozen=True)
 class Exercise:
     """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
-    scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a long sum, and the
-    errors allowed in it (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C."""
+    scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a sum, the errors
+    allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C."""
 
     lesson: int
     slug: str
@@ -108,7 +108,7 @@ class Exercise:
     solution: str = field(repr=False)
     starter: str = field(repr=False)
     scales: int = 0
-    accuracy: tuple[int, float] | None = None
+    accuracy: tuple[int, float, int] | None = None
     nan: bool = False
 
     @explained
@@ -348,10 +348,10 @@ def parse(filename: str, text: str) -> Exercise:
     )
 
 
-def _accuracy(text: str) -> tuple[int, float] | None:
-    """Of "4096 30": K and the errors that are allowed; None of nothing."""
-    k, _, allowed = text.partition(" ")
-    return (int(k), float(allowed)) if text else None
+def _accuracy(text: str) -> tuple[int, float, int] | None:
+    """Of "4096 30" or "64 8 -10": K, the errors that are allowed, and the power of two that the numbers are below; None of nothing."""
+    k, allowed, power = (*text.split(), "0")[:3] if text else ("", "", "")
+    return (int(k), float(allowed), int(power)) if text else None
 
 
 def _near(case: tuple) -> tuple:

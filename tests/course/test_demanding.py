@@ -45,7 +45,8 @@ def test_nan_stays_nan_where_a_task_says_so(relu, good):
 
 def test_keys_of_own_data_are_read():
     item = parse("18_any.cu", "//! scales: 20\n//! accuracy: 4096 30\nint x;")
-    assert (item.scales, item.accuracy) == (20, (4096, 30.0))
+    assert (item.scales, item.accuracy) == (20, (4096, 30.0, 0))
+    assert parse("18_any.cu", "//! accuracy: 64 8.5 -10\nint x;").accuracy == (64, 8.5, -10)
     assert (exercise("tail").scales, exercise("tail").accuracy) == (0, None)
 
 

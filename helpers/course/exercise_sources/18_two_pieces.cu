@@ -1,13 +1,14 @@
 //! kind: write
 //! title: Two pieces
 //! task: A warp computes 16 x 8 results from float matrices with FP16 tensor cores. Write every number as a high and a low piece, and
-//!     multiply the pieces: the results must pass the check for float32, and three products must do.
+//!     multiply the pieces: the results must pass the check for float32, those of small numbers too, and three products must do.
 //! hint: The high piece is x rounded to FP16. What it lacks, x less the high piece, is known exactly in float: that is the low piece.
 //! hint: What is lacking is 2^11 times smaller than x or more, and FP16 ends at 2^-24. Multiply it by LOW before it is rounded. Which of
 //!     the four products of pieces is too small to matter?
 //! hint: high * high goes to sums. high * low and low * high are both LOW times too large: they share rest, which is divided by LOW at
 //!     the end.
 //! expect: HMMA instructions of each warp == 3/16 K
+//! accuracy: 64 10 -10
 //! after: low * low would gain nothing: it is smaller than what two pieces leave out of each number. FP16 holds 11 bits, two pieces 22, and
 //!     float 24.
 #include <cuda_fp16.h>
