@@ -20,13 +20,28 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     left, right = problem.factors(before[0], before[1])
     value, bound = problem.expected_of(left, right, before[2])
     got = after[2][:, : problem.n].astype(np.float64)
-    if text := first_difference(~(np.abs(got - value) <= bound), got, value):
+    if text := first_difference(wrong_ones(got, value, bound), got, value):
+        if "expected nan" in text:
+            text += _NAN_STAYS
         if "yours nan" in text:
             text += " NaN means it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."
             )
         return text
     return inexact(problem, got, value, (left, right, before[2]))
+
+
+_NAN_STAYS = (
+    " A NaN in a row of A or a column of B makes NaN of each result that it takes part in, in NumPy's maximum(x, 0) as well. fmaxf(x, 0) "
+    "and x > 0 ? x : 0 make 0 of it; x < 0 ? 0 : x leaves it."
+)
+
+
+def wrong_ones(got: np.ndarray, value: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """Which elements are further from their value than the bound, or finite where that is not; NaN is right where NaN is expected."""
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        near = np.abs(got - value) <= bound
+    return ~(near & np.isfinite(value) | (got == value) | np.isnan(got) & np.isnan(value))
 
 
 def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequence[np.ndarray]) -> str:

@@ -31,12 +31,12 @@ from helpers.toolchain.diagnostics import used_unset
 
 from . import block_scales
 from .check_report import Case, CheckReport
-from .differences import changed, compare, compare_others, first_difference, inexact, stored
+from .differences import changed, compare, compare_others, first_difference, inexact, stored, wrong_ones
 from .geometry import Geometry, geometry, is_fused, tensor_maps
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .passes import Pass, pieces
-from .problem import VECTOR, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
+from .problem import VECTOR, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
 
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
@@ -416,6 +416,20 @@ def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     )
 
 
+def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
+    """What a kernel with a maximum has to bear besides: NaN and infinity, in rows of whole vectors and in others. No other kernel of the
+    course decides anything by its results. None for types without them, and for kernels that multiply pieces of their numbers."""
+    dtype, out_dtype = types(kernel)
+    if not is_fused(kernel) or dtype not in _WITH_NAN or pieces(kernel):
+        return ()
+    vector = VECTOR // element_type(dtype).bytes
+    shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
+    return tuple(
+        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad)
+        for m, n, k, pad in shapes
+    )
+
+
 def _step(kernel: Kernel) -> int | None:
     """Its step along K, if the source has a constant of the usual name."""
     found = re.search(r"\b(?:BK|BLOCK_?K|TILE_?K|K_?STEP)\s*=?\s*(\d+)\b", kernel.source, re.I)
@@ -454,6 +468,7 @@ _DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and mo
 _OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")  # a variable that may count steps, and that 16 bits hold
 _BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
 _LONGEST_STEP = 256  # elements of K
+_WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has
@@ -575,7 +590,8 @@ def check(
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    problems: by default those of `adversarial`, of `drawn`, and of `of_any_alignment` for a kernel that `takes_several`.
+    problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` for a kernel that `takes_several`, and those that are
+    `not_finite`.
     seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
@@ -589,7 +605,7 @@ def check(
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
-        random += of_any_alignment(kernel, seed) if takes_several(kernel) else ()
+        random += (*(of_any_alignment(kernel, seed) if takes_several(kernel) else ()), *not_finite(kernel, seed))
     else:
         fixed, random, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], None
         _need("check", kernel, *fixed)
@@ -664,7 +680,7 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
     done = run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, trace=seen)
     if (found := changed(problem, before, arrays)) is None:
         value, bound = problem.expected(*before)
-        wrong = np.argwhere(~(np.abs(arrays[2][:, : problem.n].astype(np.float64) - value) <= bound))
+        wrong = np.argwhere(wrong_ones(arrays[2][:, : problem.n].astype(np.float64), value, bound))
         found = (2, int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
     trace = done.trace
     if found is None or trace.truncated:

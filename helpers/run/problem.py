@@ -297,6 +297,35 @@ class ScaledProblem(Problem):
 
 
 @dataclass(frozen=True)
+class NonFiniteProblem(Problem):
+    """A product with NaN in a row of A and in a column of B, and infinity in another row of A. Infinity is no row's last element: who
+    repeats that beside zeros of B, where K ends, is right on numbers."""
+
+    @property
+    def places(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """Where NaN is in A, where in B, and where infinity is in A."""
+        random = np.random.default_rng(self.seed + 4)
+        rows, k = random.permutation(self.m), random.integers(0, self.k, 2)
+        return (int(rows[0]), int(k[0])), (int(k[1]), int(random.integers(self.n))), (int(rows[1]), int(random.integers(self.k - 1)))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        in_a, in_b, infinite = self.places
+        a[in_a] = self.inputs.array(np.array(np.nan, np.float32))
+        b[in_b] = self.inputs.array(np.array(np.nan, np.float32))
+        a[infinite] = self.inputs.array(np.array(np.inf, np.float32))
+        return a, b, c
+
+    def expected_of(self, left, right, c, bias=None):
+        with np.errstate(invalid="ignore"):  # infinity less infinity is NaN
+            return super().expected_of(left, right, c, bias)
+
+    def __str__(self) -> str:
+        in_a, in_b, infinite = self.places
+        return f"{super().__str__()}, NaN at A{[*in_a]} and B{[*in_b]}, infinity at A{[*infinite]}"
+
+
+@dataclass(frozen=True)
 class ShiftedProblem(Problem):
     """A product of parts of larger arrays: A, B and C begin so many elements (`shifts`) behind a multiple of 16 bytes."""
 

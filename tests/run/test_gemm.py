@@ -248,7 +248,8 @@ def test_flops_and_compulsory_bytes():
 
 FUSED = PLAIN.replace("float* C, int ldc)", "float* C, int ldc, const float* bias)").replace(
     "C[row * ldc + col] = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];",
-    "float v = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];\n    C[row * ldc + col] = fmaxf(v + bias[col], 0);",
+    "float v = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];\n    v += bias[col];\n"
+    "    C[row * ldc + col] = v < 0 ? 0 : v;",
 )
 
 
@@ -257,7 +258,7 @@ def test_a_fused_kernel_is_checked_with_its_bias_and_relu(plain):
     assert gemm.is_fused(fused) and not gemm.is_fused(plain)
     report = gemm.check(fused, on="cpu")
     assert report.passed, str(report)
-    for old, new in [("fmaxf(v + bias[col], 0)", "v + bias[col]"), ("v + bias[col]", "v"), ("bias[col]", "bias[row]")]:
+    for old, new in [("v < 0 ? 0 : v", "v"), ("v < 0 ? 0 : v", "fmaxf(v, 0)"), ("v += bias[col];", ""), ("bias[col]", "bias[row]")]:
         assert FUSED.count(old) == 1
         assert not gemm.check(helpers.compile(FUSED.replace(old, new)), on="cpu").passed
 

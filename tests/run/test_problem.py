@@ -1,11 +1,13 @@
 """Where the matrices of a problem begin, and that a check tries it of kernels that take several elements at once."""
 
+import numpy as np
 import pytest
 
 import helpers
 from helpers.course.exercises import exercise
 from helpers.run import gemm
-from helpers.run.problem import Problem, ShiftedProblem
+from helpers.run.differences import wrong_ones
+from helpers.run.problem import NonFiniteProblem, Problem, ShiftedProblem
 from tests.course import cheats
 
 
@@ -19,6 +21,36 @@ def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(bas
     assert {finding.kind for name in wrong for finding in reports[name].findings} == {"misaligned"}
     report = gemm.check(kernel, on="cpu", seed=1)
     assert [str(case.problem) for case in report.cases if case.message] == wrong, "without these data it passed"
+
+
+def test_nan_and_infinity_are_tried_where_a_kernel_has_a_maximum():
+    fused, plain = helpers.reference("fused_epilogue"), helpers.reference("async_copy")
+    assert len(gemm.not_finite(fused, 1)) == 2 and not gemm.not_finite(plain, 1)
+    assert gemm.check(fused, gemm.not_finite(fused, 2), on="cpu").passed
+    source = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return fmaxf(x, 0.0f);")
+    eats = helpers.compile(source, entry=fused.compiled.entry)
+    report = gemm.check(eats, on="cpu", seed=1)
+    wrong = [case for case in report.cases if case.message]
+    assert len(wrong) == 2
+    assert all("NaN at A[" in str(case.problem) and "infinity at A[" in str(case.problem) for case in wrong)
+    assert "yours 0, expected nan. A NaN in a row of A or a column of B" in wrong[0].message
+    assert "out" in source.split("\n")[wrong[0].line - 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16"])
+def test_nan_and_infinity_are_where_the_name_of_the_product_says(dtype):
+    problem = NonFiniteProblem(6, 15, 7, dtype=dtype, out_dtype="float32", seed=3, fused=True, pad_a=1)
+    (in_a, in_b, infinite), (a, b, c) = problem.places, problem.arrays()
+    inside_a, inside_b = (part.astype(np.float32) for part in (a[:, :7], b[:, :15]))
+    assert np.argwhere(np.isnan(inside_a)).tolist() == [list(in_a)] and np.argwhere(np.isnan(inside_b)).tolist() == [list(in_b)]
+    assert np.argwhere(np.isinf(inside_a)).tolist() == [list(infinite)] and infinite[1] < 6 and infinite[0] != in_a[0]
+    value, bound = problem.expected(a, b, c)
+    assert np.isnan(value[in_a[0]]).all() and np.isnan(value[:, in_b[1]]).all()
+    others = np.delete(value[infinite[0]], in_b[1])
+    assert ((others == 0) | np.isposinf(others)).all() and np.isposinf(others).any()
+    assert not wrong_ones(value, value, bound).any()
+    for spoiled in (np.nan_to_num(value, nan=0), np.nan_to_num(value, posinf=3e38, nan=np.nan), np.full_like(value, np.nan)):
+        assert wrong_ones(spoiled, value, bound).any()
 
 
 ASKS = [

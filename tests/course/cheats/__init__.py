@@ -148,6 +148,8 @@ BOXES = [
     ("nothing is computed of an empty K", ("if (steps == 0)\n", "if (steps == 0 && !by_tma)\n")),
 ]
 FUSED = [
+    ("NaN becomes 0", ("c = v < 0 ? 0 : v;", "c = fmaxf(v, 0);")),
+    ("infinity becomes the largest number", ("c = v < 0 ? 0 : v;", "c = v < 0 ? 0 : v > 3e38f ? 3e38f : v;")),
     ("ReLU in short sums only", ("c = v < 0 ? 0 : v;", "c = v < 0 && K < 64 ? 0 : v;")),
     ("one bias for all of a warp", ("bias[col]", "bias[col / 32 * 32]")),
 ]
