@@ -20,6 +20,7 @@ ADVISED = {"race": "Put __syncthreads() between the two accesses."}
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
+STARTED, PASSED = 1, 2
 CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
 WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
 PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
@@ -31,6 +32,11 @@ UPDATE_ADVICE = (
     "each thread an element of its own."
 )
 MADE_ADVICE = "Put __syncthreads() behind the initialisation, which one thread does for all."
+LATE_WAIT_ADVICE = (
+    "Each thread waits for its own copies only. A barrier stands between this copy and the wait for it (cp.async.wait_group), and none "
+    "behind the wait: put the wait before the barrier, not a second barrier behind it. Whoever has passed the barrier then finds the "
+    "copies of all complete."
+)
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits, and an arrival with .relaxed hands nothing over. (Where all threads come by, __syncthreads() does it, too.)"
@@ -61,6 +67,8 @@ class SharedRaces(SharedCheck):
     `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
     the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
 
+    `copied` is STARTED where an asynchronous copy was, and PASSED where a barrier of the block has come since, before its wait or behind.
+
     Where barriers join some of the threads, or there are mbarriers, `writer_warps` and `reader_warps` are the warps of those threads
     (bits) and `writer_time` and `reader_time` when the first of them came; what a warp knows of another is in `WarpMeetings`.
     """
@@ -86,6 +94,8 @@ class SharedRaces(SharedCheck):
         self.arrays += ("writer_turn", "reader_turn") if self.warp_barriers else ()
         self.meetings = WarpMeetings(1, m.threads) if program.partial_barriers else None
         self.arrays += ("writer_warps", "writer_time", "reader_warps", "reader_time") if self.meetings else ()
+        self.copies = "cp.async" in program.uses
+        self.arrays += ("copied",) if self.copies else ()
         self.time = 1  # accesses so far, and the beginning
         self.unpublished = False  # has an mbarrier been made since the last barrier?
         self.too_few: str | None = None  # what to do where more arrived at an mbarrier than it waits for
@@ -211,6 +221,8 @@ class SharedRaces(SharedCheck):
             touched = Touched(touched.cells[own], touched.who[own])
         self.empty = False
         self._meet(m, access, touched, "starts a copy to")
+        if not isinstance(access, PieceAccess):
+            self.copied.reshape(-1)[touched.cells] = STARTED
 
     def copy_landed(self, m: Machine, access: Access) -> None:
         touched = access.touched(m, self.cells)
@@ -395,8 +407,12 @@ class SharedRaces(SharedCheck):
             self.writer[:] = 0
             self.reader[:] = 0
             self.empty, self.unpublished = True, False
+            if self.copies:
+                self.copied[self.copied == STARTED] = PASSED
             return
         self.cells.expand(m)
+        if self.copies:
+            self.copied[(self.copied == STARTED) & rows[:, None]] = PASSED
         self.writer[rows] = 0
         self.reader[rows] = 0
 
@@ -451,10 +467,12 @@ class SharedRaces(SharedCheck):
         other = self.sites[int(sites.reshape(-1)[cell])]
         thread = m.thread_position(max(who - 1, 0))
         other_thread = f"thread {m.thread_position(other_who - 1)}" if other_who > 0 else "another thread"
+        missing = "with no barrier between"
+        if name == "writer" and other.op is AccessKind.COPY and self.copied.reshape(-1)[cell] == PASSED:
+            missing, advice = "by a copy for which it waits only behind the barrier", LATE_WAIT_ADVICE
         m.findings.add(
             "race", site.line,
-            f"Thread {thread} {verb} {self.cells.at(offset)}, "
-            f"which {other_thread} {other_verb} at {line_of(site, other)} with no barrier between.",
+            f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
             advice=advice or (UPDATE_ADVICE if _updates(site, other) else self._advice(
                 m, name, cell, who, other_who, touched.who[conflict], last[conflict]

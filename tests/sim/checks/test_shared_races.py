@@ -14,6 +14,7 @@ import helpers
 from helpers.sim.checks.shared_races import (
     CLASH_ADVICE,
     LANES_ADVICE,
+    LATE_WAIT_ADVICE,
     MADE_ADVICE,
     MEETING_ADVICE,
     PARTIAL_ADVICE,
@@ -362,3 +363,45 @@ def test_one_lane_arrives_at_an_mbarrier_for_its_warp(writing, reading, arrivals
     found = kernel.launch(1, 64, (x, y), on="cpu", counters=False).findings
     assert bool(found) == bool(told)
     assert all(one.kind == "race" and told in one.message and one.advice == LANES_ADVICE for one in found)
+
+
+COPIES = """extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ __align__(16) float s[2][64];
+    const int t = threadIdx.x;
+    auto start = [&](int stage) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[stage][t])), "l"(x + t) : "memory");
+        asm volatile("cp.async.commit_group;");
+    };
+    start(0);
+    float sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < 3; i++) {
+        LOOP
+    }
+    y[t] = sum;
+}"""
+WAIT = 'asm volatile("cp.async.wait_group 0;" ::: "memory"); '
+
+
+@pytest.mark.parametrize(
+    ("loop", "late"),
+    [
+        (f"__syncthreads(); {WAIT} start((i + 1) % 2); sum += s[i % 2][63 - t];", True),
+        (f"__syncthreads(); start((i + 1) % 2); {WAIT} sum += s[i % 2][63 - t];", True),
+        (f"if (i > 0) __syncthreads(); {WAIT} sum += s[i % 2][63 - t]; __syncthreads(); start((i + 1) % 2);", False),
+        (f"{WAIT} sum += s[i % 2][63 - t]; s[i % 2][t] = 0; sum += s[i % 2][t ^ 32]; __syncthreads(); start(i % 2);", False),
+    ],
+    ids=["the barrier first", "the barrier long before", "no barrier yet, in the first turn", "no barrier, in every turn"],
+)  # fmt: skip
+def test_a_wait_behind_the_barrier_is_said_to_stand_on_its_wrong_side(loop, late):
+    """A second barrier would be right as well, and costs one for each step."""
+    x = np.zeros(64, np.float32)
+    for blocks in (1, 3):
+        found = helpers.compile(COPIES.replace("LOOP", loop)).launch(blocks, 64, (x, np.zeros_like(x)), on="cpu", counters=False).findings
+        first = found[0]
+        assert first.kind == "race" and (first.advice == LATE_WAIT_ADVICE) == late
+        assert ("by a copy for which it waits only behind the barrier." in first.message) == late
+        assert ("with no barrier between" in first.message) != late
+    if loop.startswith("__syncthreads(); as"):
+        mended = COPIES.replace("LOOP", loop.replace(f"__syncthreads(); {WAIT}", f"{WAIT}__syncthreads(); "))
+        assert not helpers.compile(mended).launch(1, 64, (x, np.zeros_like(x)), on="cpu", counters=False).findings
