@@ -19,7 +19,7 @@ class Finding:
     other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
     advice: what to do about it, one sentence. count: how many times it was seen.
     code, other_code: the text of the two lines, where it is known. array: the name of the array or argument that it is of, where a line
-    may be wrong of several.
+    may be wrong of several. call, other_call: where a line is inline assembly in a function, the line that calls it, and their text.
     """
 
     kind: str
@@ -33,13 +33,31 @@ class Finding:
     code: str = field(default="", compare=False)
     other_code: str = field(default="", compare=False)
     array: str = ""
+    call: int | None = field(default=None, compare=False)
+    other_call: int | None = field(default=None, compare=False)
+    call_code: str = field(default="", compare=False)
+    other_call_code: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         quote = f", “{self.code}”" if self.code else ""
-        where = "" if self.line is None else f"line {self.line}{quote}: "
-        other = f" Line {self.other_line} is “{self.other_code}”." if self.other_code and self.other_line != self.line else ""
+        called = f" ({_called(self.call, self.call_code)})" if self.call is not None else ""
+        where = "" if self.line is None else f"line {self.line}{quote}{called}: "
         advice = f" {self.advice}" if self.advice else ""
-        return f"{where}{self.message}{other}{advice}"
+        return f"{where}{self.message}{self._other}{advice}"
+
+    @property
+    def _other(self) -> str:
+        """What the other line is, and who calls it, as a sentence with a space before it; "" where nothing more is to be said."""
+        if self.other_line == self.line:
+            same = self.other_call in (None, self.call)
+            return "" if same else f" The other time it is {_called(self.other_call, self.other_call_code)}."
+        called = f", {_called(self.other_call, self.other_call_code)}" if self.other_call is not None else ""
+        return f" Line {self.other_line} is “{self.other_code}”{called}." if self.other_code else ""
+
+
+def _called(line: int | None, code: str) -> str:
+    """Where the function is called whose assembly a line is."""
+    return f"called at line {line}" + (f", “{code}”" if code else "")
 
 
 QUOTED = 72  # characters of a line that is quoted
@@ -47,7 +65,16 @@ QUOTED = 72  # characters of a line that is quoted
 
 def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
     """The findings with the text of the lines they name."""
-    return [replace(one, code=quote(source, one.line), other_code=quote(source, one.other_line)) for one in findings]
+    return [
+        replace(
+            one,
+            code=quote(source, one.line),
+            other_code=quote(source, one.other_line),
+            call_code=quote(source, one.call),
+            other_call_code=quote(source, one.other_call),
+        )
+        for one in findings
+    ]
 
 
 def quote(source: str, number: int | None) -> str:

@@ -54,12 +54,15 @@ class KernelUnderTest:
         return run
 
     def _told(self, findings: Iterable[Any]) -> str:
-        return "\n".join(self._at(one.line, f"{one.kind}: {one.message} {one.advice}".rstrip(), one.other_line) for one in findings)
+        return "\n".join(
+            self._at(one.line, f"{one.kind}: {one.message} {one.advice}".rstrip(), one.other_line, one.call, one.other_call)
+            for one in findings
+        )
 
-    def _at(self, line: int | None, message: str, other: int | None = None) -> str:
-        """A message with its place, as editors read it, and the lines of source that it is about."""
+    def _at(self, line: int | None, message: str, *others: int | None) -> str:
+        """A message with its place, as editors read it, and the lines of source that it is about, calls of helpers included."""
         lines = self.kernel.source.split("\n")
-        places = dict.fromkeys(number for number in (line, other) if number and number <= len(lines))
+        places = dict.fromkeys(number for number in (line, *others) if number and number <= len(lines))
         shown = "".join(f"\n{number:>5} | {lines[number - 1]}" for number in places)
         return f"{self.name}:{line}: {message}{shown}" if line else f"{self.name}: {message}"
 

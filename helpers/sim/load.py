@@ -12,7 +12,7 @@ What happens once per kernel, before any thread runs:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from . import isa
 from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
-from .code.lines import FILENAME, calls_of_ptx, header_at
+from .code.lines import FILENAME, assembly_calls_of_ptx, calls_of_ptx, header_at
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
@@ -37,7 +37,7 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     function = module.functions.get(symbol)
     if function is None or function.body is None:
         raise RunError(f"The compiled code has no kernel called {symbol}.")
-    program = _Loader(module, function).program()
+    program = _Loader(module, function, assembly_calls_of_ptx(text, filename)).program()
     program.calls = functools.partial(calls_of_ptx, text, filename)
     program.header_at = lambda ptx_line: header_at(text, ptx_line, filename)
     return program
@@ -56,8 +56,8 @@ def followed(program: Program) -> Program:
 class _Loader:
     """What handlers ask for while they bind an instruction: registers, sites, tables of labels, and `uses`."""
 
-    def __init__(self, module: ptx.Module, entry: ptx.Function):
-        self.entry = entry
+    def __init__(self, module: ptx.Module, entry: ptx.Function, calls: Mapping[int, int]):
+        self.entry, self.calls = entry, calls  # of inline assembly in the cell's functions, by PTX line
         self.variables = variables.place(module, entry)
         self.flat = inline(module, entry, self.variables, isa.in_halves)
         self.tables, self.register_types = self.flat.tables, self.flat.register_types

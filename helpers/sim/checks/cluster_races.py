@@ -356,7 +356,7 @@ class ClusterRaces(SharedCheck):
             f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {other_name} {verb_there} at {line_of(site, other)}; "
             "nothing orders the two blocks."
         )
-        self._add(m, site, message, other.line, actors[i], threads[i], conflict, ADVICE)
+        self._add(m, site, message, other, actors[i], threads[i], conflict, ADVICE)
         return True
 
     def ended(self, m: Machine) -> None:
@@ -378,7 +378,9 @@ class ClusterRaces(SharedCheck):
                 what = UPDATE if self.atomic[index] else verb
                 place = self.cells.at(cell % self.count * self.granule, f" of block {m.block_position(target)}")
                 message = f"Block {m.block_position(actor)} {what} {place}, and nothing keeps that block from ending before."
-                m.findings.add("race", site.line, message, block=m.block_position(actor), advice=ADVICE_LAST, count=len(here))
+                m.findings.add(
+                    "race", site.line, message, block=m.block_position(actor), advice=ADVICE_LAST, count=len(here), sites=(site,)
+                )
 
     def _who(self, m, actor, thread, target, offset, verb) -> str:
         whose = "its own block" if actor == target else f"block {m.block_position(int(target))}"
@@ -386,8 +388,8 @@ class ClusterRaces(SharedCheck):
         return f"Thread {m.thread_position(int(thread))} of block {m.block_position(int(actor))} {verb} {place}"
 
     @staticmethod
-    def _add(m, site, message, other_line, actor, thread, bad, advice) -> None:
+    def _add(m, site, message, other, actor, thread, bad, advice) -> None:
         m.findings.add(
-            "race", site.line, message, other_line=other_line, block=m.block_position(int(actor)),
-            thread=m.thread_position(int(thread)), advice=advice, count=int(np.count_nonzero(bad)),
+            "race", site.line, message, other_line=other and other.line, block=m.block_position(int(actor)),
+            thread=m.thread_position(int(thread)), advice=advice, count=int(np.count_nonzero(bad)), sites=(site, other),
         )  # fmt: skip

@@ -464,6 +464,7 @@ class DeviceRaces(DeviceCheck):
             f"The bulk copy reads {self.places.element(touched.cells[i])}, written at line {other.line} by an ordinary store, "
             "with no fence.proxy.async for device memory between.",
             other_line=other.line, block=block, thread=thread, advice=PROXY_ADVICE, count=int(np.count_nonzero(unseen)),
+            sites=(site, other),
         )  # fmt: skip
 
     def _exchanges(self, site, cells, who) -> bool:
@@ -522,6 +523,7 @@ class DeviceRaces(DeviceCheck):
             thread=thread,
             advice=self._advice(site, other, int(who[i]), int(last[i]), int(stamps[i])),
             count=int(np.count_nonzero(conflict)),
+            sites=(site, other),
         )
 
     def _advice(self, site, other, who: int, last: int, stamp: int) -> str:

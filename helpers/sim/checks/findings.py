@@ -10,8 +10,12 @@ import functools
 import importlib
 import pkgutil
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from helpers.errors import Finding, RunError
+
+if TYPE_CHECKING:
+    from helpers.sim.code.sites import Site
 
 MAX_FINDINGS = 100
 
@@ -48,10 +52,13 @@ class Findings:
         advice=None,
         count=1,
         array="",
+        sites: tuple[Site | None, ...] = (),
     ) -> Finding:
-        """Note a finding and return it. advice: what to do; None for what its file advises. array: its name, where it is of one."""
+        """Note a finding and return it. advice: what to do; None for what its file advises. array: its name, where it is of one. sites:
+        the accesses at `line` and at `other_line`, as far as they are known: of inline assembly in a function, the call is told."""
         advice = said("ADVISED").get(kind, "") if advice is None else advice
-        finding = Finding(kind, line, message, other_line, block, thread, advice, count, array=array)
+        call, other_call = (*(site and site.call for site in sites), None, None)[:2]
+        finding = Finding(kind, line, message, other_line, block, thread, advice, count, array=array, call=call, other_call=other_call)
         key = (kind, line, other_line, array)
         known = self.found.get(key)
         if known is not None:

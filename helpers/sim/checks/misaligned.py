@@ -22,7 +22,7 @@ def in_device_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     """Threads (bad, per lane) access device memory so."""
     block, thread, offset, count = m.example(bad, offsets)
     message = f"An access of {width} bytes at address {DEVICE_BASE + offset:#x}, which is not a multiple of {width}."
-    m.findings.add(KIND, site.line, message, block=block, thread=thread, count=count)
+    m.findings.add(KIND, site.line, message, block=block, thread=thread, count=count, sites=(site,))
     m.findings.stop(
         f"{m.where(site.line)}: an access of {width} bytes at an address that is not a multiple of {width} "
         f"(thread {thread} of block {block}). The hardware stops here.",
@@ -34,7 +34,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     """Threads (bad, per lane) access shared memory so."""
     block, thread, offset, count = m.example(bad, offsets)
     message = f"shared-memory access of {width} bytes at address {offset:#x}, which is not a multiple of {width}"
-    m.findings.add(KIND, site.line, f"A {message}.", block=block, thread=thread, count=count)
+    m.findings.add(KIND, site.line, f"A {message}.", block=block, thread=thread, count=count, sites=(site,))
     m.findings.stop(f"{m.where(site.line)}: a {message} (thread {thread} of block {block}). The hardware stops here.", site.line)
 
 

@@ -86,4 +86,5 @@ class MissingFence(SharedCheck):
             "missing-fence", access.site.line,
             f"{what} {self.cells.at(offset)}, written at line {other.line} by an ordinary store, with no fence.proxy.async between.",
             other_line=other.line, block=block, thread=thread, advice=ADVICE, count=int(np.count_nonzero(late)),
+            sites=(access.site, other),
         )  # fmt: skip

@@ -94,6 +94,7 @@ class MissingWait(SharedCheck):
             "missing-wait", access.site.line,
             "A block ends while this bulk copy may still be reading its shared memory.",
             block=m.block_position(block), thread=m.thread_position(thread), count=len(access.lanes), advice=NEVER_WAITED,
+            sites=(access.site,),
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- who knows what
@@ -151,7 +152,7 @@ class MissingWait(SharedCheck):
             "missing-wait", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} has not been waited for.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)),
-            advice=unheeded(m) or AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None,
+            advice=unheeded(m) or AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None, sites=(site, other),
         )  # fmt: skip
         return True
 

@@ -62,7 +62,15 @@ def in_device_memory(
             advice = PART_ADVICE.format(name)
     verb = _verb(site)
     finding = m.findings.add(
-        KIND, site.line, f"A thread {verb} {width} bytes {what}.", block=block, thread=thread, count=count, advice=advice, array=name or ""
+        KIND,
+        site.line,
+        f"A thread {verb} {width} bytes {what}.",
+        block=block,
+        thread=thread,
+        count=count,
+        advice=advice,
+        array=name or "",
+        sites=(site,),
     )
     if fatal:
         m.findings.stop(f"{m.where(site.line)}: thread {thread} of block {block} {verb} {width} bytes {what}. {finding.advice}", site.line)
@@ -105,7 +113,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
     nothing_given = any(not nbytes for _, _, nbytes in m.program.shared) and m.shared.end == m.program.dynamic_shared_at
     advice = NONE_GIVEN if nothing_given else _of_alignments(m)
-    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice, array=name or "shared")
+    m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice, array=name or "shared", sites=(site,))
 
 
 def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
@@ -120,6 +128,7 @@ def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, wi
     m.findings.add(
         KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count, array=name or "",
         advice=f"Check the index against the extent of {name}: nothing stops an access from reaching what lies beside it.",
+        sites=(site,),
     )  # fmt: skip
 
 
@@ -139,7 +148,7 @@ def in_thread_memory(m: Machine, site: Site, space: str, nbytes: int, offsets: n
     verb = "reads" if site.op is AccessKind.LOAD else "writes"
     m.findings.add(
         KIND, site.line, f"A thread {verb} {width} bytes at offset {offset} of its {space} memory of {nbytes} bytes.",
-        block=block, thread=thread, count=count, advice=LOCAL_ADVICE, array=space,
+        block=block, thread=thread, count=count, advice=LOCAL_ADVICE, array=space, sites=(site,),
     )  # fmt: skip
 
 
@@ -155,7 +164,14 @@ def refuse_copies(m: Machine, kind: str, site: Site, lanes: np.ndarray, bad: np.
     i = int(bad.argmax())
     block, thread = divmod(int(lanes[i]), m.threads)
     finding = m.findings.add(
-        kind, site.line, say(i), block=m.block_position(block), thread=m.thread_position(thread), count=int(bad.sum()), advice=advice
+        kind,
+        site.line,
+        say(i),
+        block=m.block_position(block),
+        thread=m.thread_position(thread),
+        count=int(bad.sum()),
+        advice=advice,
+        sites=(site,),
     )
     m.findings.stop(f"{m.where(site.line)}: {finding.message} The hardware stops here. {finding.advice}", site.line)
 

@@ -73,5 +73,5 @@ class OverwrittenSources(SharedCheck):
             f"Thread {thread} {verb} {self.cells.at(offset)}, which the {'bulk copy' if stores else 'wgmma'}"
             f"{' of the same line' if other.line == site.line else f' of line {other.line}'} may still be reading.",
             other_line=other.line, block=block, thread=thread, advice=STORE_ADVICE if stores else advice,
-            count=int(np.count_nonzero(busy)),
+            count=int(np.count_nonzero(busy)), sites=(site, other),
         )  # fmt: skip

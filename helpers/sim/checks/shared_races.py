@@ -473,7 +473,7 @@ class SharedRaces(SharedCheck):
         m.findings.add(
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
-            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)),
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)), sites=(site, other),
             advice=advice or (UPDATE_ADVICE if _updates(site, other) else self._advice(
                 m, name, cell, who, other_who, touched.who[conflict], last[conflict]
             )),

@@ -64,5 +64,5 @@ class TouchedBarriers(SharedCheck):
         line = m.program.sites[int(made[made != 0][0]) - 1].line
         m.findings.add(
             KIND, access.site.line, f"A thread {does} {self.cells.at(offset)}, which is an mbarrier since its init{at(line)}.",
-            other_line=line, block=block, thread=thread, advice=ADVICE, count=int(np.count_nonzero(made)),
+            other_line=line, block=block, thread=thread, advice=ADVICE, count=int(np.count_nonzero(made)), sites=(access.site,),
         )  # fmt: skip

@@ -107,7 +107,7 @@ class UninitialisedDevice(DeviceCheck):
             block, thread = self.places.thread(m, who[i])
             m.findings.add(
                 "uninitialized", access.site.line, f"A thread reads {self.places.element(cells[i])}, which nobody has written.",
-                block=block, thread=thread, advice=WRITE_FIRST, count=int(np.count_nonzero(bad)),
+                block=block, thread=thread, advice=WRITE_FIRST, count=int(np.count_nonzero(bad)), sites=(access.site,),
             )  # fmt: skip
 
     def device_write(self, m: Machine, access: DeviceAccess) -> None:

@@ -168,7 +168,8 @@ class WarpgroupRegisters(SharedCheck):
                 if (register in product.inputs and _some(product.mask, m.mask)) or product.concerns(m, (register,)):
                     _note(
                         m, "race", line, f"A thread changes a register that the wgmma{_of(line, product.site.line)} may still be using.",
-                        other_line=product.site.line, advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.",
+                        other_line=product.site.line, sites=(None, product.site),
+                        advice="Wait for the wgmma (wgmma.wait_group) before its registers are changed.",
                     )  # fmt: skip
                     break
             _let_go(m, product, registers)
@@ -223,7 +224,8 @@ def _unfinished(m: Machine, line: int | None, product: Product, how: str | None)
     what = "A thread uses" if how is None else f"A wgmma {how}"
     _note(
         m, "missing-wait", line, f"{what} accumulators of the wgmma{_of(line, product.site.line)}, which has not been waited for.",
-        other_line=product.site.line, advice="Commit the wgmma (wgmma.commit_group) and wait for it (wgmma.wait_group) first.",
+        other_line=product.site.line, sites=(None, product.site),
+        advice="Commit the wgmma (wgmma.commit_group) and wait for it (wgmma.wait_group) first.",
     )  # fmt: skip
 
 

@@ -41,6 +41,18 @@ def calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
     return {number: lines[-1] for number, lines in _lines_of_ptx(ptx, filename).items() if len(lines) > 1}
 
 
+def assembly_calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
+    """The cell line of the call, of those 1-based PTX lines that are inline assembly of a function of the cell: what a helper does in the
+    place of its caller. Of calls within calls, the innermost."""
+    reached, inside, found = _lines_of_ptx(ptx, filename), False, {}
+    for number, text in enumerate(ptx.split("\n"), 1):
+        if "inline asm" in text:
+            inside = "begin inline asm" in text
+        elif inside and len(lines := reached[number]) > 1:
+            found[number] = lines[1]
+    return found
+
+
 def header_at(ptx: str, number: int, filename: str = FILENAME) -> str:
     """The function of a header that 1-based PTX line `number` was copied in from, with its place, "" if that is the cell's."""
     lines = ptx.split("\n")[:number]

@@ -132,6 +132,7 @@ class Site:
     device: Address | None = None
     device_base: int | None = None
     mapped: bool = False
+    call: int | None = None  # of inline assembly in a function of the cell, the line that calls it
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     @property

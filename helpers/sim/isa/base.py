@@ -361,7 +361,8 @@ class Binding:
         if device is not None:
             more["device"] = self.operands[device]
             more["device_base"] = self._base(more["device"])
-        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, **more)
+        call = self.loader.calls.get(i.ptx_line)
+        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, call=call, **more)
         sites.append(site)
         self.sites.append(site)
         return site

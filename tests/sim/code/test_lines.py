@@ -12,7 +12,7 @@ import pytest
 
 from helpers.course.steps import get
 from helpers.sim.code import ptx, sass
-from helpers.sim.code.lines import calls_of_ptx, cell_lines, line_of_ptx
+from helpers.sim.code.lines import assembly_calls_of_ptx, calls_of_ptx, cell_lines, line_of_ptx
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 from helpers.views.listing import sass_of
@@ -119,3 +119,13 @@ def test_counters_and_listing_agree_on_the_line_of_every_instruction(name):
     assert {line: len(sass_of(run, line).split("\n")) for line in each} == each
     code = list(ptx.parsed(compiled).instructions)
     assert code and all(i.line == lines[i.ptx_line] for i in code)
+
+
+def test_inline_assembly_has_the_line_of_the_innermost_call():
+    inside = ".loc 1 20 9, function_name $h, inlined_at 1 31 2\nmov.u32 %r6, 6;\n// begin inline asm\nmov.u32 %r7, 7;\n// end inline asm\n"
+    inside += ".loc 1 5 9, function_name $g, inlined_at 1 20 9\n// begin inline asm\nmov.u32 %r8, 8;\nmov.u32 %r9, 9;\n// end inline asm\n"
+    inside += ".loc 1 9 1\n// begin inline asm\nmov.u32 %r10, 10;\n// end inline asm"
+    called = PTX.replace("mov.u32 %r5, 5;", "mov.u32 %r5, 5;\n" + inside)
+    calls = assembly_calls_of_ptx(called)
+    of = {text.split()[1]: calls.get(number) for number, text in enumerate(called.split("\n"), 1) if text.startswith("mov")}
+    assert [of[f"%r{i},"] for i in (6, 7, 8, 9, 10)] == [None, 31, 20, 20, None]
