@@ -95,11 +95,12 @@ class SharedCells:
         return m.block_position(row), m.thread_position(max(int(touched.who[i]) - 1, 0)), cell % self.count * self.granule
 
     def at(self, address: int, whose: str = "") -> str:
-        """'shared memory at offset 64 (As)', with what `whose` adds. Offsets count from the beginning of the block's variables."""
+        """'shared memory at offset 64 (in `As`)', with what `whose` adds. Offsets count from the beginning of the block's variables; a
+        name is marked as one, for it may be a word that says something else, such as bytes."""
         name = ""
         for symbol, base, nbytes in self.program.shared:
             if base <= address and (address < base + nbytes or nbytes == 0):
-                name = f" ({plain_name(symbol)})"
+                name = f" (in `{plain_name(symbol)}`)"
                 break
         return f"shared memory{whose} at offset {address - self.program.shared_start}{name}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import helpers
 from helpers.sim.checks.shared_cells import plain_name
 
 
@@ -13,3 +15,13 @@ from helpers.sim.checks.shared_cells import plain_name
 )
 def test_shared_variables_are_called_what_the_source_calls_them(symbol, name):
     assert plain_name(symbol) == name
+
+
+def test_a_name_is_not_read_as_a_unit():
+    source = """extern "C" __global__ void f(float* y) {
+        extern __shared__ __align__(16) float bytes[];
+        bytes[threadIdx.x] = 1;
+        y[threadIdx.x] = bytes[63 - threadIdx.x];
+    }"""
+    found = helpers.compile(source).launch(1, 64, (np.zeros(64, np.float32),), shared=256, on="cpu", counters=False).findings
+    assert "reads shared memory at offset 252 (in `bytes`), which thread" in found[0].message

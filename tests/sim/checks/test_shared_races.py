@@ -132,7 +132,7 @@ __global__ void f() {
 }"""
     run = helpers.compile(source.replace("MADE", made)).launch(1, 64, (), on="cpu", counters=False)
     assert {(finding.kind, finding.line) for finding in run.findings} == (set() if made else {("race", 6)})
-    assert made or "uses the mbarrier in shared memory at offset 0 (all), which thread (0, 0, 0) initialises" in str(run.findings[0])
+    assert made or "uses the mbarrier in shared memory at offset 0 (in `all`), which thread (0, 0, 0) initialises" in str(run.findings[0])
     assert made or run.findings[0].advice == MADE_ADVICE
 
 

@@ -170,18 +170,22 @@ def test_a_race_between_blocks_names_both_and_says_what_to_do():
     lines = source.split("\n")
     assert finding.kind == "race" and finding.block == (0, 0, 0)
     assert "v = s[b][t] + 1" in lines[finding.other_line - 1]
-    assert "writes shared memory of block (1, 0, 0) at offset 0 (s), which that block reads" in finding.message
+    assert "writes shared memory of block (1, 0, 0) at offset 0 (in `s`), which that block reads" in finding.message
     assert "cluster.sync()" in finding.advice
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("if (tile >= 2) wait(at(&empty[s]), (tile / 2 & 1) ^ 1);", "", "of block (0, 0, 0) at offset 2048 (As), which that block reads"),
+        (
+            "if (tile >= 2) wait(at(&empty[s]), (tile / 2 & 1) ^ 1);",
+            "",
+            "of block (0, 0, 0) at offset 2048 (in `As`), which that block reads",
+        ),
         (
             "if (t < 2) arrive(in_block(at(&empty[s]), t));",
             "if (t < 2) arrive(in_block(at(&empty[s]), rank));",
-            "of block (0, 0, 0) at offset 2048 (As), which that block reads",
+            "of block (0, 0, 0) at offset 2048 (in `As`), which that block reads",
         ),
         ("cluster.sync();  // first", "__syncthreads();", "which may not have begun to run"),
     ],
@@ -201,7 +205,7 @@ def test_a_multicast_meets_what_the_other_block_does(right, wrong, message):
     ("right", "wrong", "message"),
     [
         ("", "", ""),
-        (GIVE_BACK, '"r"(rank) : "memory"', "writes shared memory of block (0, 0, 0) at offset 9216 (memory), which that block reads"),
+        (GIVE_BACK, '"r"(rank) : "memory"', "writes shared memory of block (0, 0, 0) at offset 9216 (in `memory`), which that block reads"),
         (LAST_SYNC, "", "nothing keeps that block from ending before"),
         ("barrier.cluster.arrive.relaxed.aligned;", "barrier.sync 0;", "without having arrived"),
     ],
