@@ -360,7 +360,9 @@ class Profile(Tabular):
         if self.prediction:
             found.append(f"What limits it, by the model: {self.prediction.limiter}{self.prediction.lowered}.")
         else:
-            found.append(f"Counted only, no time is known. {self._answer[1]}")
+            found.append(
+                f"{'Counted only, no time is known.' if self.milliseconds is None else 'What limits it is not known.'} {self._answer[1]}"
+            )
         estimate = self.kernel.compiled.estimate
         told = [estimate] if estimate and not any(estimate in sentence for sentence in found) else []
         return [*found, *told, *self.run.remarks]

@@ -75,6 +75,17 @@ def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():
     assert (changed.profile(512).kind, str(changed.profile(512)).count("Predicted for H200 SXM")) == ("predicted", 1)
 
 
+def test_a_time_without_a_model_is_a_time():
+    recorded = reference("coalesced").profile(512)
+    recorded.__dict__["_answer"] = None, "The model does not know this kernel."
+    first, second = recorded.sentences()[:2]
+    assert recorded.kind == "recorded" and first.startswith("Recorded on H200 SXM")
+    assert second == "What limits it is not known. The model does not know this kernel."
+    counted = recorded.as_predicted()
+    counted.__dict__["_answer"] = recorded._answer
+    assert counted.kind == "counted" and counted.sentences()[0] == "Counted only, no time is known. The model does not know this kernel."
+
+
 def test_an_old_prediction_of_an_unchanged_kernel_gives_way_to_the_record():
     source = reference("coalesced").source
     store.own().climb(label="coalesced", kind="predicted", device="H200 SXM", m=512, n=512, k=512, step=2, milliseconds=1e-3, source=source)
