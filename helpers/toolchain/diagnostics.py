@@ -27,7 +27,7 @@ class Diagnostic:
 
     def render(self, source: str) -> str:
         """The message, the source line and a caret, as a learner wants to read it."""
-        where = f"line {self.line}" if self.line else f"in {self.header}" if self.header else "in the cell"
+        where = f"line {self.line}" if self.line else f"in {self.header}" if self.header else "in the code"
         text = f"{where}: {self.severity}: {self.message}"
         lines = source.split("\n")
         if self.line and self.line <= len(lines):
@@ -73,7 +73,7 @@ def parse_log(log: str, line_of_ptx: Mapping[int, int | None] = MappingProxyType
                 opened = _TO_MATCH.match(lines[number + 1]) if number + 1 < len(lines) else None
                 where = f"; the {opened['what']} of this line is never closed" if opened else ""
                 found.append(
-                    Diagnostic("error", int(opened["line"]) if opened else None, f"{ended['message']} at the end of the cell{where}")
+                    Diagnostic("error", int(opened["line"]) if opened else None, f"{ended['message']} at the end of the code{where}")
                 )
             continue
         message, column, follow = [match["message"]], None, number + 1
@@ -218,7 +218,7 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         texts.append(not_here(missing))
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    return CompileError(f"the cell does not compile ({count}).\n" + "\n".join(texts), line)
+    return CompileError(f"the code does not compile ({count}).\n" + "\n".join(texts), line)
 
 
 def nested_launches(source: str) -> list[int]:

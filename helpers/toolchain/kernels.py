@@ -180,8 +180,8 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
             f"{len(matches)} kernels are called {entry!r}: name a template with its arguments, as in {entry}<64>.{templates}"
         )
     raise CompileError(
-        f"The cell has {max(len(declared), len(symbols))} kernels ({names}) and only one can be bound. "
-        f"Make the others __device__ functions, or name the one you mean: entry='…' (%%cuda its_name, or --entry …).{templates}"
+        f"There are {max(len(declared), len(symbols))} kernels ({names}) and only one can be bound. "
+        f"Make the others __device__ functions, or name the one you mean: entry='…' (in a cell: %%cuda its_name, or --entry …).{templates}"
     )
 
 

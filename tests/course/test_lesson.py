@@ -86,6 +86,18 @@ def test_a_time_without_a_model_is_a_time():
     assert counted.kind == "counted" and counted.sentences()[0] == "Counted only, no time is known. The model does not know this kernel."
 
 
+def test_a_file_with_two_kernels_is_no_cell(tmp_path):
+    path = tmp_path / "two.cu"
+    path.write_text("__global__ void f() {}\n__global__ void g() {}\n")
+    with pytest.raises(CourseError) as error:
+        lesson.from_file(path)
+    assert "There are 2 kernels (f, g)" in str(error.value) and "The cell" not in str(error.value)
+    path.write_text("__global__ void f() { g(); }\n")
+    with pytest.raises(CourseError) as error:
+        lesson.from_file(path)
+    assert "the code does not compile (1 error)" in str(error.value) and "cell" not in str(error.value)
+
+
 def test_an_old_prediction_of_an_unchanged_kernel_gives_way_to_the_record():
     source = reference("coalesced").source
     store.own().climb(label="coalesced", kind="predicted", device="H200 SXM", m=512, n=512, k=512, step=2, milliseconds=1e-3, source=source)
