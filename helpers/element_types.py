@@ -19,7 +19,8 @@ class ElementType:
 
     name: in calls, tables and recorded rows. label: for people. storage: what NumPy arrays hold. precision: bits of the
     significand, the hidden one included. absolute: the rounding error of results too small for a relative one. sums: the
-    relative error of one addition when products of this type are summed. result: the type of C if none is named. c_names: in
+    relative error of one addition when products of this type are summed. together: products that a tensor core adds at the least before
+    it cuts off. result: the type of C if none is named. c_names: in
     CUDA C++, vectors included. cuda: its cudaDataType (library_types.h).
 
     sums: FMAs of float32 round to nearest, 2^-24. Tensor cores cut off what does not fit, 2^-23, and for 8-bit floats some
@@ -32,6 +33,7 @@ class ElementType:
     precision: int
     absolute: float
     sums: float
+    together: int
     result: str
     c_names: tuple[str, ...]
     cuda: int
@@ -62,20 +64,21 @@ class ElementType:
         return values.astype(self.storage, copy=False)
 
 
-def _type(name, label, storage, precision, absolute, sums, result, c_names, cuda) -> ElementType:
-    return ElementType(name, label, np.dtype(storage), precision, absolute, sums, result, tuple(c_names.split()), cuda)
+def _type(name, label, storage, precision, absolute, sums, together, result, c_names, cuda) -> ElementType:
+    return ElementType(name, label, np.dtype(storage), precision, absolute, sums, together, result, tuple(c_names.split()), cuda)
 
 
+# `together` is the k of the smallest mma.sync of the type; of 8-bit floats it makes no difference, since 2^-13 is their worst case.
 # float32's smallest normal number is 1.2e-38, and hardware may flush what lies below; bfloat16 has the same exponents.
 ELEMENT_TYPES: dict[str, ElementType] = {item.name: item for item in (
-    _type("float32", "FP32", np.float32, 24, 1e-37, 2.0**-24, "float32", "float float2 float4", 0),
-    _type("tf32", "TF32", np.float32, 11, 1e-37, 2.0**-23, "float32", "", 0),
-    _type("float16", "FP16", np.float16, 11, 2.0**-24, 2.0**-23, "float16", "__half half __half2 half2", 2),
-    _type("bfloat16", "BF16", ml_dtypes.bfloat16, 8, 1e-37, 2.0**-23, "bfloat16",
+    _type("float32", "FP32", np.float32, 24, 1e-37, 2.0**-24, 1, "float32", "float float2 float4", 0),
+    _type("tf32", "TF32", np.float32, 11, 1e-37, 2.0**-23, 4, "float32", "", 0),
+    _type("float16", "FP16", np.float16, 11, 2.0**-24, 2.0**-23, 8, "float16", "__half half __half2 half2", 2),
+    _type("bfloat16", "BF16", ml_dtypes.bfloat16, 8, 1e-37, 2.0**-23, 8, "bfloat16",
           "__nv_bfloat16 nv_bfloat16 __nv_bfloat162 nv_bfloat162", 14),
-    _type("float8_e4m3", "FP8 E4M3", ml_dtypes.float8_e4m3fn, 4, 2.0**-9, 2.0**-13, "float32",
+    _type("float8_e4m3", "FP8 E4M3", ml_dtypes.float8_e4m3fn, 4, 2.0**-9, 2.0**-13, 1, "float32",
           "__nv_fp8_e4m3 __nv_fp8x2_e4m3 __nv_fp8x4_e4m3", 28),
-    _type("float8_e5m2", "FP8 E5M2", ml_dtypes.float8_e5m2, 3, 2.0**-16, 2.0**-13, "float32",
+    _type("float8_e5m2", "FP8 E5M2", ml_dtypes.float8_e5m2, 3, 2.0**-16, 2.0**-13, 1, "float32",
           "__nv_fp8_e5m2 __nv_fp8x2_e5m2 __nv_fp8x4_e5m2", 29),
 )}  # fmt: skip
 RESULTS = ("float32", "float16", "bfloat16")  # what C may be

@@ -22,7 +22,7 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     got = after[2][:, : problem.n].astype(np.float64)
     if text := first_difference(wrong_ones(got, value, bound), got, value):
         if "expected nan" in text:
-            text += _NAN_STAYS
+            text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ".")
         if "yours nan" in text:
             text += " NaN means it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."
@@ -31,10 +31,8 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     return inexact(problem, got, value, (left, right, before[2]))
 
 
-_NAN_STAYS = (
-    " A NaN in a row of A or a column of B makes NaN of each result that it takes part in, in NumPy's maximum(x, 0) as well. fmaxf(x, 0) "
-    "and x > 0 ? x : 0 make 0 of it; x < 0 ? 0 : x leaves it."
-)
+_NAN_STAYS = " A NaN in a row of A or a column of B makes NaN of each result that it takes part in"
+_IN_MAXIMUM = ", in NumPy's maximum(x, 0) as well. fmaxf(x, 0) and x > 0 ? x : 0 make 0 of it; x < 0 ? 0 : x leaves it."
 
 
 def wrong_ones(got: np.ndarray, value: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -49,7 +47,7 @@ def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequenc
     (`Problem.factors`), and C before."""
     if problem.k <= _LONG_SUM or not got.size:
         return ""
-    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*meant)
+    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*meant, value)
     if error <= allowed:
         return ""
     return (

@@ -36,7 +36,7 @@ from .geometry import Geometry, geometry, is_fused, tensor_maps
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .passes import Pass, pieces
-from .problem import VECTOR, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
+from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
 
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
@@ -299,7 +299,8 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
 def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
-    In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many; more rows
+    In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many, of 16-bit
+    types with a second half that takes back the first; more rows
     of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
     fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
     of panels; any small one, of FP32 with rows and columns of other magnitudes; whole tiles and whole steps along K, one step and
@@ -315,6 +316,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
     some_blocks = functools.partial(SampledProblem, dtype=dtype, out_dtype=out_dtype)
+    long = CancellingProblem if dtype in _OF_FEW_BITS else Problem
 
     def any_of(low: int, high: int) -> int:
         return int(random.integers(low, high + 1))
@@ -375,7 +377,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     )  # fmt: skip
     sample = some_blocks(rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), seed=seeds[4])
     return [
-        one(any_of(1, 7), odd(1, 7), deep, seed=seeds[0]),
+        long(any_of(1, 7), odd(1, 7), deep, dtype=dtype, out_dtype=out_dtype, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
         small,
@@ -417,10 +419,11 @@ def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
 
 
 def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
-    """What a kernel with a maximum has to bear besides: NaN and infinity, in rows of whole vectors and in others. No other kernel of the
-    course decides anything by its results. None for types without them, and for kernels that multiply pieces of their numbers."""
+    """What a kernel with a maximum, or one that converts its results, has to bear besides: NaN and infinity, in rows of whole vectors and
+    in others. No other kernel of the course decides anything by its results. None for types without them, and for kernels that multiply
+    pieces of their numbers."""
     dtype, out_dtype = types(kernel)
-    if not is_fused(kernel) or dtype not in _WITH_NAN or pieces(kernel):
+    if not (is_fused(kernel) or out_dtype in _OF_FEW_BITS) or dtype not in _WITH_NAN or pieces(kernel):
         return ()
     vector = VECTOR // element_type(dtype).bytes
     shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
@@ -469,6 +472,7 @@ _OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")  # a variabl
 _BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
 _LONGEST_STEP = 256  # elements of K
 _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
+_OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has

@@ -16,6 +16,7 @@ from helpers.errors import LaunchError
 
 from . import block_scales
 
+_LEFT_OVER = 4  # products, at the least, of a sum that is taken back
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 VECTOR = 16  # bytes of the widest access
 
@@ -204,12 +205,13 @@ class Problem:
         in_block, blocks = grown(min(self.k, self.scale_block[1])), grown(block_scales.blocks_of_k(self.scale_block, self.k))
         return in_block * self.inputs.sums + blocks * element_type("float32").sums
 
-    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray) -> float:
+    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray, value: np.ndarray) -> float:
         """How large the errors of a correct kernel may be in the root mean square over C: statistically, not in the worst case.
 
-        Errors of k additions grow like √k where each is rounded (eight times that is allowed), like k where each is cut off. The
-        worst case of `expected` leaves room in long sums for factors that were rounded to 16 bits; this does not.
-        left, right: what A and B mean (`factors`).
+        Errors of k additions grow like √k where each is rounded (eight times that is allowed), like their number where each is cut off,
+        as tensor cores do once for so many products (`ElementType.together`). The worst case of `expected` leaves room in long sums for
+        factors that were rounded to 16 bits; this does not. left, right: what A and B mean (`factors`). value: what C should be, whose
+        own rounding is that of its size, and not of what was added up.
         """
         left, right = left**2, right**2
         left, right = left.reshape(self.batch, -1, self.k).sum(1), right.reshape(self.batch, self.k, self.n).sum(2)
@@ -217,8 +219,10 @@ class Problem:
         old = float(np.mean(c[:, : self.n].astype(np.float64) ** 2)) if self.beta and c.size else 0.0
         bias = float(np.mean(self.bias().astype(np.float64) ** 2)) if self.fused and self.n else 0.0
         scale = math.sqrt(self.alpha**2 * products + self.beta**2 * old + bias)
-        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
-        return (stored + self._errors_of_sums(lambda terms: 8 * math.sqrt(terms + 16) + terms)) * scale + self.result.absolute
+        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff * math.sqrt(float(np.mean(value**2)))
+        together = self.inputs.together
+        sums = self._errors_of_sums(lambda terms: 8 * math.sqrt(terms / together + 16) + terms / together)
+        return stored + sums * scale + self.result.absolute
 
     def norm_tolerance(self) -> float:
         """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
@@ -294,6 +298,22 @@ class ScaledProblem(Problem):
         text = f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
         low, high = self.powers
         return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
+
+
+@dataclass(frozen=True)
+class CancellingProblem(Problem):
+    """A product whose second half along K takes back what the first has added up, all but a few elements: where sums are kept in fewer bits
+    on the way, what is left shows it."""
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        half = (self.k - _LEFT_OVER) // 2
+        a[:, half : 2 * half] = a[:, :half]
+        b[half : 2 * half, : self.n] = -b[:half, : self.n]
+        return a, b, c
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, the second half along K takes back the first"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,26 @@ def test_nan_and_infinity_are_tried_where_a_kernel_has_a_maximum():
     assert "out" in source.split("\n")[wrong[0].line - 1]
 
 
+FOUR = "const float four[] = {alpha * v.x, alpha * v.y, alpha * v.z, alpha * v.w};"
+CHANGED = FOUR.replace("const ", "") + "\n    for (float& x : four) "
+READ = "__syncthreads();  // everyone has finished"
+SPOILED = [
+    ("NaN is 0", FOUR, CHANGED + "if (x != x) x = 0;", "NaN at A[", "expected nan. A NaN in a row"),
+    ("the largest for infinity", FOUR, CHANGED + "if (x > 65504.0f) x = 65504.0f;", "infinity at A[", "yours 65504, expected inf"),
+    ("halves on the way", READ, "if (k0 % 512 == 480) for (auto& row : sum) for (auto& one : row) for (float& x : one.x) x = (float)(Element)x;\n" + READ,
+     "the second half along K takes back the first", "errors together are too large"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "problem", "message"), [row[1:] for row in SPOILED], ids=[row[0] for row in SPOILED])
+def test_kernels_of_halves_are_tried_on_what_halves_hide(before, after, problem, message):
+    source = helpers.reference("wmma").source
+    assert source.count(before) == 1
+    wrong = [case for case in gemm.check(helpers.compile(source.replace(before, after)), on="cpu", seed=1).cases if case.message]
+    assert wrong and all(problem in str(case.problem) for case in wrong)
+    assert any(message in case.message for case in wrong)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16"])
 def test_nan_and_infinity_are_where_the_name_of_the_product_says(dtype):
     problem = NonFiniteProblem(6, 15, 7, dtype=dtype, out_dtype="float32", seed=3, fused=True, pad_a=1)
