@@ -25,6 +25,7 @@ GUARDED = {
     ("front/empty_home.py", ".symlink_to"): "OSError",
     ("front/slides.py", ".add_signal_handler"): "RuntimeError, of which NotImplementedError is one",
     ("front/slides.py", "signal.SIGKILL"): "in that handler alone",
+    ("run/shared_gpu/service.py", "socket.AF_UNIX"): "the service says that it needs Linux",
     ("run/shared_gpu/service.py", ".add_signal_handler"): "the service says that it needs Linux",
     ("processors.py", "os.sched_getaffinity"): "hasattr",
     ("front/lab/__init__.py", "os.geteuid"): "sys.platform",

@@ -83,7 +83,8 @@ class CheckReport:
             result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
         result += [(None, case.remark) for case in self.cases if case.remark]
         if self.untried:
-            result.append((None, f"The other {self.untried} shapes were not tried."))
+            why = ", since each might take as long" if self._endless else ""
+            result.append((None, f"The other {self.untried} shapes were not tried{why}."))
         if self.waiting is not None:
             result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
         if self.findings:
@@ -93,6 +94,10 @@ class CheckReport:
             if self.unfollowed:
                 result.append((None, _UNFOLLOWED))
         return result + [(ok, text) for text, ok in self.expectations]
+
+    @property
+    def _endless(self) -> bool:
+        return any(finding.kind == "endless" for finding in self.findings)
 
     def _quote(self, case: Case) -> str:
         """The line of a failed case, with its text."""

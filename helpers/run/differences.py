@@ -47,7 +47,8 @@ def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequenc
     (`Problem.factors`), and C before."""
     if problem.k <= _LONG_SUM or not got.size:
         return ""
-    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(*meant, value)
+    left, right, before = meant
+    error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(left, right, before, value)
     if error <= allowed:
         return ""
     return (

@@ -6,6 +6,7 @@
                 replaced)       answer)      of the exercise)
 
 `course_directory.py` writes what is handed out, `collecting.py` takes the place of the step of nbgrader that would run a
-submission, `answers.py` finds an answer's text and says what no answer may do, `apart.py` judges it in a process of its own,
-`formulas.py` evaluates answers in Python, which `cell_python.py` reads, without running them, and `marks.py` has the rules for points.
+submission, `timestamps.py` guards the times that submissions say of themselves, `answers.py` finds an answer's text and says what
+no answer may do, `apart.py` judges it in a process of its own, `formulas.py` evaluates answers in Python, which `cell_python.py`
+reads, without running them, and `marks.py` has the rules for points.
 """

@@ -31,7 +31,7 @@ from helpers.course.exercises import exercises
 from helpers.course.notebook_file import source
 from helpers.errors import CourseError
 
-from . import course_directory
+from . import course_directory, timestamps
 from .answers import SubmittedCell, find, read_submission
 from .course_directory import TESTS
 from .grader import Grader
@@ -41,7 +41,6 @@ _NOTE = (
     "gemm_ladder"  # metadata of ours: of a notebook, why it cannot be read; of an answer's cell, what was odd, and whether it is missing
 )
 _WIDTH = 110  # characters of a line of feedback
-_COPIED = "timestamp.txt"  # the one file beside the notebooks that goes along
 
 
 def configure(config: Any) -> None:
@@ -49,7 +48,7 @@ def configure(config: Any) -> None:
     also where nbgrader itself was started by its path."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])])
     config.CourseDirectory.course_id = "gemm-ladder"
-    config.CourseDirectory.ignore = _all_but(_COPIED)
+    timestamps.guard()
     config.GenerateAssignment.preprocessors = _handed_out()
     config.Autograde.exporter_class = SubmissionReader
     config.Autograde.sanitize_preprocessors = [TakeAnswers, OverwriteCells, CheckCellMetadata]
@@ -62,11 +61,6 @@ def _handed_out() -> list[type]:
     from nbgrader.preprocessors import ClearSolutions
 
     return [step for step in GenerateAssignment.preprocessors.default() if step is not ClearSolutions]
-
-
-def _all_but(name: str) -> list[str]:
-    """Patterns of all file names but one: a link in a submission would bring a file of this machine into the feedback."""
-    return [*(f"{name[:end]}[!{letter}]*" for end, letter in enumerate(name)), *(name[:end] for end in range(1, len(name))), f"{name}?*"]
 
 
 class SubmissionReader(NotebookExporter):

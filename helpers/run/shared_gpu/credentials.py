@@ -46,7 +46,13 @@ def learner(secret: bytes, given: str) -> str | None:
 
 def made_secret(folder: Path) -> bytes:
     """The secret of a service that has been started. Raises CourseError where there is none: a token of a new one would be nobody's."""
-    if not (folder / SECRET).exists():
+    try:
+        there = (folder / SECRET).exists()
+    except OSError as error:
+        raise CourseError(
+            f"The secret of the shared GPU, {folder / SECRET}, cannot be read: {error.strerror}. Make tokens as the service's user."
+        ) from None
+    if not there:
         raise CourseError(
             f"There is no secret in {folder}, so no service knows a token made there. Name the folder of the service with --folder, or "
             "start `course gpu serve` there first."

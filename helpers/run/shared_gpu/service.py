@@ -317,6 +317,13 @@ def _hosts(host: str) -> list[str]:
     return list(dict.fromkeys(names if host in ("0.0.0.0", "::", "") else [host, *names]))
 
 
+def _refuse_a_second(path: Path) -> None:
+    """Raise CourseError where a service listens at this socket already: it would go on, and nobody would reach it."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(path))
+        raise CourseError(f"A service listens at {path} already. End it first, or name another socket.")
+
+
 async def _serve(settings: Settings, device: dict[str, Any]) -> None:
     from tornado.httpserver import HTTPServer
     from tornado.netutil import bind_sockets, bind_unix_socket
@@ -327,6 +334,7 @@ async def _serve(settings: Settings, device: dict[str, Any]) -> None:
     limits = {"max_body_size": protocol.MOST_MESSAGE, "max_buffer_size": 2 * protocol.MOST_MESSAGE, "idle_connection_timeout": 60}
     try:
         if settings.socket is not None:
+            _refuse_a_second(settings.socket)
             server = HTTPServer(app, **limits)
             server.add_socket(bind_unix_socket(str(settings.socket), 0o666))
             where = f"unix:{settings.socket}"

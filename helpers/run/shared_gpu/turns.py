@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -16,7 +16,9 @@ class Turns(Generic[Item]):
 
     def __init__(self, most: int):
         self.most = most
-        self._waiting: OrderedDict[str, deque[Item]] = OrderedDict()  # in the order of turns
+        self._waiting: dict[str, deque[Item]] = {}  # in the order of coming
+        self._served: dict[str, int] = {}  # how many had been taken out when a learner's last one was
+        self._taken = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -32,15 +34,20 @@ class Turns(Generic[Item]):
         mine.append(item)
 
     def next(self) -> Item | None:
-        """Take out the item whose turn it is: the first one of the learner who was served longest ago. None if nobody waits."""
-        for learner in list(self._waiting):
-            mine = self._waiting.pop(learner)
-            if mine:
-                item = mine.popleft()
-                if mine:
-                    self._waiting[learner] = mine  # at the end: all others come before
-                return item
+        """Take out the item whose turn it is: the first one of the learner who was served longest ago, or never. None if nobody waits."""
+        for learner in self._learners():
+            mine = self._waiting[learner]
+            item = mine.popleft()
+            if not mine:
+                del self._waiting[learner]
+            self._taken += 1
+            self._served[learner] = self._taken
+            return item
         return None
+
+    def _learners(self) -> list[str]:
+        """Those who have something waiting, in the order of turns."""
+        return sorted((name for name, mine in self._waiting.items() if mine), key=lambda name: self._served.get(name, 0))
 
     def remove(self, item: Item) -> None:
         """Take an item out that nobody waits for any more."""
@@ -53,6 +60,6 @@ class Turns(Generic[Item]):
         return next((place for place, other in enumerate(self._order()) if other == item), 0)
 
     def _order(self) -> Iterator[Item]:
-        rounds = [list(mine) for mine in self._waiting.values()]
+        rounds = [list(self._waiting[name]) for name in self._learners()]
         for number in range(max(map(len, rounds), default=0)):
             yield from (mine[number] for mine in rounds if number < len(mine))

@@ -1,4 +1,7 @@
-"""nbgrader itself, from the assignment to the feedback, with all that a class hands in: each has a grade and a reason, and nothing runs."""
+"""nbgrader itself, from the assignment to the feedback, with all that a class hands in: each has a grade and a reason, and nothing runs.
+
+Tests of: helpers.course.grading.timestamps
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ import pytest
 from nbformat import v4
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderApp
+from nbgrader.coursedir import CourseDirectory
 
 from helpers.course.exercises import exercise
-from helpers.course.grading import collecting, course_directory
+from helpers.course.grading import collecting, course_directory, timestamps
 from helpers.course.grading.marks import Mark, points
 from helpers.course.steps import get
 from tests.course.grading.submissions import FILES, answered, cell, deleted, elsewhere, hostile, quick_grader, twice
@@ -85,6 +89,12 @@ def graded(tmp_path_factory):
             (folder / "submitted" / name / lesson).mkdir(parents=True)
             (folder / "submitted" / name / lesson / f"{ITEM.slug}.ipynb").write_text(text)
         (folder / "submitted/right" / lesson / "notes.txt").symlink_to(folder / "grading.toml")
+        times = {name: folder / "submitted" / name / lesson / timestamps.NAME for name in ("right", "hostile", "wrong", "empty", "twice")}
+        times["right"].write_text("2026-11-20 10:00:00 UTC\n")
+        times["empty"].write_text("yesterday, before noon")
+        times["wrong"].symlink_to("/dev/zero")
+        times["twice"].symlink_to(folder / "grading.toml")
+        os.mkfifo(times["hostile"])
         nbgrader("autograde", lesson)
         nbgrader("generate_feedback", lesson)
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
@@ -119,6 +129,27 @@ def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
     assert scores[name] == (POINTS if right else 0)
     assert said in feedback(folder, name)
     assert f"{POINTS if right else 0} of {POINTS} points" in feedback(folder, name)
+
+
+def test_a_timestamp_is_a_small_file_with_a_time(graded):
+    """A pipe holds nbgrader up, a device fills the memory, and other text ended it: each was graded (above), as handed in at no time."""
+    folder, _ = graded
+    lesson = get(ITEM.lesson).name
+    assert [path.parent.parent.name for path in (folder / "autograded").rglob(timestamps.NAME)] == ["right"]
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        when = {name: book.find_submission(lesson, name).timestamp for name in ("right", "hostile", "wrong", "empty", "twice")}
+    assert when.pop("right").isoformat() == "2026-11-20T10:00:00" and set(when.values()) == {None}
+
+
+def test_what_an_exchange_hands_out_is_not_narrowed(tmp_path):
+    """nbgrader's exchange leaves out what `CourseDirectory.ignore` names, notebooks among it."""
+    from nbgrader.utils import ignore_patterns
+    from traitlets.config import Config
+
+    config = Config()
+    collecting.configure(config)
+    ignored = CourseDirectory(config=config).ignore
+    assert not ignore_patterns(exclude=ignored)(str(tmp_path), ["two_columns.ipynb", "data.csv", timestamps.NAME])
 
 
 def test_the_feedback_counts_in_the_points_of_the_cell_and_breaks_long_lines():

@@ -12,6 +12,7 @@ import http.server
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from helpers.errors import CourseError, LaunchError, RunError
 from helpers.front import cli
 from helpers.run import gemm, kernel, timing, variable_values
 from helpers.run.shared_gpu import credentials, protocol, sending, service_address
-from helpers.run.shared_gpu.service import STOPPED
+from helpers.run.shared_gpu.service import STOPPED, _refuse_a_second
 from tests import ROOT
 from tests.run.tma_kernels import source
 
@@ -347,3 +348,23 @@ def test_a_file_names_the_service_as_well(learner, monkeypatch, tmp_path):
         sending.status()
     monkeypatch.setenv("GEMM_LADDER_NO_GPU", "1")
     assert not service_address.configured()
+
+
+def test_a_second_service_does_not_take_the_first_one_s_socket(tmp_path):
+    path = tmp_path / "gpu.sock"
+    _refuse_a_second(path)
+    with socket.socket(socket.AF_UNIX) as first:
+        first.bind(str(path))
+        first.listen()
+        with pytest.raises(CourseError, match="listens at .*gpu.sock already"):
+            _refuse_a_second(path)
+    _refuse_a_second(path)  # the file is left, and nobody listens
+
+
+def test_a_secret_that_this_user_may_not_read_is_told(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(tmp_path), "exists", refuse)
+    with pytest.raises(CourseError, match="cannot be read: Permission denied. Make tokens as the service's user"):
+        credentials.made_secret(tmp_path)
