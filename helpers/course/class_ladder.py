@@ -169,7 +169,8 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
             said.append(f"{held['name']} and {content['name']} are files of one person, who stands here as {content['name']}.")
         people[content["reader"]] = content
         chosen += [(content["reader"], climb) for climb in content["climbs"]]
-    names = _told_apart({reader: content["name"] for reader, content in people.items()}, said)
+    files = {content["reader"]: path.name for path, content in contents}
+    names = _told_apart({reader: content["name"] for reader, content in people.items()}, files, said)
     if again and predict is None:
         from .grading.apart import predicted as predict  # here: it starts processes
     best: dict[tuple, ClassClimb] = {}
@@ -204,15 +205,17 @@ def _predicted_again(item: ClassClimb, predict, said: list[str]) -> ClassClimb |
     return None
 
 
-def _told_apart(names: Mapping[str, str], said: list[str]) -> dict[str, str]:
-    """A name for each reader: those who share one are numbered, past a number that is somebody's name."""
+def _told_apart(names: Mapping[str, str], files: Mapping[str, str], said: list[str]) -> dict[str, str]:
+    """A name for each reader: those who share one are numbered, past a number that is somebody's name. files: each reader's last one."""
     found, taken = {}, set(names.values())
     shared = sorted({name for name in taken if list(names.values()).count(name) > 1})
     for reader, name in names.items():
         numbered = (f"{name} ({number})" for number in itertools.count(1))
         found[reader] = next(other for other in numbered if other not in taken) if name in shared else name
         taken.add(found[reader])
-    said += [f"Several people are called {name}; they are numbered." for name in shared]
+    for name in shared:
+        whose = ", ".join(f"{found[reader]} is {files[reader]}" for reader in names if names[reader] == name)
+        said.append(f"Several people are called {name}; they are numbered: {whose}.")
     return found
 
 

@@ -84,7 +84,7 @@ def test_a_file_twice_is_one_and_a_later_one_adds_to_it(tmp_path):
 def test_two_people_of_one_name_stay_two(tmp_path):
     found = class_ladder(climbed(tmp_path, "Kim", 10.0), climbed(tmp_path, "Kim", 20.0, path="other"))
     assert {item.person for item in found.climbs} == {"Kim (1)", "Kim (2)"}
-    assert found.said == ("Several people are called Kim; they are numbered.",)
+    assert found.said == ("Several people are called Kim; they are numbered: Kim (1) is Kim.json, Kim (2) is other.json.",)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def judged(slug: str, texts: Sequence[str], seed: int, limits: Limits = Limits()
     within the limits.
     """
     request = {"slug": slug, "seed": seed, "texts": list(texts), "seconds": limits.seconds, "patience": limits.patience}
-    return [Judgement(**{**row, "said": tuple(row["said"])}) for row in _asked(request, limits)]
+    return [Judgement(**{**row, "said": tuple(row["said"]), "each": tuple(row["each"])}) for row in _asked(request, limits)]
 
 
 def predicted(climb: Mapping[str, Any], limits: Limits = Limits()) -> tuple[float | None, str]:

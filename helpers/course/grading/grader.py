@@ -6,6 +6,7 @@ a shape may take is measured in what the course's own solution takes, here and n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from . import marks
 from .answers import LARGEST_ANSWER, SubmittedCell, cell_text, same, starter_cell
 from .apart import Limits, Stopped, judged
 from .marks import Judgement, Mark
+from .plain import plain_cell
 
 _TIMES = 20  # a single shape may take so many times what the solution takes for all of its check
 
@@ -30,7 +32,8 @@ class Grader:
     limits: Limits = field(default_factory=Limits)
     judge: Callable[..., list[Judgement]] = judged
     _solutions: dict[str, Judgement] = field(default_factory=dict)
-    _starters: dict[str, float] = field(default_factory=dict)
+    _starters: dict[str, Judgement] = field(default_factory=dict)
+    _plains: dict[str, Judgement] = field(default_factory=dict)
 
     def seed(self, slug: str) -> int:
         """Of the shapes of an exercise."""
@@ -54,7 +57,10 @@ class Grader:
             found = self.judge(slug, [cell.text], self.seed(slug), limits)[0]
         except Stopped as error:
             return marks.none(item, error.message, cell.remarks, for_staff=f"{slug}: {error.message}")
-        return marks.mark(item, found, 0.0 if found.passed or not found.results else self._starter(item, limits), cell.remarks)
+        if found.passed or not found.results:
+            return marks.mark(item, found, 0.0, cell.remarks)
+        plain, starter = self._plain(item, limits), self._starter(item, limits)
+        return marks.mark(item, found.beside(plain), starter.beside(plain).hundredths, cell.remarks)
 
     def _limits(self, item: Exercise) -> Limits:
         """The limits, with patience by the solution's own time."""
@@ -68,11 +74,20 @@ class Grader:
         each = max(self.limits.patience, _TIMES * self._solutions[item.slug].seconds)
         return replace(self.limits, patience=each, seconds=max(self.limits.seconds, each))
 
-    def _starter(self, item: Exercise, limits: Limits) -> float:
-        """What the starter has, in hundredths."""
+    def _starter(self, item: Exercise, limits: Limits) -> Judgement:
+        """What the starter has."""
         if item.slug not in self._starters:
-            self._starters[item.slug] = self.judge(item.slug, [starter_cell(item)], self.seed(item.slug), limits)[0].hundredths
+            self._starters[item.slug] = self.judge(item.slug, [starter_cell(item)], self.seed(item.slug), limits)[0]
         return self._starters[item.slug]
+
+    def _plain(self, item: Exercise, limits: Limits) -> Judgement:
+        """What a plain kernel has; nothing where there is none."""
+        if item.slug not in self._plains:
+            text, found = plain_cell(item), Judgement(False, False, False, 0.0)
+            with contextlib.suppress(Stopped):  # too slow by its nature, then
+                found = found if text is None else self.judge(item.slug, [text], self.seed(item.slug), limits)[0]
+            self._plains[item.slug] = found
+        return self._plains[item.slug]
 
 
 def _said(lines: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 An answer has three parts: its results, its findings, and its counters. What counts is what the starter does not have: an answer that is
 no better than the starter has no points, one that passes the whole check has all, and what lies between has its share. A kernel
-whose results are wrong has none, however fast. Nothing here depends on the speed of a machine.
+whose results are wrong has none, however fast. Counters that a plain kernel has, which does nothing of the task (`plain`), bring no
+points where others are missed. Nothing here depends on the speed of a machine.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from dataclasses import dataclass, replace
 from helpers.course.exercises import Exercise, ExerciseReport
 from helpers.course.standing import POINTS
 
-RESULTS, FINDINGS, COUNTERS = 50, 20, 30  # hundredths for each part, if the results are right
+RESULTS, FINDINGS, COUNTERS = 30, 20, 50  # hundredths for each part, if the results are right
 RULES = (
     f"An answer whose results are right at every shape has {RESULTS} hundredths for that, {FINDINGS} more if there is no finding, and "
-    f"{COUNTERS} for the counters, each of them alike. What the starter has already is taken off, so that all the points are for your work."
+    f"{COUNTERS} for the counters, each of them alike that a kernel without shared memory or tiles would miss. What the starter has "
+    "already is taken off, so that all the points are for your work."
 )
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\u2027\u2030-\u2065\u2070-\ud7ff\ue000-\uffff]")  # what could draw over, or reorder, a page
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the check says of an answer. counters: the share that was reached. seconds: how long it took."""
+    """What the check says of an answer. counters: the share that was reached, and each: which were. seconds: how long it took."""
 
     passed: bool
     results: bool
@@ -33,11 +35,19 @@ class Judgement:
     said: tuple[str, ...] = ()
     seconds: float = 0.0
     refused: bool = False  # there is nothing that could be checked
+    each: tuple[bool, ...] = ()
 
     @property
     def hundredths(self) -> float:
         """Of 100, before what the starter has is taken off."""
         return RESULTS + FINDINGS * self.clean + COUNTERS * self.counters if self.results else 0.0
+
+    def beside(self, plain: Judgement) -> Judgement:
+        """The same, whose share of counters is of those that a plain kernel misses, if there are any."""
+        if not self.each or len(self.each) != len(plain.each) or all(plain.each):
+            return self
+        counted = [reached for reached, given in zip(self.each, plain.each, strict=True) if not given]
+        return replace(self, counters=sum(counted) / len(counted))
 
 
 def judgement(exercise: Exercise, report: ExerciseReport, seconds: float = 0.0) -> Judgement:
@@ -48,9 +58,11 @@ def judgement(exercise: Exercise, report: ExerciseReport, seconds: float = 0.0) 
     if report.foreign:  # no share of the points is for a kernel that was made elsewhere
         return Judgement(False, False, False, 0.0, said, seconds, refused=True)
     reached = [good for _, good in report.expectations]
-    share = sum(reached) / len(reached) if exercise.expect and len(reached) == len(exercise.expect) else float(report.passed)
+    whole = bool(exercise.expect) and len(reached) == len(exercise.expect)
+    share = sum(reached) / len(reached) if whole else float(report.passed)
     results = bool(report.cases) and not any(case.message for case in report.cases) and not report.untried
-    return Judgement(report.passed, results, not report.findings, share, said, seconds)
+    each = tuple(map(bool, reached)) if whole else ()
+    return Judgement(report.passed, results, not report.findings, share, said, seconds, each=each)
 
 
 @dataclass(frozen=True)

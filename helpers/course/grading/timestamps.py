@@ -2,7 +2,8 @@
 
 nbgrader opens whatever has this name: a pipe holds it up for ever, a link to a device fills the memory, and text that is no time ends it
 with an AttributeError. Here a timestamp is a small ordinary file with a time in it, and anything else is none, with a warning. It is the
-one file beside the notebooks of a submission that goes along: a link would bring a file of this machine into the feedback.
+one file beside the notebooks of a submission that goes along, but for the exchange's own: a link would bring a file of this machine into
+the feedback.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import contextlib
 import datetime
 import functools
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 NAME = "timestamp.txt"
+_SECRET = "submission_secret.txt"  # of nbgrader's exchange, which names feedback by it
 _LARGEST = 200  # bytes
 
 
@@ -67,10 +70,12 @@ def _alone(init_assignment: Callable) -> Callable:
             init_assignment(converter, assignment_id, student_id)
         finally:
             directory.ignore = ignored
-        path = Path(converter._format_source(assignment_id, student_id)) / NAME
-        if _existing(directory, str(path.parent)) is not None:
-            copied = Path(converter._format_dest(assignment_id, student_id)) / NAME
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            copied.write_text(f"{text(path)}\n", encoding="utf-8")
+        given, graded = (Path(form(assignment_id, student_id)) for form in (converter._format_source, converter._format_dest))
+        secret = text(given / _SECRET)
+        copied = {NAME: f"{text(given / NAME)}\n"} if _existing(directory, str(given)) is not None else {}
+        copied |= {_SECRET: secret} if secret and re.fullmatch(r"[\w-]+", secret) else {}
+        graded.mkdir(parents=True, exist_ok=True)
+        for name, said in copied.items():
+            (graded / name).write_text(said, encoding="utf-8")
 
     return init

@@ -214,13 +214,13 @@ def _patiently(address: ServiceAddress, path: str) -> dict[str, Any]:
     while True:
         try:
             return _ask(address, "GET", path)
-        except _NotThereError:
+        except NotThereError:
             if time.monotonic() > end:
                 raise
             time.sleep(1)
 
 
-class _NotThereError(CourseError):
+class NotThereError(CourseError):
     """The service does not answer."""
 
 
@@ -238,9 +238,10 @@ def _ask(address: ServiceAddress, method: str, path: str, body: bytes | None = N
     except (OSError, http.client.HTTPException, ValueError) as error:
         said = failures.first_line(error)
         unchanged = " Your arrays are as they were." if path.startswith("/jobs") else ""
-        raise _NotThereError(
+        raise NotThereError(
             f"The shared GPU's service at {address.url} does not answer ({said}).{unchanged} Ask whoever runs it "
-            "whether `course gpu serve` is running, or use on='cpu'."
+            "whether `course gpu serve` is running. Until then launch with on='cpu', and for profile() and climb() leave the GPU out: "
+            f"import os; os.environ['{service_address.OFF_SWITCH}'] = '1'."
         ) from None
     try:
         found = json.loads(text)

@@ -95,6 +95,8 @@ def graded(tmp_path_factory):
         times["wrong"].symlink_to("/dev/zero")
         times["twice"].symlink_to(folder / "grading.toml")
         os.mkfifo(times["hostile"])
+        for name, secret in (("right", "0f-3a_b"), ("twice", "../../etc"), ("empty", "x" * 300)):
+            (folder / "submitted" / name / lesson / "submission_secret.txt").write_text(secret)
         nbgrader("autograde", lesson)
         nbgrader("generate_feedback", lesson)
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
@@ -136,6 +138,8 @@ def test_a_timestamp_is_a_small_file_with_a_time(graded):
     folder, _ = graded
     lesson = get(ITEM.lesson).name
     assert [path.parent.parent.name for path in (folder / "autograded").rglob(timestamps.NAME)] == ["right"]
+    secrets = {path.parent.parent.name: path.read_text() for path in (folder / "feedback").rglob("submission_secret.txt")}
+    assert secrets == {"right": "0f-3a_b"}, "nbgrader release_feedback names what it hands out by it"
     with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
         when = {name: book.find_submission(lesson, name).timestamp for name in ("right", "hostile", "wrong", "empty", "twice")}
     assert when.pop("right").isoformat() == "2026-11-20T10:00:00" and set(when.values()) == {None}

@@ -1,6 +1,6 @@
 """Points for right, wrong, empty and cheating answers; the rules; what the machine is held to.
 
-Tests of: helpers.course.grading.marks
+Tests of: helpers.course.grading.marks, helpers.course.grading.plain
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from helpers.course.grading.answers import SubmittedCell, cell_text, starter_cel
 from helpers.course.grading.course_directory import assignment
 from helpers.course.grading.grader import Grader
 from helpers.course.grading.marks import Judgement
+from helpers.course.grading.plain import plain_cell
 from helpers.errors import CourseError
 from tests.course.cheats import LOOP, exits
 from tests.course.grading.submissions import QUICK, quick_grader
@@ -89,10 +90,10 @@ def test_a_slow_machine_has_more_patience():
     ("results", "clean", "counters", "starter", "fraction"),
     [
         (False, True, 1.0, 0, 0.0),
-        (True, True, 0.5, 0, 0.85),
+        (True, True, 0.5, 0, 0.75),
         (True, False, 1.0, 0, 0.8),
-        (True, True, 0.5, 70, 0.5),  # the counters were missing
-        (True, True, 0.5, 80, 0.25),  # a race was there, and is paid for with barriers
+        (True, True, 0.5, 50, 0.5),  # the counters were missing
+        (True, True, 0.5, 70, 1 / 6),  # a race was there, and is paid for with barriers
         (True, False, 0.0, 80, 0.0),
         (True, True, 1.0, 80, 0.99),  # something else was found: not all of the points
     ],
@@ -100,6 +101,22 @@ def test_a_slow_machine_has_more_patience():
 def test_points_are_for_what_the_starter_has_not(results, clean, counters, starter, fraction):
     found = marks.mark(ITEM, Judgement(False, results, clean, counters), starter)
     assert found.fraction == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("slug", ["half_and_half", "rows_in_pairs", "strip_across"])
+def test_a_kernel_that_does_nothing_of_the_task_has_half_of_the_points_at_most(slug):
+    """Most counters ask that something is not there, or not too much of it, and what does nothing has nothing of it."""
+    item = exercise(slug)
+    found = Grader(bytes(16), QUICK).mark(slug, SubmittedCell(plain_cell(item)))
+    assert 0 < found.points <= 0.5 * found.most and "counters 0" in str(found)
+
+
+def test_counters_that_a_plain_kernel_has_bring_no_points():
+    plain = Judgement(False, True, True, 0.75, each=(True, True, True, False))
+    for each, share in (((True, True, True, False), 0), ((False, True, True, True), 1), ((), 0.6)):
+        assert Judgement(False, True, True, 0.6, each=each).beside(plain).counters == share
+    every = Judgement(True, True, True, 1.0, each=(True, True))
+    assert Judgement(False, True, True, 0.5, each=(True, False)).beside(every).counters == 0.5
 
 
 def test_what_is_said_cannot_draw_over_the_page():
