@@ -80,6 +80,8 @@ class ExerciseReport(CheckReport):
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *self._said])
 
+    __repr__ = CheckReport.__repr__
+
     def _repr_html_(self) -> str:
         return super()._repr_html_() + "".join(f"<p>{html.escape(text)}</p>" for text in self._said)
 

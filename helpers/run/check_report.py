@@ -83,7 +83,7 @@ class CheckReport:
             result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
         result += [(None, case.remark) for case in self.cases if case.remark]
         if self.untried:
-            why = ", since each might take as long" if self._endless else ""
+            why = ", since each might take as long" if self.endless else ""
             result.append((None, f"The other {self.untried} shapes were not tried{why}."))
         if self.waiting is not None:
             result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
@@ -95,10 +95,6 @@ class CheckReport:
                 result.append((None, _UNFOLLOWED))
         return result + [(ok, text) for text, ok in self.expectations]
 
-    @property
-    def _endless(self) -> bool:
-        return any(finding.kind == "endless" for finding in self.findings)
-
     def _quote(self, case: Case) -> str:
         """The line of a failed case, with its text."""
         code = quote(self.source, case.line)
@@ -108,6 +104,9 @@ class CheckReport:
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])
+
+    def __repr__(self) -> str:
+        return str(self)  # what nbgrader's validation and other pages without HTML show
 
     @property
     def headline(self) -> str:

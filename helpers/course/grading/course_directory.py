@@ -122,7 +122,8 @@ def assignment(item: Exercise) -> nbformat.NotebookNode:
     task = f"# {_escaped(item.title)}\n\n{_escaped(item.task)}\n\n{marks.points(item)} points. {rules}"
     check = (
         "# The course's own check, as often as you like. You are graded by the same one, at shapes and on data that are drawn anew.\n"
-        f'exercise("{item.slug}").check({item.slug})'
+        f'report = exercise("{item.slug}").check({item.slug})\ndisplay(report)\n'
+        'assert report, "Not yet: what is missing stands above."'
     )
     cells = [
         _cell(v4.new_markdown_cell(task), "task", f"{item.slug}_task", locked=True),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from helpers.course.exercises import exercise, exercises
+from helpers.course.exercises import ExerciseReport, exercise, exercises
 from helpers.course.grading.course_directory import assignment, grader, make, mark_notebook
 from helpers.course.steps import get
 from helpers.errors import CourseError
@@ -97,3 +99,16 @@ def test_in_a_lesson_nothing_was_deleted(folder, tmp_path):
     (of_lesson,), (of_assignment,) = (mark_notebook(path, quick_grader()) for path in (lesson, handed_out))
     assert of_lesson.points == of_assignment.points == of_lesson.most
     assert "deleted" not in str(of_lesson) and "deleted" in str(of_assignment)
+
+
+def test_the_check_cell_fails_where_the_check_does():
+    """`nbgrader validate` says that a notebook passes where no cell raises; what it shows of a report is its text."""
+    item = exercise("two_columns")
+    source = next(cell.source for cell in assignment(item).cells if cell.id == "tests")
+    for passed in (True, False):
+        report = ExerciseReport(item.slug, (), (), title=item.title, rows=((passed, "as it is"),), on="cpu")
+        shown: list[ExerciseReport] = []
+        about = {"exercise": lambda slug, report=report: SimpleNamespace(check=lambda _: report), item.slug: None, "display": shown.append}
+        with contextlib.nullcontext() if passed else pytest.raises(AssertionError, match="stands above"):
+            exec(source, about)
+        assert shown == [report] and repr(report) == str(report) == f"{report.headline}\n  {'✓' if passed else '✗'} as it is"
