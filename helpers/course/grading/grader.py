@@ -21,6 +21,7 @@ from .apart import Limits, Stopped, judged
 from .marks import Judgement, Mark
 from .plain import plain_cell
 
+_NOTHING = Judgement(False, False, False, 0.0)
 _TIMES = 20  # a single shape may take so many times what the solution takes for all of its check
 
 
@@ -32,8 +33,7 @@ class Grader:
     limits: Limits = field(default_factory=Limits)
     judge: Callable[..., list[Judgement]] = judged
     _solutions: dict[str, Judgement] = field(default_factory=dict)
-    _starters: dict[str, Judgement] = field(default_factory=dict)
-    _plains: dict[str, Judgement] = field(default_factory=dict)
+    _given: dict[tuple[str, str], Judgement] = field(default_factory=dict)
 
     def seed(self, slug: str) -> int:
         """Of the shapes of an exercise."""
@@ -59,7 +59,7 @@ class Grader:
             return marks.none(item, error.message, cell.remarks, for_staff=f"{slug}: {error.message}")
         if found.passed or not found.results:
             return marks.mark(item, found, 0.0, cell.remarks)
-        plain, starter = self._plain(item, limits), self._starter(item, limits)
+        starter, plain = (self._of(item, text, limits) for text in (starter_cell(item), plain_cell(item)))
         return marks.mark(item, found.beside(plain), starter.beside(plain).hundredths, cell.remarks)
 
     def _limits(self, item: Exercise) -> Limits:
@@ -74,20 +74,16 @@ class Grader:
         each = max(self.limits.patience, _TIMES * self._solutions[item.slug].seconds)
         return replace(self.limits, patience=each, seconds=max(self.limits.seconds, each))
 
-    def _starter(self, item: Exercise, limits: Limits) -> Judgement:
-        """What the starter has."""
-        if item.slug not in self._starters:
-            self._starters[item.slug] = self.judge(item.slug, [starter_cell(item)], self.seed(item.slug), limits)[0]
-        return self._starters[item.slug]
-
-    def _plain(self, item: Exercise, limits: Limits) -> Judgement:
-        """What a plain kernel has; nothing where there is none."""
-        if item.slug not in self._plains:
-            text, found = plain_cell(item), Judgement(False, False, False, 0.0)
-            with contextlib.suppress(Stopped):  # too slow by its nature, then
-                found = found if text is None else self.judge(item.slug, [text], self.seed(item.slug), limits)[0]
-            self._plains[item.slug] = found
-        return self._plains[item.slug]
+    def _of(self, item: Exercise, text: str | None, limits: Limits) -> Judgement:
+        """What a text has that does nothing of the task: nothing, where there is none, or it does not come to an end."""
+        if text is None:
+            return _NOTHING
+        if (item.slug, text) not in self._given:
+            found = _NOTHING
+            with contextlib.suppress(Stopped):
+                found = self.judge(item.slug, [text], self.seed(item.slug), limits)[0]
+            self._given[item.slug, text] = found
+        return self._given[item.slug, text]
 
 
 def _said(lines: Sequence[str]) -> str:

@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 
 from helpers.course.exercises import Exercise
-from helpers.toolchain.host_code import strip_comments
+from helpers.toolchain.host_code import device_functions
 
 from .answers import cell_text
 
-_KERNEL = re.compile(r"__global__[^;{]*\([^;{]*\)\s*\{")
 _NAMES = ("M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "tile_shape")
 _BODY = """
     const int width = tile_shape[1], threads = blockDim.x * blockDim.y;
@@ -28,12 +27,9 @@ _BODY = """
 
 def plain_cell(item: Exercise) -> str | None:
     """The starter of an exercise with a plain product in place of its kernel's body; None where its kernel is none for that."""
-    code = strip_comments(item.starter)
-    found = _KERNEL.search(code) if item.language == "cu" else None
-    if found is None or not all(re.search(rf"\b{name}\b", code) for name in _NAMES):
+    kernels = [part for part in device_functions(item.starter) if "__global__" in part.head] if item.language == "cu" else []
+    if not kernels or not all(re.search(rf"\b{name}\b", item.starter) for name in _NAMES):
         return None
-    depth, end = 1, found.end()
-    while depth and end < len(code):
-        depth += {"{": 1, "}": -1}.get(code[end], 0)
-        end += 1
-    return cell_text(item, item.starter[: found.end()] + _BODY + item.starter[end - 1 :])
+    kernel = kernels[0]
+    begin = kernel.start + len(kernel.head) + 1
+    return cell_text(item, item.starter[:begin] + _BODY + item.starter[kernel.end - 1 :])

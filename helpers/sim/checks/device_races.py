@@ -89,6 +89,7 @@ class DeviceRaces(DeviceCheck):
         self.looked_at = np.zeros((self.blocks, self.released.groups) if self.block_order else 0, np.int32)  # when groups looked last
         self.sites = array("i", [0])  # of each access, by its number
         self.rechecks = np.array([site.rechecks for site in program.sites], bool)
+        self.atomic = np.array([site.op.atomic for site in program.sites], bool)
         alone = launch.cluster == 1
         self.decides = np.isin(np.arange(len(program.sites)), list(program.decisive))
         self.left_by_others = self._left_by_others(program)
@@ -452,8 +453,7 @@ class DeviceRaces(DeviceCheck):
 
     def _adds(self, stamps: np.ndarray) -> np.ndarray:
         """Which accesses are atomic operations, or bulk copies that add."""
-        updates = np.array([site.op.atomic for site in self.launch.program.sites], bool)
-        return (stamps & 1 == 1) & (updates[np.frombuffer(self.sites, np.int32)[stamps >> 1]] | self._of_copies(stamps))
+        return (stamps & 1 == 1) & (self.atomic[np.frombuffer(self.sites, np.int32)[stamps >> 1]] | self._of_copies(stamps))
 
     def _unseen(self, m: Machine, site, touched: TouchedDevice, stamps, unseen) -> None:
         i = first(unseen)

@@ -284,8 +284,9 @@ def _wait(op):
         if parity and given.max() > 1:
             mbarrier_parity.note(m, line, given)
         where, mask = located(m, site, places(m))
-        looking = lanes_of(m, mask)
-        done[np.setdiff1d(active_lanes(m), looking)] = True  # whoever looks outside of shared memory need not look again
+        looking, heeded = lanes_of(m, mask), position not in m.program.undecisive
+        if mask is not m.mask:  # whoever looks outside of shared memory need not look again
+            done[np.setdiff1d(active_lanes(m), looking)] = True
         m.checks.barrier_used(m, Access(site, where[1], mask, BYTES))
         for barrier, offset, rows, lanes in named(m, where, looking):
             _initialised(m, barrier, rows, line)
@@ -293,7 +294,7 @@ def _wait(op):
             if not parity and (barrier.phase[rows] - (wanted & LOW).astype(np.int64) > 1).any():
                 m.fail("a thread waits for a phase that is not the last one, and an mbarrier does not know of those before.", line)
             done[lanes] = over = _is_over(barrier.phase[rows], wanted, parity)
-            if position in m.program.undecisive:  # whoever goes on in either case knows nothing, and nothing need have come
+            if not heeded:  # whoever goes on in either case knows nothing, and nothing need have come
                 continue
             if not over.all():  # what is on its way comes no earlier than somebody depends on it
                 chosen = np.zeros(m.blocks, bool)
@@ -314,7 +315,7 @@ def _wait(op):
             m.recorder.barrier(m, line, "wait")
             m.mask = whole
         m.regs[p] = m.uniform(True, np.bool_) if done.all() else m.from_rows(finished)
-        if position not in m.program.undecisive and not done[looking].all():
+        if heeded and not done[looking].all():
             m.yielding = True
 
     return run

@@ -247,9 +247,8 @@ class MBarrier:
         nobody knows on a GPU, so it takes all lanes of a warp to have come in time for those who wait to be told of any.
         """
         moment = came or m.checks.reached(m)
-        before = self.pending.copy()
         np.subtract.at(self.pending, rows, count)
-        late = self._late(m, before, rows, lanes, count) if (self.pending[rows] < 0).any() else None
+        late = self._late(m, rows, lanes, count) if (self.pending[rows] < 0).any() else None
         if late is None:
             self.arrived.append((rows, lanes, moment))
             self.settle(m)
@@ -258,13 +257,13 @@ class MBarrier:
         self.settle(m)
         self.arrived.append((rows[late], lanes[late], moment))
 
-    def _late(self, m, before: np.ndarray, rows: np.ndarray, lanes: np.ndarray, count) -> np.ndarray:
-        """Which of these arrivals (boolean) may count for a phase that they do not complete. before: what was pending before them."""
+    def _late(self, m, rows: np.ndarray, lanes: np.ndarray, count) -> np.ndarray:
+        """Which of these arrivals (boolean), just counted, may be for a phase that they do not complete."""
         counts = np.broadcast_to(np.asarray(count, np.int64), rows.shape)
         late = np.zeros(len(rows), bool)
         for row in np.unique(rows[self.pending[rows] < 0]).tolist():
             mine = np.flatnonzero(rows == row)
-            surplus = int(counts[mine].sum() - before[row]) % max(int(self.expected[row]), 1)
+            surplus = int(-self.pending[row]) % max(int(self.expected[row]), 1)
             late[mine] = np.cumsum(counts[mine][::-1])[::-1] - counts[mine] < surplus
         warps = lanes // m.threads * m.warp_count + lanes % m.threads // WARP
         self.surplus = self.surplus or bool(late.any())
