@@ -382,7 +382,7 @@ CLAIMS = (
           lambda: strategy.recorded().best("small") == "16 × 64, 4 warps"),
     Claim(12, "but for the first, every winner leaves few multiprocessors idle. Where the largest tile does that itself, upright or lying, it wins; elsewhere a "
           "smaller one does.", holds=lambda: winners_fill_the_gpu()),
-    Claim(12, "The loads rise by {} sectors more than the parts are. These are an accident of layout, at the copies of $B$.", lambda: (copies_shifted(16),),
+    Claim(12, "The loads rise by {} sectors more than the parts account for: an accident of layout, at the copies of $B$.", lambda: (copies_shifted(16),),
           lambda: copies_shifted(128) == 0),
     Claim(12, "That is faster by a sixth", holds=lambda: strategy.recorded().best("medium") == "32 × 128, 4 warps"
           and 7 / 6 < times_cublas("medium", "32 × 128, 4 warps") / times_cublas("medium", "64 × 128") < 1.2),
@@ -393,7 +393,7 @@ CLAIMS = (
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
           "them and {} for the lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
           and round(H200.unit("float16").tflops / 1830 / (H200.peak_fp32_tflops / H200.clock_mhz)) == 16),
-    Claim(18, "cannot pass a third of its peak, {} TFLOPS; step 17, which multiplies once and under the same limit of power, has {} TFLOPS at 4096 and {} at 8192, "
+    Claim(18, "cannot pass a third of its peak, {} TFLOPS. Nor is the peak in reach under the card's power: step 17, which multiplies once, has {} TFLOPS at 4096 and {} at 8192, in BF16, "
           "and a third of that is {} and {}.", lambda: (f"{H200.unit('float16').tflops / 3:.0f}", *(
               f"{recorded('warp_specialized', size) / part:.0f}" for part in (1, 3) for size in (4096, 8192)))),
     Claim(18, "Its last rung multiplies at {} % of", lambda: (f"{100 * recorded('fused_epilogue') / H200.peak_fp32_tflops:.0f}",)),

@@ -2,7 +2,8 @@
 //! title: The last tiles
 //! task: There is nothing to fetch in the last turns of the loop, and somebody has saved the empty fetch and the
 //!     empty group. Now check() objects, but not for every K. From which K on, and why? Repair it,
-//!     and let copies stay as long under way as they are: most of them during the multiply-adds of two turns, 512.
+//!     and let copies stay under way as long as they do now: during the 512 multiply-adds of two turns. Those of the last
+//!     turns may have fewer, so that 400 on average are enough.
 //! hint: wait<1>() waits for all groups but the last one. In the last turn, how many groups are under way, and
 //!     which one is the last?
 //! hint: It counts groups, not tiles. Where no new group is committed, the last one is the very one that this step

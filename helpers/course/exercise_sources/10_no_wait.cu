@@ -1,8 +1,8 @@
 //! kind: diagnose
 //! title: Nobody waited
 //! task: The copies are started, the barrier is there, and check() has a finding. Say what the barrier does not
-//!     wait for, and repair the kernel. A copy is started AHEAD steps before it is used, and shall stay under way for
-//!     the 512 multiply-adds of these.
+//!     wait for, and repair the kernel. A copy is started AHEAD steps before it is used, and stays under way
+//!     during the multiply-adds of these steps: 512 of each thread.
 //! hint: __syncthreads() waits until all threads have arrived. Has a copy arrived when the thread that started it
 //!     has?
 //! hint: Each thread must wait for its own copies, and then all for each other. In which order?

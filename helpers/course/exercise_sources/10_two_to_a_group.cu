@@ -1,8 +1,8 @@
 //! kind: write
 //! title: Two tiles to a group
 //! task: The ring has four stages, each 8 deep, and fetch(k0) starts the copies of the tiles that begin at k0 into their stage (zeros beyond K).
-//!     Write the pipeline so that two pairs of tiles make a group: one wait and one barrier for each 16 k, and two pairs always
-//!     under way: between the start of a copy and the wait for it lie the products of 16 k, one multiply-add each.
+//!     Write the pipeline so that two pairs of tiles make a group: one wait and one barrier for each 16 k, and two pairs
+//!     under way while two are multiplied: between the start of a copy and the wait for it a thread executes the 16 multiply-adds of 16 k.
 //! hint: Before the loop start two pairs and close the group. A turn of the loop then deals with two pairs.
 //! hint: In a turn: wait until the group has arrived, barrier, start the next two pairs, close their group, then the products of 16 k.
 //! hint: At the wait only one group is under way, so it must be wait<0>(). The k-th product of a turn stands in stage (k0 + k) / BK % STAGES.

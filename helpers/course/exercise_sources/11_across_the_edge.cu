@@ -2,8 +2,9 @@
 //! title: Across the edge, too early
 //! task: Fragments are read one k ahead, across the tile's edge too. The wait and the barrier stand at the end of the
 //!     step, as they always did, and check() has a finding. Say which read comes too early, and repair it without
-//!     another barrier. The first k of a tile shall still be read one k ahead: no two k are read with no multiply-add
-//!     in between, and one k takes 3 loads.
+//!     another barrier. The first k of a tile is still read one k ahead, so that a warp never executes more than the 3
+//!     shared loads of one k without a multiply-add after them; and the newest copies stay under way over the wait: at
+//!     least 400 multiply-adds, on average, lie between a copy and its wait.
 //! hint: In the last turn of the loop over k, from which stage does read() take its values? What is known about that
 //!     stage at this place?
 //! hint: The next tile must have arrived, for all threads, before its first k is read: that is one k before the step

@@ -1,7 +1,8 @@
 //! kind: change
 //! title: A barrier for two turns
 //! task: Four pairs of tiles have room in shared memory, and each turn has a wait and a barrier: K / 8 of them for a warp. Make do with one
-//!     for two turns. The tiles stay as deep as they are, and copies go on behind multiply-adds.
+//!     for two turns. The tiles stay as deep as they are. Each turn still starts the copies of one pair, so that there are at most 8 copies of
+//!     a thread with no multiply-add in between, and at least the 128 multiply-adds of one turn lie, on average, between a copy and its wait.
 //! hint: Behind the barrier of every second turn two pairs of tiles are multiplied. How many must have arrived there?
 //! hint: The turn without a barrier writes to a stage, too. Who read that stage last, and which barrier lies in between?
 //! hint: Wait and barrier where the number of the tile is even, and wait there until no group is under way.
