@@ -389,6 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--search", action="store_true", help="time the whole space of step 12's lesson at 4096³ instead")
     parser.add_argument("--microbench", action="store_true", help="measure what instructions cost on this GPU instead")
     parser.add_argument("--variants", action="store_true", help="time the steps with other constants, to try the model on, instead")
+    parser.add_argument("--launches", action="store_true", help="time kernels in signatures of their own, to try the model on, instead")
     parser.add_argument("--states", action="store_true", help="sample the steps' warp states with Nsight Compute instead")
     parser.add_argument("--readme", action="store_true", help="only write the README's table and figure from helpers/data")
     options = parser.parse_args(arguments)
@@ -414,6 +415,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from . import recorded_variants
 
             rows = recorded_variants.record(options.out)
+        elif options.launches:
+            from . import recorded_launches
+
+            rows = recorded_launches.record(options.out)
         elif options.states:
             from . import recorded_states
 

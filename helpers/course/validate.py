@@ -6,7 +6,8 @@ Runs of the steps at the sizes in FITTED were used to choose the figures that `m
 others took no part: the steps at other sizes, and the steps with other constants (`recorded_variants`, and what the search of step 12
 timed, `recorded_search`), which are other kernels, and the steps on another GPU (recorded on an H100), whose entry in gpus.toml
 differs in clock, L2 and DRAM while all costs of instructions stay those measured on an H200. Kernels for tensor cores have groups of
-their own, likewise: the steps, step 17 with the constants of its strategy table, and the steps on an H100. Writes data/validation.toml.
+their own, likewise: the steps, step 17 with the constants of its strategy table, and the steps on an H100. So have launches of kernels
+in signatures of their own (`recorded_launches`). Writes data/validation.toml.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from helpers.model import hardware
 from helpers.model.predict import VALIDATION, demand, kernel_class
 from helpers.model.tensor_cores import hangs_over
 
-from . import recorded_search, recorded_states, recorded_variants, rungs, steps, strategy
+from . import recorded_launches, recorded_search, recorded_states, recorded_variants, rungs, steps, strategy
 from .fit import on_lanes
 from .sweep import variant
 
@@ -32,7 +33,8 @@ FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
 SPLIT = 4104  # the size by which the model learned what rows cost that begin within lines (chip.toml, warpgroup.split)
 TENSOR_GROUPS = ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants")
-GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search", *TENSOR_GROUPS)  # on DEVICE
+LAUNCHED = "launches"
+GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search", LAUNCHED, *TENSOR_GROUPS)  # on DEVICE
 OTHER_GPU, TENSOR_OTHER_GPU = "other_gpu", "tensor_other_gpu"
 ABROAD = rungs.DATA / "other_gpus"  # what `course record --out` wrote there; the ladder does not draw it
 ALIGNED = 8  # elements: rows that TMA takes; of others the course makes copies, whose time is another one
@@ -54,6 +56,11 @@ class TimedRun:
     published: str = ""
     group: str = "steps_at_other_sizes"
     arch: str = "sm_90"
+
+    @property
+    def label(self) -> str:
+        """Its name and size, in words."""
+        return f"{self.name} at {self.size} × {self.size}" if self.group == LAUNCHED else f"{self.name} at {self.size}³"
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,16 @@ def cases() -> list[TimedRun]:
         for item in recorded_variants.recorded()
         if hardware.gpu(item.device).name == DEVICE
     ]
-    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched() + tensor_cores()
+    return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched() + launches() + tensor_cores()
+
+
+def launches() -> list[TimedRun]:
+    """Kernels in signatures of their own on DEVICE."""
+    return [
+        TimedRun(item.name, "", item.name, item.size, item.milliseconds, item.fitted, group=LAUNCHED)
+        for item in recorded_launches.recorded()
+        if hardware.gpu(item.device).name == DEVICE
+    ]
 
 
 def abroad() -> list[TimedRun]:
@@ -178,8 +194,11 @@ def tried(case: TimedRun) -> Tried:
     """The prediction for one case. Raises CourseError where there is none."""
     from helpers.run import gemm, kernel
 
-    made = kernel.compile(case.source, entry=case.entry, arch=case.arch)
-    run = gemm.count(made, gemm.problem_for(made, case.size, case.size, case.size))
+    if case.group == LAUNCHED:
+        run = recorded_launches.counted(case.name, case.size)
+    else:
+        made = kernel.compile(case.source, entry=case.entry, arch=case.arch)
+        run = gemm.count(made, gemm.problem_for(made, case.size, case.size, case.size))
     got = run.predict(case.device)
     return Tried(case, got.milliseconds, kernel_class(demand(run)), got.from_counters, got.states)
 
@@ -204,7 +223,7 @@ def report(runs: Sequence[Tried], moved: Sequence[Tried], others: Sequence[Tried
     lines += [f"{name} = {value}" for name, value in compared(runs, sampled).items()] + [""]
     for item in runs:
         lines += ["[[runs]]", *_lines(item), f"fitted = {json.dumps(item.case.fitted)}", f"class = {json.dumps(item.like)}"]
-        if item.states and item.case.size in FITTED and item.case.group != "search":
+        if item.states and item.case.size in FITTED and item.case.group not in ("search", LAUNCHED):
             lines.append(f"states = {_shares(item.states)}")
             if (item.case.name, item.case.size) in sampled:
                 lines.append(f"sampled = {_shares(sampled[item.case.name, item.case.size])}")
@@ -239,7 +258,7 @@ def _shares(states: Mapping[str, float]) -> str:
 def _lines(item: Tried) -> list[str]:
     figures: dict[str, Any] = {"measured": item.case.measured, "predicted": item.predicted}
     return [
-        f"run = {json.dumps(f'{item.case.name} at {item.case.size}³', ensure_ascii=False)}",
+        f"run = {json.dumps(item.case.label, ensure_ascii=False)}",
         *(f"{name} = {value:.6g}" for name, value in figures.items()),
         f"error = {item.error:.4f}",
     ]
@@ -249,7 +268,7 @@ def _try(case: TimedRun) -> Tried | str:
     try:
         return tried(case)
     except CourseError as error:
-        return f"{case.name} at {case.size}³ on {case.device}: {error.message.splitlines()[0]}"
+        return f"{case.label} on {case.device}: {error.message.splitlines()[0]}"
 
 
 def main() -> int:
@@ -262,7 +281,7 @@ def main() -> int:
                 print(result, file=sys.stderr)
             else:
                 results.append(result)
-                print(f"{result.case.name} at {result.case.size}³ on {result.case.device}: {result.error:+.1%} {result.from_counters}")
+                print(f"{result.case.label} on {result.case.device}: {result.error:+.1%} {result.from_counters}")
     here = [item for item in results if item.case.device == DEVICE]
     if not here:
         return 1

@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -39,12 +39,13 @@ from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
-from helpers.sim.counting.machine_code import SECTOR, lookup_cycles
+from helpers.sim.counting.machine_code import lookup_cycles
 
 from . import chain, hardware, tensor_cores
-from .cycles.chip import chip
-from .cycles.estimate import estimate
+from .cycles.chip import chip, figures
+from .cycles.estimate import batch, estimate
 from .cycles.multiprocessor import WORDS, WarpState
+from .device_memory import device_memory
 from .hardware import GPU, digits
 from .occupancy import occupancy
 
@@ -52,7 +53,9 @@ CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
 VALIDATION = CONSTANTS.with_name("validation.toml")
 
 _SCHEDULERS = 4
-_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", "the tensor cores", "DRAM bandwidth")  # what nothing exceeds
+_ALL = ("ld", "st", "atom", "red")
+_ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in part)"
+_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", "the tensor cores", "DRAM bandwidth", _ATOMICS, _PARTS)  # what nothing exceeds
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
@@ -95,10 +98,13 @@ class Demand:
     loop: chain.Loop | None
     least_bytes: float  # DRAM: operands read once, result written once
     dtype: str = "float32"  # of the operands
-    product: float = 0.0  # operations of the matrix product that it is, 0 if it is none
+    product: float = 0.0  # operations of the matrix product that it is, or of its matrix instructions; 0 if it is none and has none
+    in_signature: bool = True  # is it launched as a matrix product of the course?
     matrix_types: frozenset[str] = frozenset()  # element types that its tensor-core instructions multiply, as PTX names them
     fp64_warps: float = 0.0  # warp-wide FMA, add and multiply instructions of float64
     shared_loads: float = 0.0  # warp instructions
+    atomics: float = 0.0  # cycles of L2
+    parts: float = 0.0  # sectors that are written in part
 
 
 @dataclass(frozen=True)
@@ -150,52 +156,53 @@ def demand(run) -> Demand:
     blocks, threads = run.problem.get("tiles") or math.prod(run.grid), math.prod(run.block)
     loop = chain.main_loop(compiled)
     problem = run.problem.get("problem")
-    requests = _loads_and_stores(counters, lambda op: names.requests("global", op))
+    requests = _summed(counters, lambda op: names.requests("global", op), _ALL)
+    memory = device_memory(run)
     return Demand(
         blocks=blocks,
         threads=threads,
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
-        requests=requests + _loads_and_stores(counters, lambda op: names.executed(f"shared_{op}")),
+        requests=requests + _summed(counters, lambda op: names.executed(f"shared_{op}")),
         lookups=_lookups(run),
-        wavefronts=_loads_and_stores(counters, names.shared_wavefronts),
+        wavefronts=_summed(counters, names.shared_wavefronts),
         fp32_warps=sum(counters.get(names.threads(op), 0) for op in ("ffma", "fadd", "fmul")) / WARP,
         instructions=counters.get(names.INSTRUCTIONS, 0),
         rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
-        least_bytes=problem.compulsory_bytes if problem is not None else _touched_bytes(run),
+        least_bytes=problem.compulsory_bytes if problem is not None else memory.read + memory.written,
         dtype=problem.dtype if problem is not None else "float32",
-        product=problem.flops if problem is not None else 0.0,
-        matrix_types=_matrix_types(compiled, problem),
+        product=_operations(compiled, problem, counters),
+        in_signature=problem is not None,
+        matrix_types=compiled.matrix_types,
         fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
         shared_loads=counters.get(names.executed("shared_ld"), 0),
+        atomics=memory.atomics,
+        parts=memory.parts,
     )
 
 
-def _matrix_types(compiled, problem) -> frozenset[str]:
-    """What its matrix instructions multiply. Raises CourseError where they are no product, whose operations are known."""
-    if compiled.matrix_types and problem is None:
-        raise CourseError("The model does not know how much this kernel asks of the tensor cores: it is no matrix product of the course.")
-    if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
+def _operations(compiled, problem, counters: Mapping[str, int]) -> float:
+    """Those of the product that it is; of another kernel, those of its matrix instructions. Raises CourseError where they are not known."""
+    if problem is not None:
+        if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
+            raise CourseError(
+                "The model does not know how much this kernel asks of the tensor cores: it makes a product of float32 of several products "
+                f"of {' and '.join(tensor_cores.labels(compiled.matrix_types))} numbers, and no passes that split them are counted."
+            )
+        return problem.flops
+    found = tensor_cores.multiplied(compiled, counters) if compiled.matrix_types else 0.0
+    if compiled.matrix_types and not found:
         raise CourseError(
-            "The model does not know how much this kernel asks of the tensor cores: it makes a product of float32 of several products of "
-            f"{' and '.join(tensor_cores.labels(compiled.matrix_types))} numbers, and no passes that split them are counted."
+            "The model does not know how much this kernel asks of the tensor cores: its matrix instructions are not all HMMA of one shape. "
+            "Give it the course's signature (lesson 20), which says what product it is."
         )
-    return compiled.matrix_types
+    return found
 
 
-def _touched_bytes(run) -> float:
-    """Bytes that a launch reads from DRAM and writes there, at most once each: the sectors that its threads touch, but no more than
-    the arrays that it may read, and write, have. Of an array that is read again, and only in part, it takes too much."""
-    constant = [parameter.const for parameter in run.kernel.compiled.parameters]
-    sizes = [getattr(value, "nbytes", 0) if getattr(value, "ndim", 0) else 0 for value in run.arguments]
-    written = sum(size for size, const in zip(sizes, constant, strict=True) if not const)
-    return sum(min(run.counters.get(names.sectors("global", op), 0) * SECTOR, most) for op, most in (("ld", sum(sizes)), ("st", written)))
-
-
-def _loads_and_stores(counters: Mapping[str, int], name: Callable[[str], str]) -> int:
-    """Both of what `name` names for one of them."""
-    return sum(counters.get(name(op), 0) for op in ("ld", "st"))
+def _summed(counters: Mapping[str, int], name: Callable[[str], str], ops: Sequence[str] = ("ld", "st", "atom")) -> int:
+    """What `name` names for each of them, in all."""
+    return sum(counters.get(name(op), 0) for op in ops)
 
 
 def _lookups(run) -> float:
@@ -260,8 +267,9 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "FP32 arithmetic": share * need.fp32_warps * WARP / capability.fp32_lanes,
         "FP64 arithmetic": share * need.fp64_warps * WARP / capability.fp64_lanes,
         "instruction issue": share * need.instructions / _SCHEDULERS,
-        "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9) * per_clock,
+        "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
+    terms |= {name: value for name, value in ((_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"])) if value}
     if need.matrix_types:
         terms["the tensor cores"] = share * gpu.sms * need.product / (tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12) * per_clock
     else:  # pairs of 16-bit numbers are multiplied two at a time
@@ -280,14 +288,19 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
 
 
 TENSOR_CORES = "tensor cores"
+STREAMS = "moves data, in a signature of its own"
+OTHERS = "computes, in a signature of its own"
+_STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a launch moves data
 
 
 def kernel_class(need: Demand) -> str:
     """What a kernel is like, as far as the model's error depends on it; "" for what no recorded kernel is like."""
-    if need.matrix_types and need.product:
+    if need.matrix_types and need.in_signature:
         return TENSOR_CORES
-    if need.matrix_types or not need.product or need.dtype != "float32" or need.fp64_warps:
+    if need.matrix_types or need.dtype != "float32" or need.fp64_warps:
         return ""
+    if not need.in_signature:
+        return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS
     if not need.shared_loads:
         return "global memory alone"
     return "tiles in registers" if need.fp32_warps > _FEW * need.shared_loads else "tiles in shared memory"
@@ -300,10 +313,10 @@ def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
 
 def _unlike(need: Demand) -> str:
     """Why the errors on recorded kernels say nothing of this one, as the end of a sentence."""
+    if not need.in_signature:
+        return "they were launched as products, in the course's signature"
     if need.matrix_types:
         return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
-    if not need.product:
-        return "they were matrix products and this is none"
     return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 
@@ -343,9 +356,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)
     known, tiled = walked.cycles if walked else None, None
-    if walked is not None and problem is None:
-        why = "the times by cycles were only tried on matrix products"
-    elif walked is None and need.matrix_types:
+    if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
         known, why = (tiled.cycles, "") if tiled else (None, instead or why)
     clock, launch = device.clock_mhz, constants.launch_microseconds if why else parts["launch.microseconds"]
@@ -354,6 +365,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
             slower = walked.off_peak if walked else 1.0
             terms |= tiled.terms if tiled else {"the tensor cores": slower * pipe * _quantised(need.blocks, device.sms)}
+        if problem is None and need.least_bytes <= device.l2_bytes:  # the first of the launches that are timed together fetches it for all
+            terms["DRAM bandwidth"] /= batch(known, parts)
         hard = max(terms[name] for name in _PEAKS if name in terms)
         total = max(known, hard)  # a kernel that does less than it says is no faster than the hardware
         terms.pop("latency", None)

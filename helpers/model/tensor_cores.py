@@ -23,6 +23,7 @@ from helpers.sim.code.ptx import directives
 from helpers.sim.counting import names
 
 from .cycles.chip import Chip
+from .cycles.scheduled import MATRIX_SHAPES
 from .hardware import GPU
 from .occupancy import occupancy
 
@@ -30,6 +31,7 @@ TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32"
 _LINE = 128  # bytes of a line of L2
 _MULTICAST = ".multicast::cluster"  # of TMA's copies
 _RELEASE = re.compile(r"barrier\.cluster\.arrive(?!\.relaxed)")  # release is what stands there where nothing else does
+_MATRIX = re.compile(r"\b([A-Z]*MMA)\.(\w+)")  # of a listing: a matrix instruction and its first modifier
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
 
 
@@ -53,6 +55,16 @@ def fmas(gpu: GPU, kinds: frozenset[str]) -> int:
     """Fused multiply-adds of one multiprocessor in a cycle for the fastest of these types. Raises as `peak_tflops`."""
     peak_tflops(gpu, kinds)
     return max(gpu.tensor_fmas(TYPES.get(kind, "")) for kind in kinds)
+
+
+def multiplied(compiled, counters: Mapping[str, int]) -> float:
+    """Operations (two for each multiply-add) of all HMMA that were counted; 0 where they differ in shape, or there are other matrix
+    instructions, whose operations are not known."""
+    opcodes = set(_MATRIX.findall(compiled.sass))
+    shapes = {MATRIX_SHAPES.get(modifier) for name, modifier in opcodes if name == "HMMA"}
+    if len(shapes) != 1 or {name for name, _ in opcodes} != {"HMMA"}:
+        return 0.0
+    return 2.0 * (shapes.pop() or 0) * counters.get(names.opcode("HMMA"), 0)
 
 
 def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str]) -> float:

@@ -13,7 +13,7 @@ from helpers.model.cycles.multiprocessor import WORDS
 from helpers.model.predict import validated
 
 from .canvas import INK, Choice, NothingToSee, heading, picture
-from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, parts, product_of
+from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, launched, parts
 
 MODEL, SAMPLED = "states", "sampled"
 _SOURCES = (("the model", MODEL), ("Nsight Compute, H200", SAMPLED))
@@ -26,8 +26,7 @@ def steps(size: int, source: str = MODEL) -> dict[str, Mapping[str, float]]:
 
 
 def controls(run, source=None, size=None):
-    """Predicted or sampled, and the size of the steps' products. Not offered for what is no product."""
-    product_of(run)
+    """Predicted or sampled, and the size of the steps' products."""
     return Choice("source", "steps by", _SOURCES, MODEL), Choice("size", "steps at", tuple((f"{n}³", n) for n in _SIZES), _SIZES[0])
 
 
@@ -37,7 +36,7 @@ def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
     words = {value: label for label, value in _SOURCES}
     if source not in tuple(words):
         raise NothingToSee(f"source={source!r} is none of {', '.join(words)}.")
-    product, known = product_of(run), steps(size, source)
+    product, known = launched(run), steps(size, source)
     try:
         own = run.predict(DEFAULT_GPU)
     except CourseError as error:

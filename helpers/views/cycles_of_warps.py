@@ -20,7 +20,7 @@ from helpers.model.cycles.multiprocessor import WORDS, Spell, WarpState
 from helpers.model.hardware import SUB_PARTITIONS
 
 from .canvas import FAINT, INK, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .warp_states import COLOURS, DEFAULT_GPU, explain, product_of
+from .warp_states import COLOURS, DEFAULT_GPU, explain, launched
 
 _COLUMNS = 1200  # of the image, at most
 WINDOWS = (100, 200, 500, 2000)  # cycles shown at once
@@ -49,8 +49,7 @@ def _extent(spells: Sequence[Spell]) -> tuple[float, float]:
 
 
 def controls(run, gpu=None, window=None, sub_partition=None, start=None):
-    """The GPU, which scheduler, how many cycles at once and from where. Not offered for what is no product."""
-    product_of(run)
+    """The GPU, which scheduler, how many cycles at once and from where."""
     return (
         Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),
         Choice("sub_partition", "scheduler", tuple((str(number), number) for number in range(SUB_PARTITIONS)), 0),
@@ -79,7 +78,7 @@ def shares(spells: Sequence[Spell], begin: float, end: float, columns: int) -> n
 def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_partition: int = 0, start: int = 0):
     """What the warps of one scheduler do, cycle by cycle. Predicted from the machine code. window: cycles shown; start: from where,
     0 to 100 % of those that were watched."""
-    product, seen = product_of(run), _watched(run, gpu)
+    seen = _watched(run, gpu)
     first, last = _extent(seen.spells)
     begin = first + start / 100 * max(0.0, last - first - window)
     end = min(begin + window, last)
@@ -111,7 +110,7 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_p
     issued = total[WarpState.SELECTED] / columns
     title = f"Scheduler {sub_partition} issues in {issued:.0%} of these cycles"
     blocks = f"{seen.resident} block{'s' if seen.resident > 1 else ''}"
-    heading(ax, title, detail=f"predicted for {gpu}, {product}, {blocks} of {seen.warps} warps on a multiprocessor")
+    heading(ax, title, detail=f"predicted for {gpu}, {launched(run)}, {blocks} of {seen.warps} warps on a multiprocessor")
     every = total.sum()
     most = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
     return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in most) + "."

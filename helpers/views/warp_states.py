@@ -7,6 +7,7 @@ in data/validation.toml, under `states`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Patch
@@ -57,12 +58,10 @@ def parts(states: Mapping[str, float]) -> dict[str, float]:
     return found | ({OTHERS: rest} if rest > 1e-9 else {})
 
 
-def product_of(run):
-    """The Problem of a run. Raises NothingToSee where it is none: the model was tried on nothing else."""
+def launched(run) -> str:
+    """What a run computes or, where it is no product of the course, how it was launched, in words."""
     found = getattr(run, "problem", {}).get("problem")
-    if found is None:
-        raise NothingToSee("The model of cycles was only tried on matrix products, and this run is none.")
-    return found
+    return str(found) if found is not None else f"{math.prod(run.grid):,} blocks of {math.prod(run.block)} threads"
 
 
 def colour_of(word: str) -> str:
@@ -106,8 +105,7 @@ def busiest(by_line: Mapping[int, Mapping[str, float]]) -> list[tuple[int, float
 
 
 def controls(run, gpu=None):
-    """The GPU. Not offered for what is no product: the model was tried on nothing else."""
-    product_of(run)
+    """The GPU."""
     return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
 
 
@@ -130,8 +128,7 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     issued = got.states.get(WORDS[WarpState.SELECTED], 0.0)
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
     title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in {waits[0]}" if waits else "")
-    of = run.problem.get("problem")
-    heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}" + (f", {of}" if of is not None else ""))
+    heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}, {launched(run)}")
     lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
 

@@ -13,6 +13,7 @@ import pytest
 from helpers.course import steps
 from helpers.errors import CourseError
 from helpers.model import chain, hardware, predict
+from helpers.model.cycles.chip import figures
 from helpers.model.predict import Constants, Demand, cycles, milliseconds
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
@@ -38,7 +39,9 @@ NOTHING = Demand(
         ({"product": 132_000 * 128, "dtype": "float16"}, "FP32 arithmetic", 250),
         ({"product": 989.4e9, "dtype": "float16", "matrix_types": frozenset({"f16"})}, "the tensor cores", 1.98e6),
         ({"product": 494.7e9, "dtype": "float32", "matrix_types": frozenset({"tf32"})}, "the tensor cores", 1.98e6),
-        ({"least_bytes": 4.8e9}, "DRAM bandwidth", 1.98e6),
+        ({"least_bytes": 4.8e9 * figures()["device"]["rate"]}, "DRAM bandwidth", 1.98e6),
+        ({"atomics": 1000}, "atomic operations in L2", 1000),
+        ({"parts": 1000 / figures()["l2"]["part"]}, "L2 (sectors that are written in part)", 1000),
     ],
 )
 def test_each_unit_binds_alone(change, unit, expected):
@@ -66,17 +69,41 @@ def test_a_column_of_a_matrix_waits_for_its_fullest_bank_or_its_tags(row_bytes, 
 
 def test_no_launch_moves_more_than_its_memory_can():
     """A copy, which is no matrix product: its bytes are those that its threads touch."""
-    from helpers.run import kernel
+    from helpers.course import recorded_launches
 
-    copy = kernel.compile("""__global__ void copy(const float* x, float* y, int n) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) y[i] = x[i];
-    }""")
-    x, n = np.zeros(1 << 24, np.float32), 1 << 24
-    run = copy.count(n // 256, 256, (x, x.copy(), np.int32(n)), blocks=[0, 7])
+    run = recorded_launches.counted("copied_by_four", 4096)
     got = run.predict("H200 SXM")
-    assert got.limiter == "DRAM bandwidth" and 2 * x.nbytes / got.milliseconds * 1e3 <= 4800e9
-    assert "they were matrix products and this is none" in got.error
+    assert got.limiter == "DRAM bandwidth" and not got.from_counters
+    assert 2 * 4096**2 * 4 / got.milliseconds * 1e3 <= 4800e9 * figures()["device"]["rate"]
+    assert f"kernels like this one ({predict.STREAMS})" in got.error
+
+
+def test_a_launch_in_its_own_signature_takes_as_long_as_in_the_course_s():
+    """The same product, once with all that the course hands over and once by its arrays and one number alone."""
+    from helpers.course import recorded_launches
+    from helpers.run import gemm
+    from helpers.run.kernel import compile as compile_kernel
+
+    own = recorded_launches.counted("product_tiled", 1024)
+    source = recorded_launches.SOURCE.read_text(encoding="utf-8").replace(
+        "product_tiled(const float* A, const float* B, float* C, int n) {",
+        "product_tiled(int M, int N, int n, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {",
+    )
+    source = 'extern "C" __device__ constexpr int block_shape[] = {32, 32, 1}, tile_shape[] = {32, 32};\n' + source
+    given = compile_kernel(source, entry="product_tiled")
+    product = gemm.count(given, gemm.problem_for(given, 1024, 1024, 1024))
+    assert own.predict().milliseconds == pytest.approx(product.predict().milliseconds, rel=0.05)
+    assert own.predict().states and f"({predict.OTHERS})" in own.predict().error
+    assert own.predict().tflops is None and product.predict().tflops
+
+
+def test_data_that_stays_in_l2_is_fetched_by_the_first_launch_alone():
+    from helpers.course import recorded_launches
+
+    small, large = (recorded_launches.counted("copied_by_four", size).predict() for size in (1024, 4096))
+    rate = [2 * size**2 * 4 / (found.milliseconds * 1e-3) for found, size in ((small, 1024), (large, 4096))]
+    launch = predict.fitted().launch_microseconds * 1e-3
+    assert 2 * 1024**2 * 4 / ((small.milliseconds - launch) * 1e-3) > 1.5 * rate[1], "8 MB of 50 that L2 has"
 
 
 def test_slower_units_do_not_help_each_other():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.model.device_memory import device_memory
 from helpers.model.hardware import GPU
 from helpers.model.occupancy import occupancy
 from helpers.sim.code.lines import cell_lines
@@ -129,24 +130,32 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     if launch is None:
         return None, why
     turns, left = divmod(launch.most, launch.resident)
+    start = parts["launch.block"]
+
+    def through(device: float) -> tuple[_Turn, float]:
+        """The first turn, and the cycles of all."""
+        whole = launch.simulated(launch.resident, device)
+        rest = launch.simulated(left, device).cycles + start if left else 0
+        return whole, turns * (whole.cycles + start) + rest
+
     try:
-        whole = launch.simulated(launch.resident)
-        rest = launch.simulated(left) if left else None
-        # Blocks that have a multiprocessor each ask for a new tile at the same time; of others one comes first, and brings it for all.
-        first = launch.simulated(1, cold=True) if launch.most == 1 else None
+        whole, cycles = through(launch.far)
+        first, cold = through(launch.first_far) if launch.first_far > launch.far else (whole, cycles)
+        # Of loads that wait for each other within a trip, one waits for DRAM: by the next, somebody has fetched its data.
+        most = cycles + turns * whole.trips * launch.first_far
+        if whole.trips and cold > most:
+            between = launch.far + (launch.first_far - launch.far) * (most - cycles) / (cold - cycles)
+            first, cold = through(between)[0], most
     except _TooLongError:
         return None, _TOO_LONG
-    start = parts["launch.block"]
-    cycles = turns * (whole.cycles + start) + (rest.cycles + start if rest else 0)
     lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
-    new = parts["code.first_line"] * len(lines) + (first.cycles - whole.cycles if first else 0)
-    cycles += new / _batch(cycles, parts)
-    found = (first or whole).estimate(cycles, compiled, launch.path.function, turns)
+    cycles += (parts["code.first_line"] * len(lines) + cold - cycles) / batch(cycles, parts)
+    found = first.estimate(cycles, compiled, launch.path.function, turns)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
     return replace(found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0), ""
 
 
-def _batch(cycles: float, parts: Chip) -> int:
+def batch(cycles: float, parts: Chip) -> int:
     """How many launches are timed together, the first of which finds nothing in L2, where each takes so many cycles."""
     each = cycles / parts.gpu.clock_mhz + parts["launch.microseconds"]
     return max(1, math.ceil(parts["launch.batch"] / each))
@@ -160,7 +169,7 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
-        turn = launch.simulated(launch.resident, launch.most == 1, True) if launch else None
+        turn = launch.simulated(launch.resident, launch.first_far, True) if launch else None
     except _TooLongError:
         turn, why = None, _TOO_LONG
     if launch is None or turn is None:
@@ -195,7 +204,12 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
-    return _Launch(path, code, parts, min(1.0, blocks / gpu.sms), total and total / blocks, run, resident, most), ""
+    known = total and total / blocks
+    launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most)
+    if run.problem.get("problem") is None:
+        memory = device_memory(run)
+        launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
+    return launch, ""
 
 
 def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str]:
@@ -252,7 +266,8 @@ def _plain(table) -> dict[int, dict[WarpState, float]]:
 @dataclass(frozen=True)
 class _Launch:
     """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
-    that share a multiprocessor. most: blocks that the busiest one has, one after the other."""
+    that share a multiprocessor. most: blocks that the busiest one has, one after the other. new: the part of what it fetches that nobody
+    fetched before, where it is no product of the course. kept: all of its data stays in L2 from one launch to the next."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -262,14 +277,32 @@ class _Launch:
     run: Any
     resident: int
     most: int
+    new: float = 0.0
+    kept: bool = False
 
-    def simulated(self, resident: int, cold: bool = False, watched: bool = False) -> _Turn:
-        """One turn of `resident` blocks. cold: what they load is not in L2. watched: keep what every warp does."""
+    @property
+    def far(self) -> float:
+        """Cycles that its loads take longer than from L2, on average, where launches of it follow each other."""
+        return 0.0 if self.kept else self._streamed
+
+    @property
+    def first_far(self) -> float:
+        """The same in a launch that finds L2 overwritten. Blocks that have a multiprocessor each ask for a new tile at the same time; of
+        others one comes first, and brings it for all."""
+        together = self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0
+        return max(self._streamed, together)
+
+    @property
+    def _streamed(self) -> float:
+        return self.chip["latency.streamed"] * self.new
+
+    def simulated(self, resident: int, device: float, watched: bool = False) -> _Turn:
+        """One turn of `resident` blocks. device: cycles that their loads take longer than from L2. watched: keep what every warp does."""
         visits = self.path.visits
         loop = main_loop(visits)
         if loop is None:
             executed = sum(visit.instructions for visit in visits)
-            result = self._simulate(visits, resident, None, cold, watched)
+            result = self._simulate(visits, resident, None, device, watched)
             stretch = self.each / executed if self.each else 1.0
             return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
@@ -278,7 +311,7 @@ class _Launch:
         before = sum(visit.instructions for visit in visits[: loop.first])
         settled = max(1, kept // 3)
         marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
-        result = self._simulate(short, resident, marks, cold, watched)
+        result = self._simulate(short, resident, marks, device, watched)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
         executed = before + kept * loop.size + sum(visit.instructions for visit in behind)
@@ -298,7 +331,7 @@ class _Launch:
         per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
         return executed + (product.k - short) / per_trip * loop.size
 
-    def _simulate(self, visits: Sequence[Visit], resident: int, marks, cold: bool, watched: bool) -> Simulated:
+    def _simulate(self, visits: Sequence[Visit], resident: int, marks, device: float, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:
             raise _TooLongError
-        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, cold, watched).run()
+        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, device, watched).run()

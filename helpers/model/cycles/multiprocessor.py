@@ -173,13 +173,13 @@ class _Code:
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
 
-    marks: two numbers of issued instructions, between which the states are those of the steady loop. cold: what is loaded is not in
-    L2. watched: keep what every warp does between the marks.
+    marks: two numbers of issued instructions, between which the states are those of the steady loop. device: cycles that a load takes
+    longer than from L2. watched: keep what every warp does between the marks.
     """
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
-        marks: tuple[int, int] | None = None, cold: bool = False, watched: bool = False,
+        marks: tuple[int, int] | None = None, device: float = 0.0, watched: bool = False,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -195,9 +195,7 @@ class Multiprocessor:
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip["load_store.store_sector"]
-        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active)
-        if cold:
-            self.memory += chip["latency.device"]
+        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) + device
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
         gates = [_gate(step, self.two_fma_pipes) for step in code]

@@ -120,13 +120,13 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
     )
 
 
-_MATRIX_SHAPES = {"1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16}  # modifier -> multiply-adds of a warp
+MATRIX_SHAPES = {"1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16 * 8 * 16}  # modifier -> multiply-adds of a warp
 
 
 def matrix_cycles(i: SassInstruction, chip: Chip) -> tuple[float, float] | None:
     """How long a matrix instruction of a warp keeps its sub-partition's tensor core, and how long it would at the peak rate; None where
     that is not known: of warpgroups, of types that gpus.toml has no rate for."""
-    shape = next((size for name, size in _MATRIX_SHAPES.items() if i.has(name)), None)
+    shape = next((size for name, size in MATRIX_SHAPES.items() if i.has(name)), None)
     rate = chip.gpu.tensor_fmas("tf32" if i.has("TF32") else "bfloat16" if i.has("BF16") else "float16")
     if i.name != "HMMA" or shape is None or not rate:
         return None

@@ -177,7 +177,7 @@ def test_whoever_wants_what_is_already_on_its_way_waits_for_it_without_asking_ag
 def test_what_is_not_in_l2_comes_from_device_memory():
     code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
     visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
-    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, cold=cold).run().cycles for cold in (False, True))
+    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, device=cycles).run().cycles for cycles in (0, H200["latency.device"]))
     assert cold - warm == pytest.approx(H200["latency.device"])
 
 
