@@ -11,7 +11,7 @@ from types import MappingProxyType
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, assembly_before, line_of_ptx
 
-from .host_code import device_functions, structure
+from .host_code import device_functions, end_of_body, structure, unreadable_from
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,11 @@ _ADVICE = (
 )  # fmt: skip
 
 
+_UNANNOTATED = "without execution space annotations"
+_NOT_TOLD_APART = (
+    "line {0}: from here on the braces do not match, as far as they stand in the code and not in macros, so that host code cannot be told "
+    "from device code, and was not left out.\n      → Mend the braces, or delete the host code: the course allocates, copies and launches."
+)
 _LATER = re.compile(r"\bconcept\s+\w+\s*=|\b(requires|consteval|constinit)\b")  # words of C++20 where they are no names
 _LATER_MESSAGE = re.compile(r"C\+\+20 feature|argument list for variable template")  # the second: a concept in place of typename
 _STANDARD = "This is C++20, and the standard here an older one: add options=['-std=c++20'] (in the magic: -o=-std=c++20)."
@@ -190,6 +195,13 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         return CompileError(f"line {starting}: a kernel is started in device code.\n      → {_STARTS_KERNELS}", starting)
     if not errors:
         return CompileError(f"The compiler gave up: {log}")
+    unread = unreadable_from(source)
+    hosts = [item for item in errors if _UNANNOTATED in item.message and item.line] if unread else []
+    if hosts:
+        bodies = [(item.line, end_of_body(source, item.line or 0, item.column or 0)) for item in hosts]
+        errors = [item for item in errors if not any(first <= (item.line or 0) <= last for first, last in bodies if first)]
+    if hosts and not errors:
+        return CompileError(f"the code does not compile.\n{_NOT_TOLD_APART.format(unread)}", unread)
     # A name that is missing is refused wherever it stands: one error, and the other lines.
     again: dict[str, list[int | None]] = {}
     for item in errors:
@@ -214,6 +226,8 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
     if any(advice == _CURAND for _, advice in advised):  # to paste that is no help
         missing = [name for name in missing if not name.startswith("curand")]
+    if hosts:
+        texts.append(_NOT_TOLD_APART.format(unread))
     if missing:
         texts.append(not_here(missing))
     line = next((item.line for item in errors if item.line), None)

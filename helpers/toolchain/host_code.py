@@ -21,6 +21,7 @@ _HOST_TOO = re.compile(r"\s*(using\s+[\w:]+::\w+\s*$|template\s+[^<\s])")  # `us
 _HOST_TYPE = re.compile(r"\bstd\s*::|\bcu(da|blas|rand|solver|sparse|fft|dnn)[A-Z]\w*_t\b|\bFILE\b")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__\w+__|__declspec|requires)\s*\((?:[^()]|\([^()]*\))*\)")
 _ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
+_INITIALISERS = re.compile(r"\)[\s\w]*(?<!:):(?!:)")  # of a constructor, behind its parameters
 _INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _RAW = r"(?:(?<=\bR\")|(?<=\b[uUL]R\")|(?<=\bu8R\"))([^\s()\\\"]{0,16})\(.*?\)\1\""  # a raw string behind its first quotation mark
@@ -278,15 +279,38 @@ def _one_branch(text: str) -> str:
 
 def declarations(text: str) -> Iterator[Declaration]:
     """What stands at namespace and at class scope in `text`, as `structure` gives it. Nothing if the braces do not match."""
+    found, unreadable = _read(text)
+    yield from found if unreadable is None else ()
+
+
+def unreadable_from(source: str) -> int | None:
+    """The line of `source` from which on its declarations cannot be told apart, so that none of them is left out; None if they can."""
+    text, _ = structure(source)
+    _, place = _read(text)
+    return None if place is None else text.count("\n", 0, place) + 1
+
+
+def end_of_body(source: str, line: int, column: int) -> int:
+    """The last line of the body that begins behind a place of `source`; the source's last line if nothing closes it."""
+    text, _ = structure(source)
+    start = sum(len(above) + 1 for above in text.split("\n")[: line - 1]) + column
+    opening = text.find("{", start)
+    close = _matching(text, opening) if opening >= 0 else None
+    return text.count("\n", 0, len(text) if close is None else close) + 1
+
+
+@functools.lru_cache(maxsize=4)
+def _read(text: str) -> tuple[tuple[Declaration, ...], int | None]:
+    """The declarations of `text`, and the offset at which its braces no longer match: None if they do."""
     found: list[Declaration] = []
-    scopes: list[tuple[str, str]] = []  # the open namespaces (name, '') and classes ('', name)
+    scopes: list[tuple[str, str, int]] = []  # the open namespaces (name, '') and classes ('', name), and where they open
     position = 0
     while match := re.compile(r"\S").search(text, position):
         start = match.start()
         if text[start] in ";}":
             if text[start] == "}":
                 if not scopes:
-                    return
+                    return (), start
                 scopes.pop()
             position = start + 1
             continue
@@ -295,18 +319,18 @@ def declarations(text: str) -> Iterator[Declaration]:
             continue
         stop = _end_of_head(text, start)
         if stop is None:
-            return
+            return (), start
         head = text[start:stop]
-        namespace, owner = "".join(f"{name}::" for name, _ in scopes if name), scopes[-1][1] if scopes else ""
+        namespace, owner = "".join(f"{name}::" for name, _, _ in scopes if name), scopes[-1][1] if scopes else ""
         if opened := re.match(r"(?:inline\s+)?(?:namespace\b\s*([\w:]*)|extern\s*$)", head) if text[stop] == "{" else None:
-            scopes.append((opened[1] or "", ""))
+            scopes.append((opened[1] or "", "", stop))
             position = stop + 1
             continue
         close = _matching(text, stop) if text[stop] == "{" else stop
         if close is None:
-            return
+            return (), stop
         is_function, end = False, close + 1
-        is_type = _TYPE.match(head) and "(" not in _ATTRIBUTE.sub("", head).split(":")[0]
+        is_type = _is_type(head)
         if invoked := _invoked(head):  # a macro's invocation without a semicolon
             head, end = head[:invoked], start + invoked
         elif text[stop] == "{":
@@ -318,11 +342,14 @@ def declarations(text: str) -> Iterator[Declaration]:
         position = end
         if not invoked and text[stop] == "{" and is_type and (kind := _TYPE.match(head)) and kind[1] in ("struct", "class"):
             # Its members come next; what follows its brace is no declaration of its own.
-            scopes.append(("", _type_name(head)))
+            scopes.append(("", _type_name(head), stop))
             position = stop + 1
             text = text[: close + 1] + _blank(text[close + 1 : end]) + text[end:]
-    if not scopes:
-        yield from found
+    return ((), scopes[-1][2]) if scopes else (tuple(found), None)
+
+
+def _is_type(head: str) -> bool:
+    return bool(_TYPE.match(head)) and "(" not in _ATTRIBUTE.sub("", head).split(":")[0]
 
 
 def _invoked(head: str) -> int:
@@ -339,16 +366,28 @@ def _invoked(head: str) -> int:
 
 
 def _end_of_head(text: str, start: int) -> int | None:
-    """Where the declaration's first `;` or `{` outside parentheses is."""
-    depth = 0
+    """Where the declaration's first `;` or `{` outside parentheses is, other than the braces of member initialisers."""
+    depth, behind = 0, start
     for match in re.compile(r"[(){};]").finditer(text, start):
         character = match[0]
+        if match.start() < behind:
+            continue
         depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth == 0 and character in ";{":
+        if depth == 0 and character == "{" and _initialises_member(text[start : match.start()]):
+            close = _matching(text, match.start())
+            if close is None:
+                return None
+            behind = close + 1
+        elif depth == 0 and character in ";{":
             return match.start()
-        if depth == 0 and character == "}":
+        elif depth == 0 and character == "}":
             return None
     return None
+
+
+def _initialises_member(head: str) -> bool:
+    """Does a brace behind `head` give a member its value, as in `Timer() : start{} {}`, so that it begins no body?"""
+    return bool(re.search(r"[\w>]\s*\Z", head) and _INITIALISERS.search(head)) and not _is_type(head)
 
 
 def _matching(text: str, opening: int) -> int | None:

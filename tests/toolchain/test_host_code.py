@@ -121,6 +121,13 @@ KERNEL = "__global__ void k(float* a, int n) {{ {body} }}\n"
         ("double timed(void (*f)(float*), int n = 10) { cudaFree(0); return n; }\nint main() {}", "a[0] = 1;"),
         ("void run(int n = (1 << 20), dim3 g = dim3(1, (2))) { cudaFree(0); }\nint main() {}", "a[0] = 1;"),
         ("template <int N, bool odd = (N >= 2)> void run(float* d) { cudaFree(d); }\nint main() {}", "a[0] = 1;"),
+        ("struct T { int n; T() : n{} { cudaFree(0); } ~T() { cudaFree(0); } };\nint main() { return EXIT_SUCCESS; }", "a[0] = n;"),
+        ("class B { float* p; int n; public: explicit B(int k) : p{nullptr}, n{k} { cudaFree(p); } int get() { return n; } };", "a[0] = n;"),
+        ("struct V { float x, y; __device__ V(float a) noexcept : x{a}, y{a < 1 ? a : 2} {} __device__ V g() { return {x}; } };\nint main() { exit(0); }",
+         "a[0] = n;"),
+        ("template <class T> struct V : T { __device__ V() : T{}, std::plus<T>{} {} __device__ int g() { return 1; } };\nint main() { exit(0); }",
+         "a[0] = n;"),
+        ("struct alignas(8) V { int x; };\nstruct alignas(8) W : V { int y; };\nint main() { exit(0); }", "W w{}; a[0] = w.y;"),
         ("struct Node* make(int n) { return new Node{n}; }\n__device__ int two() { return 2; }", "a[0] = two();"),
     ],
 )  # fmt: skip
@@ -143,6 +150,20 @@ def test_host_code_beside_a_kernel(around, body):
 def test_mistakes_in_device_code_are_not_hidden(around, body, sentence):
     with pytest.raises(helpers.CompileError, match=f"(?s){sentence}"):
         helpers.compile(f"{around}\n{KERNEL.format(body=body)}")
+
+
+OPENED = "#define BEGIN namespace a {\nBEGIN\n"  # a brace that only the macro has
+HOSTS = "struct Timer { Timer() { cudaEventCreate(0); } };\nint main() { cudaFree(0); return EXIT_SUCCESS; }"
+
+
+def test_where_the_braces_cannot_be_read_is_said_and_not_what_the_host_code_lacks():
+    with pytest.raises(helpers.CompileError) as caught:
+        helpers.compile(f"{OPENED}{KERNEL.format(body='a[0] = 1;')}}}\n{HOSTS}")
+    assert caught.value.line == 4 and "line 4: from here on the braces do not match" in caught.value.message
+    assert "error:" not in caught.value.message and "-default-device" not in caught.value.message
+    with pytest.raises(helpers.CompileError, match=r"\(1 error\)[^~]*line 3: error: [^~]*\"missing\"[^~]*line 4: from here on"):
+        helpers.compile(f"{OPENED}{KERNEL.format(body='a[0] = missing;')}}}\n{HOSTS}")
+    assert helpers.compile(f"{OPENED}{KERNEL.format(body='a[0] = 1;')}}}\n").name == "k"
 
 
 @pytest.mark.parametrize(
