@@ -42,7 +42,6 @@ _TYPOGRAPHY = re.compile(f"[{''.join(_TYPOGRAPHIC)}]")
 _FILE_NAME = re.compile(r"[^\n;{}()]*\.(cu|cuh|cpp|ptx|h)")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _T = TypeVar("_T")
-_CACHE_FORMAT = 11  # raise it when what is stored changes
 
 
 def _flags(arch: str, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,7 +70,8 @@ def compile_source(source: str, entry: str | None = None, arch: str = "sm_90", o
     arch = _checked_arch(compiler, arch)
     flags = _flags(arch, options)
     own = own_headers.identity(source, own_folders(flags), installation.include_folders())
-    about = [_CACHE_FORMAT, compiler.name, compiler.version, source, entry, flags, installation.header_identity(), HEADERS, *own]
+    here = (installation.own_identity(), installation.header_identity())
+    about = [*here, compiler.name, compiler.version, source, entry, flags, HEADERS, *own]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     kept = load(key)
     if kept is not None:

@@ -7,6 +7,7 @@ installed. The environment variable GEMM_LADDER_COMPILER ("nvrtc" or "clang") ch
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import shutil
 import sys
@@ -133,6 +134,13 @@ def disassembler() -> str | None:
     places = [folder / "bin" / name for folder in _nvidia_folders()]
     places += [Path(folder) / name for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     return next((str(place) for place in places if place.is_file()), None)
+
+
+@functools.cache
+def own_identity(folder: Path = Path(__file__).parent) -> str:
+    """Changes with every edit of this package, which is what reads a source and stores what became of it."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cuh"))
+    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
 
 
 def header_identity() -> list[str]:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from helpers.paths import cache_folder
 from helpers.toolchain import compile as compiler
+from helpers.toolchain import installation
 from helpers.toolchain.compile import compile_source
 
 COPY = """__global__ void copy(const float* __restrict__ source, float* target, int n) {
@@ -31,6 +34,18 @@ def test_cache_is_used_and_keyed_on_what_matters(monkeypatch):
     monkeypatch.undo()
     assert compile_source(source, arch="sm_80").arch == "sm_80"
     assert compile_source(source + "\n").source == source + "\n"
+
+
+def test_what_an_edited_toolchain_makes_of_a_source_is_not_taken_from_the_cache(monkeypatch, tmp_path):
+    source, folder = COPY.replace("copy", "edited"), Path(installation.__file__).parent
+    first, before = compile_source(source), installation.own_identity()
+    copied = shutil.copytree(folder, tmp_path / "toolchain", ignore=shutil.ignore_patterns("__pycache__"))
+    assert installation.own_identity(copied) == before
+    with (copied / "host_code.py").open("a", encoding="utf-8") as file:
+        file.write("# another way to read a file\n")
+    edited = installation.own_identity(shutil.move(copied, tmp_path / "edited"))
+    monkeypatch.setattr(installation, "own_identity", lambda: edited)
+    assert edited != before and compile_source(source).key != first.key
 
 
 def test_a_damaged_cache_entry_is_compiled_again(monkeypatch, tmp_path):
