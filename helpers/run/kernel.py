@@ -27,7 +27,6 @@ from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, sim
 from helpers.sim.code import elf
 from helpers.sim.code.ptx import directives
 from helpers.sim.launch import DOWNWARDS, UPWARDS
-from helpers.sim.layouts.struct_value import StructValue, laid_out
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -36,6 +35,7 @@ from . import gpu, variable_values
 from .c_types import DTYPES
 from .gpu.launching import Before
 from .shared_gpu import service_address
+from .struct_arguments import by_value, is_array, table
 
 FIRST_SPECIFIC = 90  # the first architecture that has code of its own besides ("sm_90a")
 
@@ -226,7 +226,8 @@ class Kernel:
         rule); by default that runs the launch once more and names it.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
         symbols: values of its `__constant__` and `__device__` variables by their names, {"mask": array}, as a program's main gives them by
-        cudaMemcpyToSymbol: arrays, bytes, or numbers where the source shows the type. Each fills the beginning of its variable.
+        cudaMemcpyToSymbol: arrays, bytes, numbers where the source shows the type, structs and pointers as in `args`. Each fills the
+        beginning of its variable; a tuple, all of it.
 
         Raises LaunchError before anything runs if the launch is impossible, RunError if the kernel cannot go on.
         """
@@ -254,15 +255,17 @@ class Kernel:
                 f"in_turn={in_turn!r} is no order of the blocks: write in_turn={UPWARDS!r} or in_turn={DOWNWARDS!r}, or leave it out."
             )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
-        given, remarks = variable_values.given(self.compiled, symbols), variable_values.forgotten(self.compiled, symbols)
-        subject = holding(self, given)
+        given = variable_values.given(self.compiled, symbols)
+        remarks = (*variable_values.forgotten(self.compiled, symbols), *variable_values.begun(self.compiled, given))
+        subject, held = holding(self, given), [*arguments, *(value for _, value in given)]
 
         def simulated(values: Sequence[Any]) -> Outcome:
+            variables = tuple(zip((name for name, _ in given), values[len(arguments) :], strict=True))
             try:
                 return simulate(
-                    subject.compiled, grid, block, values, shared=shared, collect=collect,
+                    subject.compiled, grid, block, values[: len(arguments)], shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
-                    globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=given,
+                    globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=variables,
                     resident=self._resident(block, shared),
                 )  # fmt: skip
             except RunError as error:
@@ -270,9 +273,9 @@ class Kernel:
                 raise
 
         if on == "cpu":
-            host = gpu.all_to_host(arguments)
+            host = gpu.all_to_host(held)
             outcome = simulated(host)
-            for value, copy in zip(arguments, host, strict=False):
+            for value, copy in zip(held, host, strict=True):
                 gpu.copy_back(value, copy)
             return Run(subject, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, remarks=remarks)
         there = gpu if gpu.available() else _shared()
@@ -282,7 +285,7 @@ class Kernel:
             kernel.compiled, grid, block, arguments, shared, repeat=repeat, cluster=dims, before=before, symbols=there_given
         )
         # The copies keep a later look at counters from changing the reader's arrays a second time.
-        later = functools.partial(lambda: simulated(gpu.all_to_host(arguments, copy=True)))
+        later = functools.partial(lambda: simulated(gpu.all_to_host(held, copy=True)))
         return Run(
             holding(kernel, there_given),
             grid,
@@ -443,12 +446,12 @@ class Kernel:
         return [_argument(self.name, parameter, value) for parameter, value in zip(parameters, args, strict=False)]
 
 
-def holding(kernel: Kernel, values: Sequence[tuple[str, bytes]]) -> Kernel:
+def holding(kernel: Kernel, values: Sequence[variable_values.SymbolValue]) -> Kernel:
     """The kernel with these values in its variables, for whoever counts what its machine code does; without any, itself."""
     if not values:
         return kernel
     found = copy.copy(kernel)
-    found.compiled = replace(kernel.compiled, cubin=elf.with_values(kernel.compiled.cubin, values))
+    found.compiled = replace(kernel.compiled, cubin=elf.with_values(kernel.compiled.cubin, variable_values.placed(values)))
     return found
 
 
@@ -512,18 +515,18 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
     what = f"Argument {parameter.name} of {kernel}"
     if isinstance(value, np.ma.MaskedArray):
         raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
-    is_array = _is_array(value)
-    if is_array and value.dtype.hasobject:
+    given_array = is_array(value)
+    if given_array and value.dtype.hasobject:
         raise LaunchError(f"{what} is an array of Python objects ({value.dtype}), which a kernel cannot read: pass numbers.")
     unknown = parameter.pointer_to == ""  # the source does not show whether it is a pointer
-    if parameter.pointer_to is not None and not (unknown and not is_array and not isinstance(value, TensorMap) and value is not None):
+    if parameter.pointer_to is not None and not (unknown and not given_array and not isinstance(value, TensorMap) and value is not None):
         if value is None:
             return None
         if isinstance(value, TensorMap) and parameter.pointer_to in (*_MAPS, ""):
             return replace(value, by_pointer=True)
         if isinstance(value, (tuple, list)) and parameter.pointer_to.endswith("*"):
-            return _table(what, value)
-        if not is_array:
+            return table(what, parameter.name, value)
+        if not given_array:
             raise LaunchError(
                 f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
                 "An address as a number cannot be checked; None is the null pointer."
@@ -553,18 +556,19 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         if parameter.size != NBYTES:
             raise LaunchError(f"{what} is no tensor map: declare the parameter `const __grid_constant__ CUtensorMap {parameter.name}`.")
         return value
-    if (is_array or value is None) and parameter.size == NBYTES and parameter.ptx_type == "b8":
+    if (given_array or value is None) and parameter.size == NBYTES and parameter.ptx_type == "b8":
         raise LaunchError(f"{what} is a tensor map: pass helpers.tensor_map({parameter.name}, box).")
-    if is_array and parameter.ptx_type == "b8" and not parameter.half:
+    if given_array and parameter.ptx_type == "b8" and not parameter.half:
         raise LaunchError(f"{what} is a struct of {parameter.size} bytes: pass its members in order as a tuple, arrays among them.")
-    if is_array:
+    if given_array:
         raise LaunchError(f"{what} is a single value ({parameter.ptx_type}), and an array of shape {value.shape} was given.")
     if parameter.half and not isinstance(value, (bytes, np.void)):
         return np.frombuffer(_scalar(what, np.dtype(parameter.half).type, value).tobytes(), np.dtype((np.void, parameter.size)))[0]
     dtype = _SCALAR_TYPES.get(parameter.ptx_type)
-    if dtype is None or parameter.size != np.dtype(dtype).itemsize:
+    byte = parameter.ptx_type == "b8" and parameter.size == 1  # a struct without members has one, too
+    if dtype is None or parameter.size != np.dtype(dtype).itemsize or (byte and isinstance(value, (tuple, list, bytes, np.void))):
         if isinstance(value, (tuple, list)):
-            return _struct(what, parameter, value)
+            return by_value(what, parameter.name, value, parameter.size)
         data = value.tobytes() if isinstance(value, np.void) else value
         if isinstance(data, bytes) and len(data) == parameter.size:
             return np.frombuffer(data, np.uint8)[:].copy().view(np.dtype((np.void, parameter.size)))[0]
@@ -572,45 +576,9 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             f"{what} is a struct of {parameter.size} bytes: pass its members in order as a tuple, such as (n, 0.5, array), "
             "or exactly that many bytes."
         )
+    if byte and not isinstance(value, (numbers.Real, np.generic, np.ndarray)):
+        raise LaunchError(f"{what} is of one byte: pass a number, or () for a struct without members, not {type(value).__name__}.")
     return _scalar(what, dtype, value)
-
-
-def _is_array(value: Any) -> bool:
-    return (isinstance(value, np.ndarray) and value.ndim > 0) or gpu.is_device_array(value)
-
-
-def _whole_arrays(what: str, pointers: Sequence[tuple[str, int, Any]]) -> None:
-    """Raise LaunchError for an array that a kernel cannot be given the address of."""
-    for name, _, array in pointers:
-        if array.dtype.hasobject or not array.flags.c_contiguous:
-            problem = "holds Python objects" if array.dtype.hasobject else "is not contiguous: pass numpy.ascontiguousarray(…)"
-            raise LaunchError(f"{what}: the array {name} {problem}.")
-
-
-def _struct(what: str, parameter, value: Sequence[Any]) -> Any:
-    """A struct of these members. Raises LaunchError where they do not make one of the parameter's size."""
-    try:
-        data, _, pointers = laid_out(value, _is_array, parameter.name)
-    except TypeError as error:
-        raise LaunchError(f"{what} is a struct, and a member of it is a number, an array, None or bytes, not {error}.") from None
-    except OverflowError as error:
-        raise LaunchError(f"{what}: {error} does not fit into an int of 32 bits. Write np.int64({error}) for a long long.") from None
-    if len(data) != parameter.size:
-        raise LaunchError(
-            f"{what} is a struct of {parameter.size} bytes, and these members make {len(data)}: int and float are 4 bytes each, an array "
-            "is 8. Write NumPy numbers for other types, such as np.int64(n) or np.float64(x)."
-        )
-    _whole_arrays(what, pointers)
-    return StructValue(data, tuple(pointers)) if pointers else np.frombuffer(data, np.dtype((np.void, len(data))))[0]
-
-
-def _table(what: str, value: Sequence[Any]) -> StructValue:
-    """A table of pointers: one for each array or None."""
-    if not all(member is None or _is_array(member) for member in value):
-        raise LaunchError(f"{what} points to pointers: pass a list of arrays, one for each.")
-    data, _, pointers = laid_out(value, _is_array, what.split()[1])
-    _whole_arrays(what, pointers)
-    return StructValue(data, tuple(pointers), by_pointer=True)
 
 
 _CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from helpers.errors import LaunchError
+from helpers.sim.code import addresses
 from helpers.sim.code.declarations import without_comments
+from helpers.sim.layouts.struct_value import StructValue
 from helpers.sim.load import load
 from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.mangled import qualified_name
 
 from .c_types import DTYPES
 from .gpu.transfers import is_device_array, to_host
+from .struct_arguments import is_array, other_size, struct
 
 _FILLED = re.compile(r"\bcudaMemcpyToSymbol(?:Async)?\s*(?:<[^<>;]*>)?\s*\(\s*&?\s*([\w:]+)")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\([^)]*\)")
@@ -25,10 +28,14 @@ _QUALIFIERS = {"__constant__", "__device__", "__managed__", "static", "const", "
 
 
 class SymbolValue(NamedTuple):
-    """Bytes for the beginning of one variable. name: the compiled code's."""
+    """Bytes for the beginning of one variable, or a struct with arrays. name: the compiled code's."""
 
     name: str
-    data: bytes
+    data: bytes | StructValue
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data.data if isinstance(self.data, StructValue) else self.data)
 
 
 class _Variable(NamedTuple):
@@ -59,10 +66,31 @@ def given(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[SymbolV
 def need_room(compiled: Compiled, symbols: Sequence[SymbolValue]) -> None:
     """Raise LaunchError for bytes that are more than their variable has."""
     sizes = {one.symbol: one for one in _variables(compiled)} if symbols else {}
-    for symbol, data in symbols:
-        variable = sizes.get(symbol, _Variable(symbol, symbol, 0))
-        if len(data) > variable.nbytes:
-            raise LaunchError(f"symbols[{variable.name!r}] has {len(data):,} bytes, and the variable has {variable.nbytes:,}.")
+    for one in symbols:
+        variable = sizes.get(one.name, _Variable(one.name, one.name, 0))
+        if one.nbytes > variable.nbytes:
+            raise LaunchError(f"symbols[{variable.name!r}] has {one.nbytes:,} bytes, and the variable has {variable.nbytes:,}.")
+
+
+def begun(compiled: Compiled, symbols: Sequence[SymbolValue]) -> tuple[str, ...]:
+    """A sentence for each variable of which only the beginning is given."""
+    given_bytes = {one.name: one.nbytes for one in symbols}
+    return tuple(
+        f"`{one.name}` has {one.nbytes:,} bytes and was given the first {given_bytes[one.symbol]:,}: the rest is as it was declared."
+        for one in (_variables(compiled) if symbols else ())
+        if given_bytes.get(one.symbol, one.nbytes) < one.nbytes
+    )
+
+
+def placed(symbols: Sequence[SymbolValue]) -> list[tuple[str, bytes]]:
+    """The values as bytes, with an address of its own for each array."""
+
+    def address(array: Any) -> int:
+        number = next(index for index, other in enumerate(arrays) if other is array)
+        return addresses.DEVICE_BASE + (1 << 44) + (number << 32) + (addresses.phase(array) if isinstance(array, np.ndarray) else 0)
+
+    arrays = [array for one in symbols if isinstance(one.data, StructValue) for _, _, array in one.data.pointers]
+    return [(one.name, one.data.pack(address) if isinstance(one.data, StructValue) else one.data) for one in symbols]
 
 
 def forgotten(compiled: Compiled, values: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -109,10 +137,19 @@ def _named(name: str, variables: list[_Variable], compiled: Compiled) -> _Variab
     raise LaunchError(f"symbols names {name!r}, and the __constant__ and __device__ variables that {compiled.entry} uses are: {known}.")
 
 
-def _data(compiled: Compiled, variable: _Variable, value: Any) -> bytes:
+def _data(compiled: Compiled, variable: _Variable, value: Any) -> bytes | StructValue:
     what = f"symbols[{variable.name!r}]"
     kind = _declared(compiled.source, variable.name.rpartition("::")[2])
-    return value if isinstance(value, bytes) else _bytes(what, kind, value)
+    if isinstance(value, bytes):
+        return value
+    if kind.endswith("*") and is_array(value):
+        value = [value]
+    if not (isinstance(value, (tuple, list)) and kind and kind not in DTYPES):
+        return _bytes(what, kind, value)
+    made = struct(what, variable.name, value)
+    if isinstance(value, tuple) and len(made.data) != variable.nbytes:
+        raise other_size(what, variable.nbytes, len(made.data))
+    return made if made.pointers else made.data
 
 
 def _bytes(what: str, kind: str, value: Any) -> bytes:
@@ -121,8 +158,6 @@ def _bytes(what: str, kind: str, value: Any) -> bytes:
         raise LaunchError(f"{what} is a masked array, and a kernel knows no mask: pass array.filled(0), or its .data.")
     expected = [np.dtype(item) for item in DTYPES.get(kind, ())]
     if isinstance(value, np.ndarray) or is_device_array(value):
-        if kind.endswith("*"):
-            raise LaunchError(f"{what} is a pointer, and a launch gives arrays to the kernel's parameters alone: make it one of these.")
         array = np.asarray(to_host(value))
         if array.dtype.hasobject:
             raise LaunchError(f"{what} is an array of Python objects ({array.dtype}), which a kernel cannot read: pass numbers.")
@@ -132,6 +167,7 @@ def _bytes(what: str, kind: str, value: Any) -> bytes:
     if not expected:
         raise LaunchError(
             f"{what} is {f'of {kind}' if kind else 'of a type that the source does not show'}: pass an array of its type, or its bytes."
+            f"{' A struct is given as a tuple of its members, arrays among them.' if kind else ''}"
         )
     try:
         numbers = np.asarray(value)

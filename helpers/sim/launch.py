@@ -157,7 +157,7 @@ def simulate(
     long: bool = False,
     in_turn: str = "",
     explain: bool = True,
-    symbols: Sequence[tuple[str, bytes]] = (),
+    symbols: Sequence[tuple[str, bytes | StructValue]] = (),
     resident: int | None = None,
 ) -> Outcome:
     """Run a compiled kernel on the CPU. Arrays in `args` are changed in place when it has ended, never before.
@@ -173,8 +173,9 @@ def simulate(
     machine, which then does not begin it while native code is made. in_turn: UPWARDS (by their numbers) or DOWNWARDS, each block,
     or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
     for the others finds nothing of theirs. explain: False raises UnexplainedError where native code meets what only the NumPy machine
-    can explain, and the NumPy machine does not run the launch. symbols: bytes for the beginnings of global variables, by the names that
-    the PTX gives them; they come after globals_before. resident: blocks of the launch that fit on the largest GPU at once, if known.
+    can explain, and the NumPy machine does not run the launch. symbols: bytes for the beginnings of global variables, or structs
+    with arrays, by the names that the PTX gives them; they come after globals_before.
+    resident: blocks of the launch that fit on the largest GPU at once, if known.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
@@ -229,13 +230,18 @@ def _simulate(
         if len(globals_before) != len(program.image):
             raise LaunchError("globals_before is of another kernel: take outcome.globals_after of a run of this one.")
         program = replace(program, image=globals_before, image_addresses=())
+    structs = {name: value for name, value in symbols if isinstance(value, StructValue)}
     if symbols:
-        program = program.with_values(symbols)
+        program = program.with_values((name, value.data if isinstance(value, StructValue) else value) for name, value in symbols)
     if again is not None:
         program = followed(program)
     findings = Findings(collect.findings)
     arrays, words = _arguments(program, compiled, args)
+    for struct in structs.values():
+        arrays += _more(arrays, struct)
     memory = DeviceMemory(program, arrays)
+    for place, struct in ((address - DEVICE_BASE, structs[name]) for name, address, _, _ in program.device if name in structs):
+        memory.bytes[place : place + len(struct.data)] = np.frombuffer(struct.pack(memory.base_of), np.uint8)
     placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
     charged, estimate = _charged(program, compiled, collect)
@@ -503,8 +509,7 @@ def _arguments(program: Program, compiled, args):
                 arrays.append((f"{name} (descriptor)", copy))
             values.append((value, copy))
         elif isinstance(value, StructValue):
-            known = {id(array) for _, array in arrays}
-            arrays += [(member, array) for member, _, array in value.pointers if id(array) not in known]
+            arrays += _more(arrays, value)
             table = np.zeros(len(value.data), np.uint8) if value.by_pointer else None
             if table is not None:
                 arrays.append((name, table))
@@ -514,6 +519,12 @@ def _arguments(program: Program, compiled, args):
         else:
             values.append(_scalar_bytes(name, variable, value))
     return arrays, values
+
+
+def _more(arrays: Sequence[tuple[str, np.ndarray]], struct: StructValue) -> list[tuple[str, np.ndarray]]:
+    """The arrays that a struct points to and that are not among `arrays`, with the names of its members."""
+    known = {id(array) for _, array in arrays}
+    return [(member, array) for member, _, array in struct.pointers if id(array) not in known]
 
 
 def _scalar_bytes(name, variable, value) -> bytes:

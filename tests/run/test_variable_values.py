@@ -1,6 +1,6 @@
 """What main gives a kernel by cudaMemcpyToSymbol, given by a launch.
 
-Tests of: helpers.run.c_types
+Tests of: helpers.run.c_types, helpers.run.struct_arguments
 """
 
 from __future__ import annotations
@@ -121,7 +121,49 @@ def test_one_mapping_serves_all_kernels_of_a_file():
         assert np.all(array == wanted)
 
 
-def test_a_pointer_takes_no_array():
-    kernel = compile("__device__ float* table;\n__global__ void look(float* out) { out[threadIdx.x] = table[threadIdx.x]; }")
-    with pytest.raises(LaunchError, match=r"symbols\['table'\] is a pointer, and a launch gives arrays to the kernel's parameters alone"):
-        kernel.launch(1, 32, [np.zeros(32, np.float32)], on="cpu", symbols={"table": np.zeros(32, np.float32)})
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_a_pointer_takes_an_array(engine):
+    kernel = compile("__device__ float* table;\n__global__ void look(float* out) { out[threadIdx.x] = table[threadIdx.x]++; }")
+    table, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    run = kernel.launch(1, 32, [out], on="cpu", symbols={"table": table}, in_turn="upwards" if engine == "numpy" else "")
+    assert run.engine == engine and run.findings == []
+    assert (out == np.arange(32)).all() and (table == out + 1).all()
+
+
+ARGS = """
+struct Size { int m; double scale; };
+struct Args { Size size; const float *a; float *b; };
+__constant__ Args args[2];
+__global__ void add() {
+    const Args& mine = args[blockIdx.x];
+    if (mine.a != nullptr && threadIdx.x < mine.size.m) mine.b[threadIdx.x] += mine.size.scale * mine.a[threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_structs_are_tuples_and_hold_arrays_as_those_of_parameters_do(engine):
+    kernel, whole = compile(ARGS), np.arange(64, dtype=np.float32)
+    a, b = whole[1:33], np.ones((2, 32), np.float32)
+    given = {"args": [((32, np.float64(2)), a, b[0]), ((8, np.float64(3)), a, b[1])]}
+    run = kernel.launch(2, 32, [], on="cpu", symbols=given, trace=engine == "numpy", in_turn="upwards" if engine == "numpy" else "")
+    assert run.engine == engine and run.findings == [] and run.remarks == ()
+    assert (b == [1 + 2 * a, 1 + 3 * a * (np.arange(32) < 8)]).all()
+    if engine == "numpy":
+        assert {allocation.name for allocation in run.trace.allocations} >= {"args[0][1]", "args[0][2]", "args[1][2]"}
+    kernel = compile(ARGS.replace("args[2]", "args").replace("args[blockIdx.x]", "args"))
+    run = kernel.launch(1, 32, [], on="cpu", symbols={"args": given["args"][0]})
+    assert run.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 5 + 4, "the machine code loads by way of the pointers, too"
+    assert run.counters["smsp__sass_thread_inst_executed_op_dfma_pred_on.sum"] == 32
+
+
+def test_a_struct_that_is_not_whole_is_refused_and_the_beginning_of_an_array_is_told(blur):
+    one = compile(ARGS.replace("args[2]", "args").replace("args[blockIdx.x]", "args"))
+    with pytest.raises(LaunchError, match=r"symbols\['args'\] is a struct of 32 bytes, and these members make 4: "):
+        one.launch(1, 32, [], on="cpu", symbols={"args": (32,)})
+    with pytest.raises(LaunchError, match=r"a struct, and a member of it is a number, an array, None or bytes, not dict"):
+        one.launch(1, 32, [], on="cpu", symbols={"args": ({},)})
+    with pytest.raises(LaunchError, match=r"the array args\[1\] is not contiguous"):
+        one.launch(1, 32, [], on="cpu", symbols={"args": (1, np.ones(8)[::2], None)})
+    remarks = launch(blur, symbols={"mask": MASK[:2], "rounds": 1, "pair": (0.5, 6)})[1].remarks
+    assert remarks == ("`mask` has 12 bytes and was given the first 8: the rest is as it was declared.",)

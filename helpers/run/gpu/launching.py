@@ -215,24 +215,25 @@ def launch(
     repeat: int | None = None,
     cluster: tuple[int, int, int] | None = None,
     before: Sequence[Before] = (),
-    symbols: Sequence[tuple[str, bytes]] = (),
+    symbols: Sequence[tuple[str, bytes | StructValue]] = (),
 ) -> Timing:
     """Run a kernel on the GPU. NumPy arrays in `args` are copied there and back; CuPy arrays are used in place.
 
     grid, block: (x, y, z). shared: dynamic shared memory, bytes per block. repeat: None times the one launch that made
     the results; n takes n samples more (see the module's head), on data that the reader never sees changed. cluster:
     blocks per cluster (x, y, z). before: launched before each launch, and part of its time. symbols: bytes for the beginnings of the
-    kernel's variables, by the names in its PTX, copied before the first launch.
+    kernel's variables, or structs with arrays, by the names in its PTX, copied before the first launch.
     Raises LaunchError if the launch is refused, RunError if the kernel goes wrong or does not end.
     """
     cupy = presence.need()
     name = compiled.entry
     try:
-        on_device = OnDevice(cupy, [*args, *(array for item in before for array in item.arrays)])
+        on_device = OnDevice(cupy, [*args, *(array for item in before for array in item.arrays), *(value for _, value in symbols)])
         there, rest = on_device.args[: len(args)], iter(on_device.args[len(args) :])
         before = [item.on([next(rest) for _ in item.arrays]) for item in before]
         once = launcher(compiled, grid, block, there, shared, cluster, before)
-        for symbol, data in symbols:
+        for (symbol, _), value in zip(symbols, rest, strict=True):
+            data = bytes(value)
             address = loaded(compiled, shared).module.get_global_var(symbol)
             cupy.cuda.runtime.memcpy(address, np.frombuffer(data, np.uint8).ctypes.data, len(data), cupy.cuda.runtime.memcpyHostToDevice)
         cupy.cuda.Device().synchronize()
@@ -248,7 +249,7 @@ def launch(
         on_device.fetch()
         if not repeat:
             return Timing(elapsed, 0.0, 1, properties.clock_mhz(), properties.device().name)
-        held = [memory for value in args for memory in memories(value)]
+        held = [memory for value in (*args, *(value for _, value in symbols)) for memory in memories(value)]
         kept = [(value, value.copy()) for value in held if is_device_array(value)]
         try:
             return event_timing.interleave({name: once}, samples=repeat)[name]

@@ -177,7 +177,7 @@ def dumps(job: Job) -> bytes:
         {"dtype": made.dtype, "shape": made.shape, "data": encoded(made.data), "seed": made.seed, "returned": made.returned}
         for made in job.arrays
     ]
-    fields["symbols"] = {name: encoded(data) for name, data in job.symbols}
+    fields["symbols"] = {one.name: encoded(one.data) for one in job.symbols if isinstance(one.data, bytes)}
     fields["copies"] = [dataclasses.asdict(copied) for copied in job.copies]
     fields["arguments"] = [
         {"value": encoded(passed.value), "array": passed.array, "tensor": encoded(passed.tensor.pack() if passed.tensor else None),

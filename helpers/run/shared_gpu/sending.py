@@ -35,6 +35,7 @@ from . import protocol, service_address
 from .protocol import Copied, LaunchJob, Made, Passed, ProductJob, SentCode
 from .service_address import ServiceAddress
 
+_STRUCTS = "Structs and tables that hold arrays are not sent to the shared GPU. Run with on='cpu'."
 _PASSES = "is launched behind passes of its own, which the shared GPU does not take: it takes one kernel. The SIMT machine does (on='cpu')."
 PATIENCE = 30.0  # seconds for which a service that does not answer is asked again
 _ASKED = 20  # seconds that the service may leave a question after a job open
@@ -70,6 +71,8 @@ def launch(
     copies = [item for item in before if isinstance(item, RowCopy)]
     if len(copies) < len(before):
         raise LaunchError(f"{compiled.entry} {_PASSES}")
+    if any(isinstance(one.data, StructValue) for one in symbols):
+        raise LaunchError(_STRUCTS)
     sent = _Sent(args, [parameter.const for parameter in compiled.parameters], copies)
     job = LaunchJob(
         _code(compiled),
@@ -150,7 +153,7 @@ class _Sent:
         if value is None:
             return Passed()
         if isinstance(value, StructValue):
-            raise LaunchError("Structs and tables that hold arrays are not sent to the shared GPU. Run with on='cpu'.")
+            raise LaunchError(_STRUCTS)
         if isinstance(value, np.ndarray) and value.ndim:
             return Passed(array=self._array(value, const))
         return Passed(value=np.asarray(value).tobytes())

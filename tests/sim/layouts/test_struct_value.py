@@ -38,6 +38,20 @@ def test_a_struct_is_a_tuple_of_its_members():
     assert run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 5 * 6 * 7
 
 
+@pytest.mark.parametrize("given", [(), b"\0", 0])
+def test_a_struct_without_members_is_an_empty_tuple(given):
+    source = (
+        "struct Twice { __device__ float operator()(float x) const { return 2 * x; } };\n"
+        "template <class F> __global__ void map(float* a, F f) { a[threadIdx.x] = f(a[threadIdx.x]); }"
+    )
+    a = np.arange(32, dtype=np.float32)
+    kernel = helpers.compile(source, "map<Twice>")
+    run = kernel.launch(1, 32, [a, given], on="cpu")
+    assert np.array_equal(a, 2 * np.arange(32)) and run.findings == [] and run.counters
+    with pytest.raises(LaunchError, match=r"f of map is of one byte: pass a number, or \(\) for a struct without members, not dict"):
+        kernel.launch(1, 32, [a, {}], on="cpu")
+
+
 def test_one_array_in_two_structs_is_one_array():
     a, c = whole_numbers(8, 8), np.zeros((8, 8), np.float32)
     helpers.compile(PRODUCT).launch(1, (8, 8), [(8, 8, a), (8, 8, a), (8, 8, c)], on="cpu")
