@@ -14,6 +14,7 @@ import pytest
 import helpers
 from helpers.errors import CompileError, LaunchError, RunError
 from helpers.sim.machine.trace import MOST_ROWS, TraceFilter
+from tests.sim.ptx_text import without_handler
 
 COPY = 'extern "C" __global__ void f(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }'
 NUMBER = 'extern "C" __global__ void f(unsigned long long p, float* y) { y[threadIdx.x] = ((float*)p)[threadIdx.x]; }'
@@ -73,7 +74,7 @@ def test_ptx_that_nvrtc_never_emits_runs(text, result):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("vadd.s32.s32.s32 %0, %1, %2;", "does not know the instruction `vadd"),
+        ("st.bulk.weak.shared::cta [%0], 256, 0;", "does not know the instruction `st.bulk"),
         ("{ .reg .u64 p; alloca.u64 p, 16; cvt.u32.u64 %0, p; }", "does not know the instruction `alloca"),
         ("mov.u32 %0, %%reserved_smem_offset_1;", "belongs to a tile of more than one warp (tiled_partition<64> and larger)"),
         ("mov.u32 %0, %%pm0;", "has the operand %pm0, which is no register of the kernel and no special register that the machine has"),
@@ -84,8 +85,14 @@ def test_ptx_that_nvrtc_never_emits_runs(text, result):
 def test_ptx_that_the_machine_does_not_have_is_named(text, said):
     y = np.zeros(32, np.uint32)
     with pytest.raises(RunError, match=re.escape(said)) as caught:
-        launch(with_asm(text), [A, y])
+        launch(with_asm(text), [A, y], arch="sm_100" if "bulk" in text else "sm_90")
     assert caught.value.line == 3 and not y.any()
+
+
+def test_ptx_that_nobody_has_written_a_handler_for_is_named():
+    with without_handler("vadd4"), pytest.raises(RunError, match=r"does not know the instruction `vadd4\.u32\.u32\.u32 .*`\.") as caught:
+        launch(with_asm("vadd4.u32.u32.u32 %0, %1, %2, %1;"), [A, np.zeros(32, np.uint32)])
+    assert caught.value.line == 3 and "PTX line" in caught.value.message
 
 
 def test_a_trap_of_the_compiler_s_own_is_told_from_one_of_the_source():

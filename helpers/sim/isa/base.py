@@ -269,7 +269,7 @@ class Binding:
     def type(self) -> str:
         """The last type in the opcode."""
         if not self._types:
-            self.fail("has no type")
+            self.unknown()  # another instruction, whose name begins like one that is known: st.bulk
         self._read.add(self._types[-1])
         return self._types[-1]
 

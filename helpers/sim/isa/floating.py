@@ -498,9 +498,11 @@ def _extreme(op, smaller):
     t = op.type
     count = len(op.operands) - 1
     choose = _choose(smaller, op.has("NaN"), op.has("xorsign", "abs"))
-    signs = op.has("xorsign")
+    signs, magnitudes = op.has("xorsign"), op.has("abs")
 
     def meaning(*sources):
+        if magnitudes and not signs:
+            sources = tuple(map(np.abs, sources))
         r = sources[0]
         for other in sources[1:]:
             value = choose(r, other)

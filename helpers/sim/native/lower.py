@@ -783,6 +783,9 @@ class _Lowering(Writer):
             if handler is None or (len(self.out), len(self.cache)) != before:
                 raise
             self.call_machine()
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # A form that the handler was not written for. The NumPy machine has a meaning for it, or the loader had refused it.
+            raise Unsupported(f"no native code could be made of `{op.opcode}` ({type(error).__name__}: {error})", op) from error
         if undefined is not None:
             self._after(op, undefined)
         self.condition = outer

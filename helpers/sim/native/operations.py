@@ -310,6 +310,8 @@ def _number_of_both(low, a: Value, b: Value, result: Value) -> Value:
 @operation("min", "max", cpu_nans=_is_float32)
 def _extreme(low, i):
     kind = _kind(i)
+    if len(i.operands) != 3:
+        raise Unsupported(f"`{i.opcode}` of three")
     if _is_float(kind):
         allow(i, FLOATS, "ftz")
         a, b = _float_sources(low, i, kind)

@@ -17,6 +17,7 @@ from helpers.sim import Budget, Collect, TraceFilter, simulate
 from helpers.sim.isa.exact import round_fraction
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
+from tests.sim.ptx_text import without_handler
 
 CALIBRATION = (ROOT / "tests/sim/calibration.cu").read_text()
 QUIET = Collect(counters=False, findings=False)
@@ -476,8 +477,8 @@ def test_blocks_wait_for_others_from_which_they_were_parted_twice():
 
 
 def test_unknown_instruction_is_named_with_its_line():
-    source = """extern "C" __global__ void f(unsigned* C) {\n    asm volatile("vadd.u32.u32.u32 %0, %0, %0;" : "+r"(C[0]));\n}"""
-    with pytest.raises(RunError, match="vadd") as caught:
+    source = """extern "C" __global__ void f(unsigned* C) {\n    asm volatile("sad.u32 %0, %0, %0, %0;" : "+r"(C[0]));\n}"""
+    with without_handler("sad"), pytest.raises(RunError, match="sad") as caught:
         run(source, (1, 1, 1), (1, 1, 1), [np.zeros(1, np.uint32)])
     assert caught.value.line == 2 and "PTX line" in caught.value.message
 

@@ -30,6 +30,7 @@ from helpers.sim.isa import EXAMPLES
 from helpers.sim.load import load
 from helpers.sim.native import engine, workers
 from helpers.sim.native import prepared as native
+from helpers.sim.native.dispatch import HANDLERS
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
 from tests.sim.isa.test_isa import encode, inputs, program, size_of
@@ -551,3 +552,36 @@ def test_without_llvmlite(monkeypatch):
     c = np.zeros((32, 32), np.float32)
     assert simulate(compiled, (1, 1, 1), (32, 32, 1), [a, a, c, 32, 32, 32]).engine == "numpy"
     assert (c == 32).all()
+
+
+EXTREMES = """extern "C" __global__ void f(float* x) {
+    float a = x[threadIdx.x], b = x[31 - threadIdx.x], c = x[threadIdx.x ^ 5], r;
+    asm volatile("OPCODE.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+    x[32 + threadIdx.x] = r;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "meaning"),
+    [
+        ("min", np.fmin), ("max", np.fmax), ("min.NaN", np.minimum), ("max.ftz", np.fmax),
+        ("min.abs", lambda a, b: np.fmin(abs(a), abs(b))), ("max.NaN.abs", lambda a, b: np.maximum(abs(a), abs(b))),
+    ],
+)  # fmt: skip
+def test_the_least_and_the_most_of_three(opcode, meaning):
+    x = np.concatenate([np.arange(-16, 16) * np.tile([1, -0.5], 16), np.zeros(32)]).astype(np.float32)
+    x[[3, 9, 28]] = np.nan, -np.inf, np.nan
+    lanes, a = np.arange(32), x[:32].copy()
+    compiled = compile_source(EXTREMES.replace("OPCODE", opcode), arch="sm_100")
+    assert both(compiled, (1, 1, 1), (32, 1, 1), [x]).findings == []
+    simulate(compiled, (1, 1, 1), (32, 1, 1), [x])
+    np.testing.assert_array_equal(x[32:], meaning(meaning(a, a[31 - lanes]), a[lanes ^ 5]))
+
+
+def test_a_mistake_of_the_lowering_is_a_reason_for_the_numpy_machine_and_no_error(monkeypatch):
+    monkeypatch.setitem(HANDLERS, "xor", HANDLERS["xor"]._replace(write=lambda low, i: [][1]))
+    source = "__global__ void k(int* x, int n) { x[threadIdx.x] ^= n * x[0] + 98765; }"
+    x = np.arange(32, dtype=np.int32)
+    outcome = simulate(compile_source(source), (1, 1, 1), (32, 1, 1), [x, np.int32(3)])
+    assert (x == np.arange(32) ^ 98765).all() and outcome.engine == "numpy"
+    assert outcome.engine_reason == "no native code could be made of `xor.b32` (IndexError: list index out of range) in line 1"
