@@ -25,7 +25,7 @@ _ALIAS = r"\busing\s+{0}\s*=\s*([^;]+?)\s*;|\btypedef\s+([^;]+?)\s+{0}\s*;"
 
 
 class NoKernelError(CompileError):
-    """A source without a kernel."""
+    """A source without a kernel, or whose kernel nothing instantiates."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         given = ", ".join("float" if re.match(r"(typename|class)\b", parameter) else "64" for parameter in required)
         example = item.instances[0] if item.instances else f"{item.name}<{given}>"
         ways = f" The file launches it as {', '.join(item.instances[:_SHOWN])}." if item.instances else ""
-        raise CompileError(
+        raise NoKernelError(
             f"line {item.line}: the kernel is a template that nothing instantiates. Name it with its arguments: "
             f"entry='{example}' (in the magic: %%cuda name --entry '{example}').{ways}",
             item.line,

@@ -187,6 +187,9 @@ def test_headers_that_are_nowhere_are_left_out_and_named():
     assert any("../common/book.h, utils.cuh" in text for text in helpers.compile(source.replace("VALUE", "1")).compiled.warnings)
     with pytest.raises(helpers.CompileError, match="(?s)WARP_SIZE.*left out: ../common/book.h, utils.cuh.*paste"):
         helpers.compile(source.replace("VALUE", "WARP_SIZE"))
+    template = source.replace("__global__", "template <class T> __global__")
+    with pytest.raises(helpers.CompileError, match=r"(?s)Name it with its arguments.*left out: ../common/book.h, utils.cuh\..*paste"):
+        helpers.compile(template)
 
 
 def test_no_warning_about_what_only_the_host_uses():
