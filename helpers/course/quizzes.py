@@ -71,7 +71,7 @@ class Part:
         return range(steps.get(self.first).number, steps.get(self.last).number + 1)
 
 
-def _part(name: str, title: str, first: str, last: str, **asked: Mapping) -> Part:
+def _part(name: str, title: str, first: str, last: str, /, **asked: Mapping) -> Part:
     made = (QuizQuestion(id=f"{PREFIX}{name}.{short}", lesson=last, **row) for short, row in asked.items())
     return Part(name, title, first, last, tuple(made))
 

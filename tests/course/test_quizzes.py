@@ -5,7 +5,7 @@ import pytest
 
 from helpers.course.notebook_file import read, source
 from helpers.course.questions import commit, question_card
-from helpers.course.quizzes import PREFIX, part, parts, quiz, score
+from helpers.course.quizzes import PREFIX, _choice, _part, part, parts, quiz, score
 from helpers.course.standing import QUIZZED, standing
 from helpers.course.steps import STEPS, get
 from helpers.course.store import Store
@@ -61,6 +61,12 @@ def test_right_answers_count(tmp_path):
     assert f"2 of {5 * len(parts())} questions answered, 1 of them right" in str(standing(store))
     store.reset(get("vectorized").number)
     assert score(store=store).answered == 0
+
+
+def test_questions_may_be_called_as_the_quiz_s_own_fields_are():
+    row = _choice("Which?", "this", "It is.", {"that": "No."})
+    made = _part("x", "X", "naive", "coalesced", first=row, last=row, name=row, title=row)
+    assert [question.id for question in made.questions] == [f"{PREFIX}x.{short}" for short in ("first", "last", "name", "title")]
 
 
 def test_an_unknown_part_is_a_sentence():

@@ -114,12 +114,19 @@ def instruction(opcode: str, types=None):
     def register(handler):
         kinds = None if types is None else frozenset(types)
         handlers = REGISTRY.setdefault(opcode, [])
+        again = [pair for pair in handlers if pair[0] == kinds and _name(pair[1]) == _name(handler)]
+        for pair in again:  # its file is imported anew, because an error ended its import: that one shall be seen
+            handlers.remove(pair)
         if any(other is None or kinds is None or other & kinds for other, _ in handlers):
             raise ValueError(f"{opcode} has two handlers")
         handlers.append((kinds, handler))
         return handler
 
     return register
+
+
+def _name(function: Callable) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
 
 
 def finisher(function):
@@ -136,7 +143,12 @@ def _parts(opcode: str) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...
 
 
 def example(opcode, *, reference, sources=None, result=None, arity=None, **more):
-    """Attach an example to the handler below. `arity`: number of sources, by default that of `reference`."""
+    """Attach an example to the handler below. `arity`: number of sources, by default that of `reference`.
+
+    Raises TypeError for a reference that does not tell it, as built-in functions do not.
+    """
+    if not (arity or hasattr(reference, "__code__")):
+        raise TypeError(f"The example of {opcode} has a built-in function as its reference: write lambda a, b: …, or say arity=….")
     *_, types = _parts(opcode)
     result = result or types[0 if len(types) > 1 else -1]
     count = arity or reference.__code__.co_argcount

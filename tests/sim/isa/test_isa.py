@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from helpers.sim import Collect, simulate
-from helpers.sim.isa import EXAMPLES, REGISTRY, Example
+from helpers.sim.isa import EXAMPLES, REGISTRY, Example, base
 from helpers.sim.isa.exact import FORMATS, round_float, round_fraction
-from tests.sim.ptx_text import kernel
+from tests.sim.ptx_text import kernel, without_handler
 
 SIZE = {"pred": 4, "b8": 1, "u8": 1, "s8": 1}
 FLOATS = tuple(FORMATS)
@@ -202,6 +202,32 @@ def test_what_a_modifier_makes_of_values_at_the_edge_of_a_format(opcode, source,
         collect=Collect(counters=False), engine="numpy",
     )  # fmt: skip
     assert [hex(x) for x in out.tolist()] == [hex(x) for x in wanted]
+
+
+def test_a_reference_that_does_not_tell_its_sources_is_named_and_so_it_is_when_its_file_is_imported_again():
+    for _ in range(2):
+        with without_handler("sad"):
+
+            @base.instruction("sad")
+            def vmost(op):
+                """The same function of the same file, however often that is imported."""
+
+            with pytest.raises(
+                TypeError, match=r"The example of vmax2\.u32\.u32\.u32 has a built-in function as its reference: write lambda"
+            ):
+                base.example("vmax2.u32.u32.u32", reference=max)
+            again = vmost
+
+            @base.instruction("sad")
+            def vmost(op):
+                """The same."""
+
+            assert REGISTRY["sad"] == [(None, vmost)] and again is not vmost
+            with pytest.raises(ValueError, match="sad has two handlers"):
+
+                @base.instruction("sad")
+                def other(op):
+                    """Another function."""
 
 
 def test_every_arithmetic_handler_has_an_example():
