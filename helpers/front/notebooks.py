@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -29,7 +30,7 @@ METADATA = {
 }
 KEPT_CELL_METADATA = ("jupyter", "slideshow", "tags")  # all else is some front end's note to itself
 _HEADING = re.compile(r"\A# \d\d · .*")
-_NEXT = re.compile(r"(\*\*Next:\*\*\s)\[[^\]]*\]\([^)\s]*\.ipynb\)")
+_NEXT = re.compile(r"(\*\*Next:\*\*\s)\[([^\]]*)\]\([^)\s]*\.ipynb\)")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -170,6 +171,14 @@ def back_up(path: Path) -> Path:
     return copy
 
 
+def _next(text: str) -> str:
+    """The lesson that a notebook's link to the next one names, '' without one."""
+    for cell in json.loads(text)["cells"]:
+        if cell.get("id") == "next" and (found := _NEXT.search(source(cell))):
+            return found[2]
+    return ""
+
+
 def sync(check: bool = False) -> int:
     """Bring every notebook of the repository to its wanted text, or with `check` print what would change.
 
@@ -198,6 +207,10 @@ def sync(check: bool = False) -> int:
             except OSError as error:
                 raise CourseError(f"{name} cannot be written ({error.strerror}), and is as it was.") from error
             print(f"wrote {name}; what it was is kept in {kept}")
+            if _next(old) and _next(new) != _next(old):
+                print(
+                    f"  it leads to {_next(new)} now, and no longer to {_next(old)}: look at the words around the link, in the cell `next`"
+                )
     names = {path.name for path in found}
     for step in STEPS:
         if step.notebook_path.name not in names:

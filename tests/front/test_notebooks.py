@@ -159,6 +159,20 @@ def test_sync_writes_the_kernel_once(checkout, capsys):
     assert "in sync" in capsys.readouterr().out
 
 
+def test_sync_says_where_a_link_leads_elsewhere_now(checkout, monkeypatch, capsys):
+    text = used_notebook()
+    text["cells"].append({"cell_type": "markdown", "id": "next", "metadata": {}, "source": "**Next:** [09 · Old](09_old.ipynb), a bench."})
+    checkout.write_text(json.dumps(text), encoding="utf-8")
+    new = dataclasses.replace(NAIVE, number=2, slug="new", title="New")
+    monkeypatch.setattr(notebooks, "STEPS", (NAIVE, new))
+    with pytest.raises(CourseError, match=r"02_new\.ipynb is missing"):
+        notebooks.sync()
+    assert "leads to 02 · New now, and no longer to 09 · Old: look at the words around the link" in capsys.readouterr().out
+    with pytest.raises(CourseError):
+        notebooks.sync()
+    assert "leads to" not in capsys.readouterr().out
+
+
 def test_sync_keeps_what_it_replaces(checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("GEMM_LADDER_HOME", str(tmp_path / "home"))
     before = checkout.read_bytes()
