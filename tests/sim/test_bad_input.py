@@ -79,6 +79,8 @@ def test_ptx_that_nvrtc_never_emits_runs(text, result):
         ("mov.u32 %0, %%reserved_smem_offset_1;", "belongs to a tile of more than one warp (tiled_partition<64> and larger)"),
         ("mov.u32 %0, %%pm0;", "has the operand %pm0, which is no register of the kernel and no special register that the machine has"),
         ("vadd4.u32.u32.u32 %0, %1.b7654, %2, %1;", ".b7654: the machine does not know operands that choose parts (.b7654) of a register"),
+        ("vadd.u32.u32.u32 %0, %1.h0, %2;", ".h0: the machine does not know operands that choose parts (.h0) of a register"),
+        ("vadd.u32.u32.u32.min %0, %1, %2, %1;", "does not know .min of the instruction `vadd"),
         ("trap; mov.u32 %0, %1;", "the kernel stopped itself (trap)."),
     ],
 )

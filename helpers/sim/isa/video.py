@@ -1,10 +1,13 @@
-"""Integer SIMD instructions on the four bytes or two halves of a 32-bit word ("video instructions"), such as vabsdiff4.
+"""Integer instructions on a 32-bit word, or on its four bytes or two halves ("video instructions"), such as vabsdiff4.
 
+    v<op>.dtype.atype.btype{.sat}         d, a, b         exact, then clamped with .sat, then the lower 32 bits
+    v<op>.dtype.atype.btype{.sat}.add     d, a, b, c      c + the same
     v<op><lanes>.dtype.atype.btype{.sat}  d, a, b, c      each lane from the same lane of a and b
     v<op><lanes>.dtype.atype.btype.add    d, a, b, c      c + the sum over the lanes
 
-What CUDA's own headers make of `__vabsdiffu4`, `__vsadu4` and their like takes whole words. Operands with a choice of lanes
-(`%r1.b7654`), and results with a mask, are refused by the reader.
+What CUDA's own headers make of `__vabsdiffu4`, `__vsadu4` and their like takes whole words. Operands with a choice of parts
+(`%r1.b7654`, `%r1.h0`), and results with one, are refused by the reader; so are .min and .max as a second operation, which would see
+bits beyond the 32.
 Source: PTX ISA, "Video Instructions".
 """
 
@@ -62,6 +65,37 @@ def _joined(lanes) -> int:
     lanes = list(lanes)
     bits = 32 // len(lanes)
     return sum((lane & ((1 << bits) - 1)) << bits * k for k, lane in enumerate(lanes))
+
+
+def _clamped(x: int, least: int, bits: int = 32) -> int:
+    return min(max(x, least), least + (1 << bits) - 1)
+
+
+@instruction("vadd")
+@instruction("vsub")
+@instruction("vabsdiff")
+@instruction("vmin")
+@instruction("vmax")
+@example("vadd.u32.u32.u32", reference=lambda a, b: a + b)
+@example("vadd.s32.u32.s32.sat", reference=lambda a, b: _clamped(a + b, -(1 << 31)), sources=("u32", "s32"))
+@example("vsub.u32.u32.u32.sat", reference=lambda a, b: _clamped(a - b, 0))
+@example("vsub.s32.s32.s32.sat.add", reference=lambda a, b, c: _clamped(a - b, -(1 << 31)) + c)
+@example("vabsdiff.u32.s32.s32", reference=lambda a, b: abs(a - b))
+@example("vmin.s32.s32.u32", reference=lambda a, b: min(a, b), sources=("s32", "u32"))
+@example("vmax.u32.s32.s32.sat", reference=lambda a, b: _clamped(max(a, b), 0))
+def vword(op):
+    """Add, subtract, difference, least or most of two whole words."""
+    td, ta, tb = op.types
+    meaning, limits = _MEANINGS[op.parts[0]], np.iinfo(DTYPES[td])
+    saturates, adds = op.has("sat"), op.has("add")
+
+    def run(a, b, c=None):
+        found = meaning(a.astype(np.int64), b.astype(np.int64))
+        if saturates:
+            found = np.clip(found, limits.min, limits.max)
+        return (found if c is None else found + c).astype(DTYPES[td])
+
+    return op.lanewise(run, td, (ta, tb, td) if adds else (ta, tb))
 
 
 @instruction("vadd4")
