@@ -270,6 +270,9 @@ class Kernel:
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)
+                if error.findings and remarks:  # what was not filled may be why
+                    error.message = " ".join((error.message, *remarks))
+                    error.args = (error.message,)
                 raise
 
         if on == "cpu":

@@ -15,6 +15,7 @@ from helpers.model.occupancy import occupancy
 from helpers.run import gemm, gpu, kernel, timing
 from helpers.run.gemm import Problem
 from helpers.run.gpu import launching
+from tests.run.test_variable_values import ARGS
 from tests.run.test_variable_values import SOURCE as VARIABLES
 from tests.sim.layouts.test_struct_value import PRODUCT, TABLE, whole_numbers
 from tests.sim.machine import test_exchanges as exchanges
@@ -165,6 +166,16 @@ def test_variables_hold_what_the_launch_gives_them():
     there = x.copy()
     run = blur.launch(1, 32, [there, 8], on="gpu", symbols={"rounds": 0})
     assert "mask" in run.remarks[0]
+
+
+@pytest.mark.parametrize("place", ["numpy", "cupy"])
+def test_variables_hold_structs_with_arrays(place):
+    library = np if place == "numpy" else pytest.importorskip("cupy")
+    add = kernel.compile(ARGS.replace("args[2]", "args").replace("args[blockIdx.x]", "args"))
+    a, b = library.arange(32, dtype=np.float32), library.ones(32, np.float32)
+    run = add.launch(1, 32, [], on="gpu", symbols={"args": ((24, np.float64(2)), a, b)}, repeat=3 if place == "cupy" else None)
+    assert b.tolist() == [1 + 2 * i * (i < 24) for i in range(32)], "once, however often it was timed"
+    assert run.findings == [] and run.counters["smsp__inst_executed.sum"] > 0
 
 
 def test_cupy_arrays_are_used_in_place_and_timing_leaves_them_alone():

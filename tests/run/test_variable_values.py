@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.errors import LaunchError
+from helpers.errors import LaunchError, RunError
 from helpers.run.kernel import compile
 from helpers.run.variable_values import forgotten
 
@@ -165,5 +165,13 @@ def test_a_struct_that_is_not_whole_is_refused_and_the_beginning_of_an_array_is_
         one.launch(1, 32, [], on="cpu", symbols={"args": ({},)})
     with pytest.raises(LaunchError, match=r"the array args\[1\] is not contiguous"):
         one.launch(1, 32, [], on="cpu", symbols={"args": (1, np.ones(8)[::2], None)})
+    for given, said in (
+        (None, "`args` is all zeros: "),
+        ({"args": np.array([32], np.int32)}, "`args` has 32 bytes and was given the first 4"),
+    ):
+        unchecked = compile(one.source.replace("mine.a != nullptr && ", "").replace("mine.size.m", "32"))
+        with pytest.raises(RunError, match=rf"null pointer.*{said}") as raised:
+            unchecked.launch(1, 32, [], on="cpu", symbols=given)
+        assert raised.value.findings and str(raised.value) == raised.value.message
     remarks = launch(blur, symbols={"mask": MASK[:2], "rounds": 1, "pair": (0.5, 6)})[1].remarks
     assert remarks == ("`mask` has 12 bytes and was given the first 8: the rest is as it was declared.",)

@@ -224,7 +224,7 @@ def awkward():
 @pytest.mark.parametrize("picture", OF_A_RUN)
 def test_awkward_runs_are_drawn_or_explained(awkward, name, picture):
     ax = PICTURES[picture].draw(awkward[name])
-    assert len(ax.alt) > 20, "every picture says something"
+    assert len(ax.alt) > 20, f"every picture says something to who cannot see it: {picture} says {ax.alt!r}, and not a whole sentence"
     PICTURES[picture].draw(awkward[name], **{control.name: 10**6 for control in _spans(picture, awkward[name])})
 
 
