@@ -1,9 +1,11 @@
-"""Data that ask more of a kernel than numbers between -1 and 1: rows and columns of other magnitudes, and long sums of positive
-numbers."""
+"""Data that ask more of a kernel than numbers between -1 and 1: rows and columns of other magnitudes, and numbers within them; long sums
+of positive numbers."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,26 +13,47 @@ from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
-from helpers.run.problem import ScaledProblem
+from helpers.run.problem import NonFiniteProblem, ScaledProblem, UnevenProblem
 
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
+_UNEVEN = (34, 34, 150)  # for each remainder by 32 a row and a column, and two more
+_LARGER = 17  # power of two of numbers that FP16 does not reach
+_TINY = (-132, 112)  # powers of two: of numbers down to the last bit that FP32 has, and of those that it takes to see them
 
 
-def scaled(kernel: Kernel, scales: int, seed: int) -> list[ScaledProblem]:
-    """Small products of the kernel's types on such data, other ones for each seed. Their types are as wide as float32."""
-    dtype, out_dtype = gemm.types(kernel)
+def scaled(kernel: Kernel, scales: int, seed: int) -> list[Problem]:
+    """Small products of the kernel's types on such data, other ones for each seed; and two with a single large number in each row of A, or
+    in each column of B. Their types are as wide as float32."""
+    one = functools.partial(ScaledProblem, **_types(kernel), scales=scales)
+    uneven = functools.partial(UnevenProblem, *_UNEVEN, **_types(kernel), seed=seed + len(_SHAPES))
     return [
-        ScaledProblem(m, n, k, dtype=dtype, out_dtype=out_dtype, seed=seed + place, scales=scales)
-        for place, (m, n, k) in enumerate(_SHAPES)
-    ]  # fmt: skip
+        *(one(m=m, n=n, k=k, seed=seed + place) for place, (m, n, k) in enumerate(_SHAPES)),
+        uneven(larger=(_LARGER, 0)),
+        uneven(larger=(0, _LARGER)),
+    ]
 
 
 def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
     """What a kernel that splits its elements into pieces of fewer bits has to bear besides, as any FP32 product does: rows and columns of
-    other magnitudes, and such numbers beside each other in one row."""
-    one, _, long = scaled(kernel, 20, seed)
-    wide = [replace(long, seed=long.seed + 10, scales=0, powers=powers) for powers in ((-25, 25), (-112, 58))]
-    return [replace(long, scales=30), one, *wide]
+    other magnitudes, all of them below what is normal against such as nearly end FP32 among these; numbers of other magnitudes beside each
+    other in one row, some or a single one; a whole tile of one product each, whose error is one rounding; and NaN and infinity."""
+    (rows, columns), types = gemm.geometry(kernel).tile, _types(kernel)
+    long = functools.partial(ScaledProblem, *_SHAPES[2], **types)
+    return [
+        long(seed=seed + 2, scales=30),
+        ScaledProblem(rows, columns, 1, **types, seed=seed, scales=20),
+        long(seed=seed + 12, powers=(-25, 25)),
+        long(seed=seed + 12, powers=(-112, 58), alpha=-1.75, beta=0.625),
+        long(seed=seed + 2, scales=8, apart=_TINY),
+        long(seed=seed + 3, scales=8, apart=_TINY[::-1]),
+        UnevenProblem(*_UNEVEN, **types, seed=seed + 3, larger=(10, 10)),
+        NonFiniteProblem(*_SHAPES[2], **types, seed=seed + 22),
+    ]
+
+
+def _types(kernel: Kernel) -> dict[str, Any]:
+    dtype, out_dtype = gemm.types(kernel)
+    return {"dtype": dtype, "out_dtype": out_dtype}
 
 
 def joined(report: CheckReport, more: CheckReport) -> CheckReport:

@@ -43,9 +43,9 @@ def wrong_ones(got: np.ndarray, value: np.ndarray, bound: np.ndarray) -> np.ndar
 
 
 def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequence[np.ndarray]) -> str:
-    """'' or a sentence about errors that are too large together, in long sums that are right one by one. meant: what A and B mean
-    (`Problem.factors`), and C before."""
-    if problem.k <= _LONG_SUM or not got.size:
+    """'' or a sentence about errors that are too large together, in long sums that are right one by one, and all finite. meant: what A and
+    B mean (`Problem.factors`), and C before."""
+    if problem.k <= _LONG_SUM or not got.size or not np.isfinite(value).all():
         return ""
     left, right, before = meant
     error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(left, right, before, value)

@@ -281,11 +281,15 @@ class ScaledProblem(Problem):
 
     scales: int = 0
     powers: tuple[int, int] = (0, 0)  # column k of A times 2^e, row k of B times 2^-e, each e from one to the other: C is what it was
+    apart: tuple[int, int] = (0, 0)  # all rows of A besides times 2 to the first of these, all columns of B times 2 to the second
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
         random = np.random.default_rng(self.seed + 3)
-        of_rows, of_columns = (np.ldexp(1.0, random.integers(-self.scales, self.scales + 1, count)) for count in (len(a), self.n))
+        of_rows, of_columns = (
+            np.ldexp(1.0, random.integers(-self.scales, self.scales + 1, count) + more)
+            for count, more in zip((len(a), self.n), self.apart, strict=True)
+        )
         a[:] = a * of_rows[:, None]
         b[:, : self.n] = b[:, : self.n] * of_columns
         if self.powers != (0, 0):
@@ -295,9 +299,40 @@ class ScaledProblem(Problem):
         return a, b, c
 
     def __str__(self) -> str:
-        text = f"{super().__str__()}, rows of A and columns of B times 2^-{self.scales} to 2^{self.scales}"
+        said = [
+            (name, more - self.scales, more + self.scales) for name, more in zip(("rows of A", "columns of B"), self.apart, strict=True)
+        ]
+        if self.apart == (0, 0):
+            said = [("rows of A and columns of B", -self.scales, self.scales)]
+        text = f"{super().__str__()}, " + " and ".join(f"{name} times 2^{low} to 2^{high}" for name, low, high in said)
         low, high = self.powers
         return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
+
+
+@dataclass(frozen=True)
+class UnevenProblem(Problem):
+    """A product with one number in each row of A that is larger than all others, between 2^(e - 1) and 2^e, and one in each column of B; e
+    is the one or the other of `larger`, and 0 leaves them. Where it is along K differs: 34 rows, or columns, have it at all remainders by
+    32, and one each first and last."""
+
+    larger: tuple[int, int] = (17, 17)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        random = np.random.default_rng(self.seed + 5)
+        for numbers_of, power in zip((a[:, : self.k], b[:, : self.n].T), self.larger, strict=True):
+            count = len(numbers_of)
+            order = random.permutation(count)
+            at = (random.integers(max(1, self.k - count + 1)) + order) % self.k
+            at[order >= count - 2] = (0, self.k - 1)[:count]
+            if power:
+                old = numbers_of[range(count), at]
+                numbers_of[range(count), at] = (old + np.copysign(1, old)) * 2.0 ** (power - 1)
+        return a, b, c
+
+    def __str__(self) -> str:
+        said = [f"{name} nearly 2^{power}" for name, power in zip(("row of A", "column of B"), self.larger, strict=True) if power]
+        return f"{super().__str__()}, one number of each {' and one of each '.join(said)}"
 
 
 @dataclass(frozen=True)

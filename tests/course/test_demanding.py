@@ -1,5 +1,7 @@
 """Data of an exercise's own: scaled rows and columns, and long sums of positive numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,17 +55,38 @@ def test_keys_of_own_data_are_read():
 PIECES = "fp32_on_tensor_cores"
 
 
+UNTIL_LAST = "for (int i = 1; i < WARPS; i++) {"
+OUTSIDE = "*to = beta == 0.0f ? alpha * exact : alpha * exact + beta * *to;"
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [("SPREAD = 34", "SPREAD = 60", 2), ("if (outside) {", "if (false) {", 3)],
-    ids=["FP16 for rows that it does not span", "what no pieces stand for is left out"],
-)
-def test_a_kernel_of_pieces_is_checked_on_numbers_of_any_magnitude(old, new, place):
+    ("old", "new", "says"),
+    [
+        ("SPREAD = 34", "SPREAD = 60", "columns of A times 2^-25 to 2^25"),
+        ("if (outside) {", "if (false) {", "columns of A times 2^-112 to 2^58"),
+        (OUTSIDE, OUTSIDE.replace("alpha * ", ""), "columns of A times 2^-112 to 2^58"),
+        (OUTSIDE, "*to = alpha * exact;", "columns of A times 2^-112 to 2^58"),
+        ("largest < 0x7f800000", "largest <= 0x7f800000", "infinity at A"),
+        ("largest < 0x7f800000", "true", "infinity at A"),
+        ("min(10 - largest, 120)", "10 - largest", "rows of A times 2^-140 to 2^-124"),
+        ("min(10 - largest, 120)", "10 - largest", "columns of B times 2^-140 to 2^-124"),
+        (" && largest >= -106", "", "rows of A times 2^-140 to 2^-124"),
+        (UNTIL_LAST, UNTIL_LAST.replace("WARPS", "WARPS - 1"), "one number of each row"),
+        ("SHORT = 128", "SHORT = 0", "128 × 128 × 1,"),
+    ],
+    ids=[
+        "FP16 for rows that it does not span", "what no pieces stand for is left out", "and not multiplied by alpha", "and forgets beta",
+        "infinity is finite", "all is finite", "a factor beyond FP32 for tiny rows", "and for tiny columns", "FP16 for tiny rows",
+        "a part of K is not looked at", "FP16 for a single product",
+    ],
+)  # fmt: skip
+def test_a_kernel_of_pieces_is_checked_on_numbers_of_any_magnitude(old, new, says):
     """Between -1 and 1 these are right; that is how a check without such data let them pass."""
     source = helpers.reference(PIECES).source
     assert source.count(old) == 1
     kernel = helpers.compile(source.replace(old, new), entry=PIECES, arch="sm_90a")
-    assert not gemm.check(kernel, [demanding.of_any_magnitude(kernel, seed=1)[place]], on="cpu").correct
+    problem = next(problem for problem in demanding.of_any_magnitude(kernel, seed=1) if says in str(problem))
+    assert not gemm.check(kernel, [problem], on="cpu").correct
 
 
 def test_what_fp32_bears_is_asked_and_no_more():
@@ -77,3 +100,24 @@ def test_powers_along_k_leave_the_product():
     one, other = (problem.expected(*problem.arrays())[0] for problem in (plain, spread))
     assert np.allclose(one, other, rtol=1e-12) and "columns of A times 2^-50 to 2^40" in str(spread)
     assert np.abs(spread.arrays()[0]).max() > 2.0**30 * np.abs(plain.arrays()[0]).max()
+
+
+def test_a_single_number_of_a_row_is_larger_than_the_others_at_every_remainder():
+    problem, plain = demanding.UnevenProblem(40, 34, 150, pad_a=1, seed=3), gemm.Problem(40, 34, 150, pad_a=1, seed=3)
+    (a, b, _), (x, y, _) = problem.arrays(), plain.arrays()
+    for uneven, even in ((a[:, :150], x[:, :150]), (b[:, :34].T, y[:, :34].T)):
+        larger = np.abs(uneven) >= 2**16
+        assert (larger.sum(1) == 1).all() and ((uneven == even) | larger).all() and np.abs(uneven).max() <= 2**17
+        at = np.argwhere(larger)[:, 1]
+        assert {0, 149} <= {*at} and len({*(at % 32)}) == 32
+    assert "one number of each row of A nearly 2^17 and one of each column of B nearly 2^17" in str(problem)
+    _, b, _ = replace(problem, larger=(17, 0)).arrays()
+    assert (b == y).all()
+    assert [problem.arrays()[0].shape for problem in (demanding.UnevenProblem(1, 1, 1), demanding.UnevenProblem(2, 1, 3))]
+
+
+def test_all_rows_may_be_below_what_is_normal():
+    a, b, c = (problem := demanding.ScaledProblem(5, 4, 30, seed=2, scales=8, apart=(-132, 112))).arrays()
+    assert 0 < np.abs(a).max() < 2.0**-123 and np.abs(b).max() > 2.0**103
+    assert np.abs(problem.expected(a, b, c)[0]).max() > 2.0**-30
+    assert "rows of A times 2^-140 to 2^-124 and columns of B times 2^104 to 2^120" in str(problem)

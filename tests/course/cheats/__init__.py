@@ -317,10 +317,13 @@ OTHER_WAYS = [
 
 # Answers that only data of an exercise's own tell apart, or judge right: (exercise, name, passes, edits).
 EVERY = "k0 / BK % 4 == 3"
+ALONG_K = "k < K; k++) largest"
 WIDEST = "inverse_power(largest);"
 ON_OWN_DATA = [
     ("overflow", "one factor for the block", False, (WIDEST, "inverse_power(__uint_as_float(__reduce_max_sync(0xffffff, __float_as_uint(largest))));")),
     ("overflow", "rows of A only", False, (WIDEST, "lane < BM ? inverse_power(largest) : 1;")),
+    ("overflow", "from the first number of a row", False, (ALONG_K, ALONG_K.replace("K", "min(K, 1)"))),
+    ("overflow", "from the first hundred", False, (ALONG_K, ALONG_K.replace("K", "min(K, 100)"))),
     ("overflow", "a few powers more", True, (WIDEST, "16 * inverse_power(largest);")),
     ("two_pieces", "low pieces as they are", False, ("LOW = 2048;", "LOW = 1;")),
     ("two_pieces", "low pieces a little larger", False, ("LOW = 2048;", "LOW = 4;")),
