@@ -303,11 +303,13 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     types with a second half that takes back the first; more rows
     of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
     fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
-    of panels; any small one, of FP32 with rows and columns of other magnitudes; whole tiles and whole steps along K, one step and
+    of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and an
+    alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
     several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
     types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
-    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; last
+    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; a tile
+    of a product with M = N = K; last
     two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
     slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot
     hold.
@@ -381,15 +383,37 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
         small,
+        *_of_any_alpha(kernel, seeds[3] + 3),
         *whole,
         *ragged,
         *([scaled] if dtype in _WITH_ROOM else []),
         *([batch] if takes_batch(kernel) else []),
         *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
         *many,
+        _square(kernel, seeds[4] + 3),
         replace(sample, places=place[:1]),
         replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
     ]  # fmt: skip
+
+
+def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
+    """A product of 16-bit results, with few products in a sum and an alpha about halfway between two numbers of C's type: to round it there
+    and then the results is more than one rounding allows. None of other results."""
+    random, (dtype, out_dtype) = np.random.default_rng(seed), types(kernel)
+    if out_dtype not in _OF_FEW_BITS:
+        return []
+    halfway = 1 + element_type(out_dtype).roundoff * random.choice([1, 3, 5]) * random.uniform(0.97, 1)
+    m, n, k = (int(random.integers(*ends)) for ends in ((40, 64), (40, 64), (1, 6)))
+    return [Problem(m, n | 1, k, alpha=float(np.float32(halfway * random.choice([-1, 1]))), dtype=dtype, out_dtype=out_dtype, seed=seed)]
+
+
+def _square(kernel: Kernel, seed: int) -> SampledProblem:
+    """A tile of a product with M = N = K of several tiles."""
+    random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
+    unit = math.lcm(rows, columns, _step(kernel) or 64)
+    side = unit * -(-_SQUARE // unit)
+    place = int(random.integers(side // columns)), int(random.integers(side // rows))
+    return SampledProblem(side, side, side, dtype=dtype, out_dtype=out_dtype, places=(place,), seed=seed)
 
 
 def takes_several(kernel: Kernel) -> bool:
@@ -474,6 +498,7 @@ _LONGEST_STEP = 256  # elements of K
 _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
 _OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
+_SQUARE = 320  # M = N = K of a product of some tiles, at the least
 _MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
