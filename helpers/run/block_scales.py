@@ -112,13 +112,21 @@ def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "flo
     if target.bytes != 1:
         raise LaunchError(f"{kind} has {8 * target.bytes} bits: 8-bit floats need factors, and these do not.")
     try:
-        x = np.asarray(x, np.float32)
+        if np.asarray(x).dtype.kind == "c":
+            raise LaunchError("quantized takes a matrix of real numbers, and these are complex.")
+        given = np.asarray(x, np.float64)
+        with np.errstate(over="ignore"):
+            x = given.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise LaunchError("quantized takes a matrix [rows, K] of numbers, with as many in each row.") from error
     if x.ndim != 2 or not x.size:
         raise LaunchError(f"quantized takes a matrix [rows, K], and was given shape {x.shape}.")
     if not all(isinstance(size, numbers.Integral) and size >= 0 for size in (along, across)):
         raise LaunchError(f"along={along!r}, across={across!r}: the sides of a block are whole numbers, or 0 for all of the matrix.")
+    if np.isinf(x[np.isfinite(given)]).any():
+        raise LaunchError(
+            f"The matrix has numbers up to {np.nanmax(np.abs(given)):.3g}, and float32 ends at {np.finfo(np.float32).max:.3g}."
+        )
     if not np.isfinite(x).all():
         raise LaunchError("The matrix has an infinity or NaN, and a factor of such a block would be none.")
     rows, k = x.shape
@@ -136,6 +144,8 @@ def by_columns(b: Any, n: int, k: int, ldb: int) -> tuple[Any, int]:
     """(B as kernels with block scales are given it, elements from one column to the next). b: its rows, ldb elements of one byte apart,
     of NumPy or CuPy; what comes back is of the same library."""
     pitch = aligned_pitch(max(k, 1))
+    if b.size < k * ldb:
+        raise LaunchError(f"B has {b.size} elements, and {k} rows of {ldb} need {k * ldb}.")
     turned = b.reshape(-1)[: k * ldb].reshape(k, ldb)[:, :n].T
     if isinstance(b, np.ndarray):
         target = np.zeros((n, pitch), b.dtype)

@@ -38,6 +38,7 @@ from .launch_arguments import LaunchArguments, launch_arguments
 from .passes import Pass, pieces
 from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
 
+_MATRICES = 4, 6, 9  # the places of A, B and C among the parameters
 COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a persistent kernel are counted
@@ -66,7 +67,7 @@ def types(kernel: Kernel) -> tuple[str, str]:
     for doubles, of which the course has no products.
     """
     is_fused(kernel)  # the parameters are where they should be
-    declared = [kernel.compiled.parameters[place] for place in (4, 6, 9)]
+    declared = [kernel.compiled.parameters[place] for place in _MATRICES]
     if double := next((item for item in declared if re.fullmatch(r"double[1-4]?", item.pointer_to or "")), None):
         raise LaunchError(
             f"{kernel.name} takes {double.name} in double, and the course multiplies no matrices of float64: it has "
@@ -108,7 +109,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
         raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 12 takes a batch.)")
-    a, b, c = problem.arrays() if arrays is None else _three(arrays)
+    a, b, c = problem.arrays() if arrays is None else _three(kernel, arrays)
     if shape.persistent is not None and multiprocessors is None and on == "gpu":
         multiprocessors = gpu_multiprocessors()
     given = launch_arguments(kernel, problem, a, b, c, multiprocessors=multiprocessors or shape.multiprocessors)
@@ -133,12 +134,13 @@ def _need(verb: str, kernel: Kernel, *problems: Problem) -> None:
         raise LaunchError(f"{verb} wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
 
 
-def _three(arrays: Any) -> tuple[Any, Any, Any]:
-    """A, B and C, as they were given. Raises LaunchError where these are not three; what each of them is the launch checks."""
+def _three(kernel: Kernel, arrays: Any) -> tuple[Any, Any, Any]:
+    """A, B and C, as they were given. Raises LaunchError where these are not three, and for what the kernel cannot be given."""
     given = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, (np.ndarray, str)) else ()
     if len(given) != 3:
         raise LaunchError("arrays: give the three arrays A, B and C, such as arrays=(a, b, c).")
-    return given
+    a, b, c = (kernel.checked_at(place, array) for place, array in zip(_MATRICES, given, strict=True))
+    return a, b, c
 
 
 def _is_long(problem: Problem, grid_blocks: int, blocks: Sequence[int] | None) -> bool:
@@ -631,6 +633,10 @@ def check(
     _need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
         raise LaunchError(f"check(seed={seed!r}, seconds={seconds!r}): both are numbers, and the seed is one that a check has named.")
+    if not isinstance(patience, numbers.Real) or not (progress is None or callable(progress)):
+        raise LaunchError(f"check(patience={patience!r}, progress={progress!r}): seconds, and a function of (problems done, in all).")
+    if not isinstance(whole, bool):
+        raise LaunchError(f"check(whole={whole!r}): write True or False.")
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
@@ -715,7 +721,7 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
     if found is None or trace.truncated:
         return None, False
     which, row, column = found
-    name = kernel.compiled.parameters[(4, 6, 9)[which]].name
+    name = kernel.compiled.parameters[_MATRICES[which]].name
     home = next((item for item in trace.allocations if item.name == name), None)
     if home is None:
         return None, False

@@ -239,6 +239,8 @@ class Kernel:
         if not isinstance(trace, (bool, np.bool_, TraceFilter, type(None))):
             raise LaunchError(f"trace={trace!r}: write trace=True to record every access, or give a TraceFilter.")
         blocks = None if blocks is None else _blocks(blocks, grid)
+        if blocks == []:
+            raise LaunchError("blocks=[]: none of the blocks would run. Name one or more, such as blocks=[0], or leave blocks out for all.")
         _budget(seconds)
         filter_ = trace if isinstance(trace, TraceFilter) else TraceFilter() if trace else None
         if progress is not None and not callable(progress):
@@ -438,6 +440,10 @@ class Kernel:
                 raise LaunchError(f"uninitialized names {name!r}, and the pointers of {self.name} are: {', '.join(known) or 'none'}.")
         return frozenset(wanted)
 
+    def checked_at(self, place: int, value: Any) -> Any:
+        """One argument as its parameter wants it. Raises LaunchError that says what is wrong."""
+        return _argument(self.name, self.compiled.parameters[place], value)
+
     def checked(self, args: Sequence[Any]) -> list[Any]:
         """`args` as the parameters want them. Raises LaunchError that says what is wrong."""
         parameters = self.compiled.parameters
@@ -531,7 +537,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             return table(what, parameter.name, value)
         if not given_array:
             raise LaunchError(
-                f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {type(value).__name__}. "
+                f"{what} is a pointer ({parameter.pointer_to}*): pass a NumPy or CuPy array, not {_called(value)}. "
                 "An address as a number cannot be checked; None is the null pointer."
             )
         if parameter.pointer_to.endswith("*") and value.dtype not in (np.uint64, np.int64):  # on a GPU these may be addresses there
@@ -543,6 +549,10 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
             wanted = np.dtype(expected[0]).name
             if value.dtype.name == wanted:
                 raise LaunchError(f"{what} holds {wanted} in the other byte order ({value.dtype.str}). Pass array.astype('{wanted}').")
+            if value.dtype.kind not in "biufV" or value.dtype.names:
+                raise LaunchError(
+                    f"{what} points to {parameter.pointer_to}, and the array holds {_contents(value.dtype)}. Pass numbers of {wanted}."
+                )
             raise LaunchError(
                 f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')"
                 f"{_by_bytes(parameter.pointer_to, value, wanted)}. (It is a copy: give it a name, to read what the kernel writes there.)"
@@ -581,7 +591,21 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         )
     if byte and not isinstance(value, (numbers.Real, np.generic, np.ndarray)):
         raise LaunchError(f"{what} is of one byte: pass a number, or () for a struct without members, not {type(value).__name__}.")
-    return _scalar(what, dtype, value)
+    return _scalar(what, dtype, value, parameter.signed)
+
+
+def _called(value: Any) -> str:
+    """What somebody passed in place of an array, for people."""
+    if isinstance(value, np.ndarray | np.generic):
+        return "a single number without dimensions (array.reshape(1) has one)"
+    return type(value).__name__
+
+
+def _contents(dtype: np.dtype) -> str:
+    """What an array holds that cannot be made numbers of another type without loss, for people."""
+    if dtype.names:
+        return f"records ({', '.join(dtype.names)})"
+    return {"U": "texts", "S": "texts", "M": "dates", "m": "times"}.get(dtype.kind, str(dtype))
 
 
 _CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole
@@ -594,7 +618,7 @@ def _by_bytes(pointer_to: str, array: Any, wanted: str) -> str:
     return f", or array.view('{wanted}') if these are its b{'its' if holds else 'ytes'}" if carries or holds else ""
 
 
-def _scalar(what: str, dtype, value: Any):
+def _scalar(what: str, dtype, value: Any, signed: bool = False):
     if isinstance(value, np.ndarray):
         value = value[()]
     if not isinstance(value, (numbers.Real, np.generic)) or isinstance(value, np.complexfloating):
@@ -613,7 +637,11 @@ def _scalar(what: str, dtype, value: Any):
     if value != whole:
         raise LaunchError(f"{what} is a whole number, and {value!r} is not.")
     bits = np.dtype(dtype).itemsize * 8
-    # PTX parameters are untyped bits: a negative int arrives in a .u32, so both ranges are accepted.
+    if signed and not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
+        raise LaunchError(
+            f"{what} is a whole number of {bits} bits with a sign: it ends at {2 ** (bits - 1) - 1}, and {value} does not fit."
+        )
+    # PTX parameters are untyped bits: where the source does not tell, both ranges are accepted. An unsigned one may be -1, as in C++.
     if not -(2 ** (bits - 1)) <= whole < 2**bits:
         raise LaunchError(f"{what} has {bits} bits, and {value} does not fit.")
     return np.array(whole % 2**bits, dtype=f"u{bits // 8}").view(dtype)[()]

@@ -7,6 +7,7 @@ import numbers
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,8 @@ class Problem:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
         for name in ("alpha", "beta"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value):
-                raise LaunchError(f"{name}={value!r}: a factor is a number, and neither infinite nor NaN.")
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not _is_finite(value):
+                raise LaunchError(f"{name}={value!r:.40}: a factor is a number that a float can hold, and neither infinite nor NaN.")
         if not isinstance(self.scale_block, tuple | None):
             raise LaunchError(f"scale_block={self.scale_block!r}: a block is (rows of A, k, columns of B), such as (1, 128, 128).")
         if not is_whole(self.seed) or self.seed < 0:
@@ -268,6 +269,14 @@ class SampledProblem(Problem):
 
     def __str__(self) -> str:
         return f"{super().__str__()}, {named_blocks(self.places)}"
+
+
+def _is_finite(value: Any) -> bool:
+    """Is a number neither infinite nor NaN, nor a whole one beyond what floats can hold?"""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def named_blocks(places: Sequence[tuple[int, int]]) -> str:

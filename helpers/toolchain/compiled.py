@@ -33,6 +33,7 @@ class Parameter:
     extern "C" kernel of which the source does not say what they are.
 
     half: the element type ('float16', 'bfloat16') of a 16-bit float, which the PTX passes as a struct of two bytes, else ''.
+    signed: is it declared as a whole number with a sign? PTX does not tell.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Parameter:
     const: bool
     size: int
     half: str = ""
+    signed: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,7 @@ def parameters(ptx: str, symbol: str, source: str, options: Sequence[str] = ()) 
         found.append(Parameter(
             name=one.name, ptx_type=type_, pointer_to=pointer_to if type_ == "u64" else None, const=one.const, size=variable.nbytes,
             half=_HALVES.get(one.type or "", "") if variable.nbytes == 2 and type_ == "b8" else "",
+            signed=one.pointer_to is None and _SCALARS.get(one.type or "") == f"s{8 * variable.nbytes}",
         ))  # fmt: skip
     return tuple(found)
 

@@ -12,6 +12,7 @@ from helpers import Problem, TraceFilter, compare_counts, gemm, measures, varian
 from helpers.course import recorded_search, strategy
 from helpers.course.lesson import reference
 from helpers.errors import CourseError
+from helpers.run.block_scales import quantized
 
 SQUARE = np.ones((4, 4), np.float32)
 ADD = "__global__ void add(float* x) { x[threadIdx.x] += 1; }"
@@ -25,6 +26,11 @@ def naive():
 @pytest.fixture(scope="module")
 def add():
     return helpers.compile(ADD)
+
+
+def _fp8_with_short_b():
+    a, b, c = gemm.problem_for(reference(19), 8, 8, 8).arrays()
+    return a, b[:2], c
 
 
 def run(kernel):
@@ -52,6 +58,16 @@ def run(kernel):
         (lambda k: k.gemm(4, on="cpu", arrays=np.stack([SQUARE] * 3)), "arrays: give the three arrays A, B and C"),
         (lambda k: k.gemm(4, on="cpu", arrays="abc"), "arrays: give the three arrays A, B and C"),
         (lambda k: k.gemm(4, on="cpu", arrays=()), "arrays: give the three arrays A, B and C"),
+        (lambda k: reference(18).gemm(8, on="cpu", arrays=("a", "b", "c")), "Argument A of fp32_on_tensor_cores is a pointer"),
+        (lambda k: reference(19).gemm(8, on="cpu", arrays=("a", "b", "c")), "Argument A of fp8 is a pointer"),
+        (lambda k: reference(19).gemm(8, on="cpu", arrays=[np.ones((8, 16), np.float32)[:, ::2]] * 3), "the array holds float32"),
+        (lambda k: reference(19).gemm(8, on="cpu", arrays=_fp8_with_short_b()), "B has 16 elements, and 8 rows of 8 need 64"),
+        (lambda k: Problem(4, 4, 4, alpha=10**400), "a factor is a number that a float can hold"),
+        (lambda k: gemm.check(k, Problem(4, 4, 4), patience="x"), "patience='x', progress=None"),
+        (lambda k: gemm.check(k, Problem(4, 4, 4), progress=5), "progress=5"),
+        (lambda k: gemm.check(k, Problem(4, 4, 4), whole="x"), "whole='x'"),
+        (lambda k: quantized(np.full((2, 2), 1e300)), r"numbers up to 1e\+300, and float32 ends at 3.4e\+38"),
+        (lambda k: quantized(np.array([[1 + 5j, 2]])), "real numbers, and these are complex"),
         (lambda k: k.climb(64, "nosuch"), "no figures for a GPU called 'nosuch'; it knows T4, "),
         (lambda k: measures.line_number(k, 3), "found by a piece of its text, such as .*, and not by 3"),
         (lambda k: measures.at_line(k.gemm(8, on="cpu"), None), "and not by None"),

@@ -107,6 +107,12 @@ def test_a_kernel_s_own_bounds_hold(promise, block, message):
         (lambda a: [*a[:2], a[0], 1.0], "is a single value"),
         (lambda a: [*a[:2], 2.5, 1.0], "whole number"),
         (lambda a: [*a[:2], 2**40, 1.0], "does not fit"),
+        (lambda a: [*a[:2], 2**31, 1.0], "with a sign: it ends at 2147483647, and 2147483648 does not fit"),
+        (lambda a: [*a[:2], 2**32 - 1, 1.0], "does not fit"),
+        (lambda a: [np.array(1, np.float32), *a[1:]], "not a single number without dimensions"),
+        (lambda a: [a[0].astype(np.complex64), *a[1:]], "holds complex64. Pass numbers of float32"),
+        (lambda a: [np.array(["1"]), *a[1:]], "holds texts"),
+        (lambda a: [np.zeros(9, [("x", np.float32)]), *a[1:]], r"holds records \(x\)"),
         (lambda a: [*a[:3], "1"], "single number"),
         (lambda a: [*a[:3], None], "single number"),
         (lambda a: [*a[:3], 1j], "single number"),
@@ -332,10 +338,10 @@ def test_a_pointer_takes_its_own_elements_alone(kind):
     kernel = helpers.compile(head, f"fill<{kind}>")
     wrong = np.full(16, 7.0, np.complex128)
     with pytest.raises(
-        LaunchError, match=r"Argument x of fill points to .*, and the array holds complex128. Pass array.astype\('\w+'\)"
+        LaunchError, match=r"Argument x of fill points to .*, and the array holds complex128. Pass numbers of \w+\."
     ) as said:
         kernel.launch(1, 1, [wrong], on="cpu")
-    right = np.full(16, 7, re.search(r"astype\('(\w+)'\)", str(said.value))[1])
+    right = np.full(16, 7, re.search(r"numbers of (\w+)\.", str(said.value))[1])
     kernel.launch(1, 1, [right], on="cpu")
     assert right[0] == 0 and wrong[0] == 7
 
@@ -383,3 +389,22 @@ def test_another_architecture_is_asked_for_with_and_without_its_letter():
     assert kernel.compiled.arch == "sm_90a" and kernel.for_arch("sm_90") is kernel
     assert kernel.for_arch("sm_100a").compiled.arch == kernel.for_arch("sm_100").compiled.arch == "sm_100a"
     assert kernel.for_arch("compute_100").compiled.arch == "compute_100a"
+
+
+def test_whole_numbers_are_those_of_the_declared_type():
+    """PTX has 32 bits with or without a sign, and only the source tells."""
+    source = """typedef int Length;
+extern "C" __global__ void widths(Length n, unsigned u, size_t z, unsigned long long* out) { out[0] = n < 0; out[1] = u; out[2] = z; }"""
+    kernel, out = helpers.compile(source), np.zeros(3, np.uint64)
+    kernel.launch(1, 1, [-1, 2**32 - 1, 2**64 - 1, out], on="cpu")
+    assert out.tolist() == [1, 2**32 - 1, 2**64 - 1]
+    kernel.launch(1, 1, [2**31 - 1, -1, np.uint64(5), out], on="cpu")
+    assert out.tolist() == [0, 2**32 - 1, 5]
+    with pytest.raises(helpers.LaunchError, match="Argument n of widths .* 4294967295 does not fit"):
+        kernel.launch(1, 1, [2**32 - 1, 0, 0, out], on="cpu")
+
+
+def test_no_block_is_no_launch():
+    kernel = helpers.compile('extern "C" __global__ void one(int* x) { x[0] = 1; }')
+    with pytest.raises(helpers.LaunchError, match="blocks=\\[\\]: none of the blocks would run"):
+        kernel.launch(1, 1, [np.zeros(1, np.int32)], on="cpu", blocks=[])

@@ -39,7 +39,7 @@ def test_what_comes_out():
     assert compiled.parameters == (
         Parameter("source", "u64", "float", True, 8),
         Parameter("target", "u64", "float", False, 8),
-        Parameter("n", "u32", None, False, 4),
+        Parameter("n", "u32", None, False, 4, signed=True),
     )
 
 

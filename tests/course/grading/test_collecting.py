@@ -113,9 +113,9 @@ def feedback(folder, name: str) -> str:
     ("name", "right", "said"),
     [
         ("right", True, "25 of 25 shapes right"),
-        ("wrong", False, "of 24 shapes right"),
+        ("wrong", False, "of 25 shapes right"),
         ("empty", False, "as it was given"),
-        ("hostile", False, "of 24 shapes right"),
+        ("hostile", False, "of 25 shapes right"),
         ("hostile_and_right", True, "25 of 25 shapes right"),
         ("deleted", False, "The cell of the answer was deleted"),
         ("elsewhere", True, "as it was given; the last other one"),
