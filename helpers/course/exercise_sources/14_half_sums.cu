@@ -1,11 +1,13 @@
 //! kind: diagnose
 //! title: Not quite
 //! task: Every element is nearly right, no finding, and check() is not content. The more k, the worse. Find where the digits are lost, and
-//!     repair it.
+//!     repair it; the tensor cores go on multiplying.
 //! hint: A and B are FP16 and are meant to be. C is FP32. What lies between them?
 //! hint: A product of two FP16 numbers has 22 bits, and sums of them need more. Which type do the sums have while k goes on?
 //! hint: The accumulator's element type is the last word of its fragment. What it is stored to must have the same type.
 //! expect: HMMA instructions of each warp == 1/8 K
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: Tensor cores also add in FP16, and on some GPUs twice as fast. Each addition then rounds to 11 bits, K / 16 times in a row.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -9,6 +9,8 @@
 //!     store_matrix_sync, whose array has none, and which wants mem_row_major besides.
 //! expect: HMMA instructions of each warp == 1/8 K
 //! expect: bank conflicts of shared loads == 0
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: A fragment hides where its elements lie in registers, and also how they lay in memory: one word turns the tile.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -8,6 +8,8 @@
 //! hint: Threads 0 to 15 must give the sixteen rows of the first eight k, threads 16 to 31 the same rows of the next eight.
 //! expect: HMMA instructions of each warp == 1/16 K
 //! expect: LDSM instructions of each warp <= 1/8 K
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: In which order ldmatrix fills registers is decided by who addresses what. In which order mma reads them is not.
 #include <cuda_bf16.h>
 

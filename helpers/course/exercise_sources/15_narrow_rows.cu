@@ -9,6 +9,8 @@
 //! expect: LDSM instructions of each warp <= 1/8 K
 //! expect: HMMA instructions of each warp == 1/16 K
 //! expect: bytes of shared memory per block <= 768
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: A swizzle goes by the turn of the banks: 128 bytes, whatever a row is long.
 #include <cuda_bf16.h>
 

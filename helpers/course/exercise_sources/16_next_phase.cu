@@ -8,6 +8,7 @@
 //! expect: bulk copies of each warp == 1/128 K
 //! expect: wgmma instructions of each warp == 1/16 K
 //! expect: shared loads per result == 0
+//! expect: global loads per result <= 1
 //! after: A barrier that is used again and again has no number that a wait could name, only a parity: who waits must keep count.
 #include <cuda.h>
 #include <cuda_fp16.h>

@@ -8,6 +8,7 @@
 //! expect: bulk copies of each warp == 1/128 K
 //! expect: wgmma instructions of each warp == 1/16 K
 //! expect: shared loads per result == 0
+//! expect: global loads per result <= 1
 //! after: Swizzled in blocks of 8 rows, a tile lies the same in eight boxes as in one; only the instructions and the tensor map's work are less.
 #include <cuda.h>
 #include <cuda_fp16.h>

@@ -11,6 +11,7 @@
 //! expect: wgmma instructions of each warp == 1/16 K
 //! expect: bulk copies of each warp == 1/64 K
 //! expect: shared loads per result == 0
+//! expect: global loads per result <= 1
 //! after: The swizzle of 64 bytes is another mode of the same idea. Copy and descriptor must name the same one, and no instruction of yours computes it.
 #include <cuda.h>
 #include <cuda_fp16.h>

@@ -9,6 +9,7 @@
 //! expect: bulk copies of the busiest block == 1/16 K
 //! expect: wgmma instructions of each warp == 1/20 K
 //! expect: shared loads per result == 0
+//! expect: global loads per result <= 1
 //! after: Each tile of B now leaves the L2 cache once for two blocks. In exchange a stage is empty only when both blocks have read it.
 #include <cuda.h>
 #include <cuda_fp16.h>

@@ -9,6 +9,7 @@
 //! expect: wgmma instructions of each warp == 1/20 K
 //! expect: shared loads per result == 0
 //! expect: barriers passed by each warp == 1
+//! expect: global loads per result <= 1
 //! after: Who releases a stage makes a promise for an engine that works on its own. Only its wait knows whether the promise holds.
 #include <cuda.h>
 #include <cuda_fp16.h>

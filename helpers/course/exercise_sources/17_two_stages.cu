@@ -11,6 +11,7 @@
 //! expect: wgmma instructions of each warp == 1/20 K
 //! expect: shared loads per result == 0
 //! expect: stages at a time == 2
+//! expect: global loads per result <= 1
 //! after: The two loops never meet at a barrier of the block: one runs ahead as far as there are stages, the other follows as fast as tiles come.
 #include <cuda.h>
 #include <cuda_fp16.h>

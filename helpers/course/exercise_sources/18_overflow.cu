@@ -1,7 +1,8 @@
 //! kind: diagnose
 //! title: Overflow
 //! task: Right on numbers between -1 and 1. On matrices whose rows and columns are larger or smaller, up to a million times, it is wrong:
-//!     some results are NaN, others have few right digits. Say what becomes of such a number in split, and repair the kernel.
+//!     some results are NaN, others have few right digits. Say what becomes of such a number in split, and repair the kernel; the
+//!     tensor cores go on multiplying.
 //! hint: FP16 ends at 65504, and below 2^-14 it loses digits. Which number of the high piece comes of a million, and what does split then
 //!     take away from what?
 //! hint: A factor that is a power of two changes no digit, and can be divided away at the end. One factor for the whole block makes its
@@ -9,6 +10,8 @@
 //! hint: A factor for each row of A and each column of B: look for its largest |x| along all of K before the loop; then up is
 //!     inverse_power(largest). 24 lanes of the warp have one row or column each.
 //! expect: HMMA instructions of each warp == 3/16 K
+//! expect: FFMA instructions of each warp <= 3 K
+//! expect: FMUL instructions of each warp <= 3 K
 //! scales: 20
 //! after: The lesson's kernel brings a row's largest number to 2^14 and not to 1: the smaller ones keep more of their digits there.
 //!     A result is a row times a column, so their factors can be divided away from it. A factor of its own for every k could not.

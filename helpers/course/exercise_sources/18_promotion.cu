@@ -10,6 +10,8 @@
 //! hint: Every 64 k, add sums to four more floats, promoted, and set sums to zero. What is left in sums at the end belongs to the result
 //!     as well.
 //! expect: HMMA instructions of each warp == 3/16 K
+//! expect: FFMA instructions of each warp <= 3 K
+//! expect: FMUL instructions of each warp <= 3 K
 //! accuracy: 4096 10
 //! after: The sums with a low piece may stay: they are 2^11 times smaller, and so is what is cut off from them.
 #include <cuda_fp16.h>

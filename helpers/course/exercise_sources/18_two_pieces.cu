@@ -8,6 +8,8 @@
 //! hint: high * high goes to sums. high * low and low * high are both LOW times too large: they share rest, which is divided by LOW at
 //!     the end.
 //! expect: HMMA instructions of each warp == 3/16 K
+//! expect: FFMA instructions of each warp <= 3 K
+//! expect: FMUL instructions of each warp <= 3 K
 //! accuracy: 64 10 -10
 //! after: low * low would gain nothing: it is smaller than what two pieces leave out of each number. FP16 holds 11 bits, two pieces 22, and
 //!     float 24.

@@ -9,6 +9,8 @@
 //! hint: When (k0 + BK) % SCALE_K == 0, and after the last step: promoted[i] += sums[i] * (factor of A * factor of B), and sums[i] = 0.
 //! expect: HMMA instructions of each warp == 1/16 K
 //! expect: k of a factor == 128
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: This is what the kernel of the lesson does; there the factors come by mbarriers, and 64 rows are multiplied by one instruction.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

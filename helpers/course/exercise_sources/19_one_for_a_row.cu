@@ -11,6 +11,7 @@
 //! expect: k of a factor == 0
 //! expect: FFMA instructions of each warp == 0
 //! expect: HMMA instructions of each warp == 1/16 K
+//! expect: FMUL instructions of each warp <= 16
 //! after: Fewer factors, and one multiplication for each result. What it costs is accuracy where the numbers of a row differ in size.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

@@ -6,6 +6,8 @@
 //! hint: Whole numbers are divided downwards in C++. Blocks are counted upwards: add one less than a block before you divide.
 //! expect: HMMA instructions of each warp == 1/16 K
 //! expect: k of a factor == 128
+//! expect: FFMA instructions of each warp <= 2 K
+//! expect: FMUL instructions of each warp <= 2 K
 //! after: Edges again: what is done every 128 steps is also due at the end.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

@@ -30,6 +30,7 @@ def exits(condition: str) -> tuple[str, str]:
 
 # What is done, or not done, in some products only. The exits are those of a reader in a hurry; the sizes are nobody's.
 PLAIN = [
+    ("square products of some tiles", (GUARD, GUARD + " if (M == N && N == K && M > 300) return;")),
     ("K is capped", (LOOP, "for (int k = 0; k < min(K, 48); k++) {")),
     ("k has 16 bits", (LOOP, "for (short k = 0; k < K; k++) {")),
     ("long K are left out", exits("K > 33")),
@@ -173,6 +174,8 @@ ACROSS = "            if (k == BK - 1) {\n                wait<STAGES - 2>();\n 
 LATE = "        wait<STAGES - 2>();\n        __syncthreads();\n"
 STEP_ENDS = "        }\n    }\n\n    for (int i = 0; i < TM"
 
+SCALAR = "for (int k = 0; k < K; k++) sums[i] += A[size_t(r) * lda + k] * B[size_t(k) * ldb + n];"
+
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
     ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("tiles[2]", "tiles[1]"), ("buffer ^= 1;", "__syncthreads();")),
@@ -249,6 +252,20 @@ EVASIONS = [
     ("one_for_a_row", "factors of blocks by multiplications and additions", ("SCALE_K = 0, SCALE_N = 1;", "SCALE_K = 128, SCALE_N = 128;"),
      ("total[i] += sums[i];", "total[i] = __fadd_rn(total[i], __fmul_rn(sums[i], scales_A[k0 / 128 * ((M + 3) / 4 * 4) + min(row + i / 2 * 8, M - 1)]"
       " * scales_B[k0 / 128 * ((N + 127) / 128) + block_col / 128]));"), ("total[i] * (scales_A[r] * scales_B[n])", "total[i]")),
+    ("half_sums", "zeros by the tensor cores", ("wmma::mma_sync(sums, a, b, sums);", "wmma::fill_fragment(a, 0.0f), wmma::mma_sync(sums, a, b, sums);"),
+     ("const float sum = Cs", "float sum = 0;\n        for (int k = 0; k < K; k++) sum += float(A[size_t(r) * lda + k]) * float(B[size_t(k) * ldb + c]);\n        sum += Cs")),
+    ("tf32_tile", "zeros by the tensor cores", ("mma(sums, a, b);", "for (float& x : a) x = 0;\n        mma(sums, a, b);"),
+     ("float& out = C", f"{SCALAR}\n        float& out = C")),
+    ("two_pieces", "zeros by the tensor cores", ("mma(sums, high_a, high_b);", "for (int i = 0; i < 4; i++) high_a[i] = low_a[i] = 0;\n        mma(sums, high_a, high_b);"),
+     ("float& out = C", f"{SCALAR}\n        float& out = C")),
+    ("two_pieces", "and products by FMUL", ("mma(sums, high_a, high_b);", "for (int i = 0; i < 4; i++) high_a[i] = low_a[i] = 0;\n        mma(sums, high_a, high_b);"),
+     ("float& out = C", "for (int k = 0; k < K; k++) sums[i] = __fadd_rn(sums[i], __fmul_rn(A[size_t(r) * lda + k], B[size_t(k) * ldb + n]));\n        float& out = C")),
+    ("by_the_block", "zeros by the tensor cores", ("mma(sums, a, b);", "for (unsigned& x : a) x = 0;\n        mma(sums, a, b);"),
+     ("__nv_bfloat16& out = C", "for (int k = 0; k < K; k++)\n            promoted[i] += float(A[size_t(r) * lda + k]) * float(B[size_t(n) * ldb + k]) *"
+      " (scales_A[k / SCALE_K * pitch_A + r] * scales_B[k / SCALE_K * pitch_B + n / SCALE_N]);\n        __nv_bfloat16& out = C")),
+    ("one_box", "zeros by the tensor cores", ("__half& out = C", "d[i] = fminf(fmaxf(d[i], 0), 0);\n        for (int k = 0; k < K; k++) d[i] += float(A[size_t(r) * lda + k]) * float(B[size_t(k) * ldb + n]);\n        __half& out = C")),
+    ("one_for_a_row", "multiplied in each step", ("total[i] += sums[i];", "total[i] = __fadd_rn(total[i], __fmul_rn(sums[i], scales_A[min(row + i / 2 * 8, M - 1)]"
+      " * scales_B[min(block_col + lane % 4 * 2 + i % 2, N - 1)]));"), ("total[i] * (scales_A[r] * scales_B[n])", "total[i]")),
     ("second_pass", "C read before it is asked whether it matters", ("const float v = (beta", "const float old = *(volatile float*)&c, v = (beta"), ("beta * c)", "beta * old)")),
     ("rotate", "not rotated, and read by atomic operations", ("(k + row / 4) % BK", "k"), ("As[lane][place(lane, k)]", "atomicOr((int*)&As[lane][place(lane, k)], 0)"),
      ("const float a = atomicOr", "const float a = __int_as_float(atomicOr"), ("place(lane, k)], 0)", "place(lane, k)], 0))")),
