@@ -124,7 +124,7 @@ def test_what_goes_by_blocks_and_lines_says_so(add, call, sentence):
     [
         ({"alpha": None}, "alpha=None: a factor is a number"),
         ({"alpha": "2"}, "alpha='2': a factor is a number"),
-        ({"beta": float("nan")}, "beta=nan: a factor is a number, and neither infinite nor NaN"),
+        ({"beta": float("nan")}, "beta=nan: a factor is a number that a float can hold, and neither infinite nor NaN"),
         ({"alpha": float("inf")}, "neither infinite nor NaN"),
         ({"scale_block": 128}, r"scale_block=128: a block is \(rows of A, k, columns of B\)"),
     ],
