@@ -30,7 +30,7 @@ import functools
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +287,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     return total, terms, waves, fit.fraction
 
 
+_USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
 TENSOR_CORES = "tensor cores"
 STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
@@ -352,9 +353,11 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     device = hardware.gpu(gpu)
     constants = fitted()
     need = demand(run)
-    total, terms, waves, fraction = cycles(need, device, constants)
     problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)
+    if walked and not need.instructions:
+        need = replace(need, instructions=walked.instructions)
+    total, terms, waves, fraction = cycles(need, device, constants)
     known, tiled = walked.cycles if walked else None, None
     if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
@@ -391,7 +394,9 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         milliseconds=time,
         limiter=limiter,
         terms=terms,
-        error=f"{run.kernel.compiled.estimate} {statement(need, device, why)}".strip(),
+        error=" ".join(
+            filter(None, (run.kernel.compiled.estimate, _USUAL if walked and walked.usual else "", statement(need, device, why)))
+        ),
         waves=waves,
         occupancy=fraction,
         tflops=problem.flops / time / 1e9 if problem is not None else None,

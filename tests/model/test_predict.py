@@ -106,6 +106,14 @@ def test_data_that_stays_in_l2_is_fetched_by_the_first_launch_alone():
     assert 2 * 1024**2 * 4 / ((small.milliseconds - launch) * 1e-3) > 1.5 * rate[1], "8 MB of 50 that L2 has"
 
 
+def test_a_kernel_that_divides_has_its_time_by_cycles_and_says_what_it_takes_for_granted():
+    from helpers.course import recorded_launches
+
+    got = recorded_launches.counted("activated", 1024).predict()
+    assert not got.from_counters and got.states and "taken to meet ordinary numbers" in got.error
+    assert "ordinary numbers" not in recorded_launches.counted("copied", 1024).predict().error
+
+
 def test_slower_units_do_not_help_each_other():
     both = replace(NOTHING, lookups=132_000, fp32_warps=132_000)
     assert cycles(both, H200, PLAIN)[0] == pytest.approx(1000)

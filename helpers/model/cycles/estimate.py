@@ -54,6 +54,8 @@ class Estimate:
     trips: float
     per_trip: float
     off_peak: float = 1.0
+    instructions: float = 0.0
+    usual: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,11 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     cycles += (parts["code.first_line"] * len(lines) + cold - cycles) / batch(cycles, parts)
     found = first.estimate(cycles, compiled, launch.path.function, turns)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
-    return replace(found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0), ""
+    each = launch.each or sum(visit.instructions for visit in launch.path.visits)
+    return replace(
+        found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
+        instructions=each * math.prod(run.grid), usual=launch.path.usual,
+    ), ""  # fmt: skip
 
 
 def batch(cycles: float, parts: Chip) -> int:
@@ -184,8 +190,6 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
 def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     """What all turns of its blocks have in common, or why that is not known."""
     gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
-    if not total:
-        return None, "how many instructions run is not known"
     if "tiles" in run.problem:
         return None, "the model of cycles does not know persistent kernels, whose grid is another one on each GPU"
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
@@ -197,6 +201,8 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     path, why = _path(run, compiled, gpu, resident)
     if path is None:
         return None, why
+    if not (total or path.usual):
+        return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
     matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
     unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})
@@ -204,7 +210,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
-    known = total and total / blocks
+    known = total / blocks if total else None
     launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most)
     if run.problem.get("problem") is None:
         memory = device_memory(run)

@@ -68,11 +68,13 @@ class Visit:
 
 @dataclass(frozen=True)
 class BlockPath:
-    """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block."""
+    """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block. usual: it is told for
+    numbers that no division, root or reciprocal has a way of its own for."""
 
     function: SassFunction
     visits: tuple[Visit, ...]
     warps: int
+    usual: bool = False
 
 
 class PathRun(SliceRun):
@@ -160,7 +162,15 @@ def block_path(
 
     compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on.
     """
-    program = sliced(compiled.sass, compiled.symbol, True)
+    found, why = _path(compiled, grid, block, args, index, cached, False)
+    if found is None and "CALL" in compiled.sass:
+        usual, _ = _path(compiled, grid, block, args, index, cached, True)
+        found, why = (usual, "") if usual else (None, why)
+    return found, why
+
+
+def _path(compiled, grid, block, args, index: int, cached: int, usual: bool) -> tuple[BlockPath | None, str]:
+    program = sliced(compiled.sass, compiled.symbol, True, usual)
     if program is None:
         return None, "there is no machine code for this kernel"
     try:
@@ -170,4 +180,4 @@ def block_path(
         run.run()
     except CannotTell as reason:
         return None, str(reason)
-    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP), ""
+    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual), ""

@@ -18,7 +18,7 @@ from helpers.sim.counting import names, rules
 from .constants import cubin_constants, launch_constants
 from .costs import GLOBAL_OP, SiteAccess, charged_counters
 from .execute import SliceRun
-from .slicing import Slice
+from .slicing import Slice, usual_way
 from .values import CannotTell
 
 
@@ -88,10 +88,10 @@ def instruction_counts(
 
 
 @functools.lru_cache(maxsize=4)  # up to 20 MB each
-def sliced(text: str, symbol: str, accesses: bool) -> Slice | None:
-    """The slice of one kernel; None if the disassembly does not have it."""
+def sliced(text: str, symbol: str, accesses: bool, usual: bool = False) -> Slice | None:
+    """The slice of one kernel; None if the disassembly does not have it. usual: of its `usual_way`."""
     function = parse(text).get(symbol)
-    return None if function is None else Slice(function, accesses)
+    return None if function is None else Slice(usual_way(function) if usual else function, accesses)
 
 
 _WARPGROUP = re.compile(r"^[A-Z]GMMA(\.SP)?\.64x(\d+)x")

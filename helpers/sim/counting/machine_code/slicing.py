@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.code.sass import SassFunction, SassInstruction
@@ -19,6 +19,28 @@ class SassBlock:
     start: int
     end: int
     needed: list[int] = field(default_factory=list)
+
+
+_RARE = "slowpath"  # in the names of ptxas's functions for numbers that its quick division, root and reciprocal are wrong on
+
+
+def usual_way(function: SassFunction) -> SassFunction:
+    """The same without calls of the functions for rare numbers: what branches around such a call always does, and what branches to one
+    never does. `function` itself if it has none."""
+    instructions = list(function.instructions)
+    entered = {i.target for i in instructions} | set(function.labels.values())
+    for call in [i.index for i in instructions if i.name == "CALL" and any(_RARE in text for text in i.operands)]:
+        start = call
+        while start and start not in entered and not (instructions[start - 1].row.ends_block or instructions[start - 1].name == "BSSY"):
+            start -= 1
+        around = instructions[start - 1] if start else None
+        if around is not None and around.name == "BRA" and around.guard:
+            instructions[start - 1] = replace(around, guard="")
+        for i in instructions:
+            if i.name == "BRA" and i.guard and i.target == start:
+                instructions[i.index] = replace(i, guard="", opcode="NOP", operands=(), target=None)
+    changed = tuple(instructions) != function.instructions
+    return replace(function, instructions=tuple(instructions)) if changed else function
 
 
 class Slice:
