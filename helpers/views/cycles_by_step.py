@@ -50,7 +50,7 @@ def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
     if own.states and known:
         ax.axhline(len(rows) - 1.5, color=INK, linewidth=1)
     explain(ax, [word for word in (*(WORDS[state] for state in COLOURS), OTHERS) if word in seen], (-0.25, -0.1))
-    this = f"this kernel at {product} by the model for {own.gpu}" if own.states else f"not this kernel: {own.from_counters}"
+    this = f"this kernel, {product}, by the model for {own.gpu}" if own.states else f"not this kernel: {own.from_counters}"
     heading(ax, "What warps do with their cycles", detail=f"steps at {size}³ by {words[source]}; {this}")
     said = [f"{name}: " + ", ".join(f"{word} {share:.0%}" for word, share in parts(states).items()) for name, states in rows]
-    return f"What warps do with their cycles, by step at {size}³, by {words[source]}; this kernel at {product}. " + ". ".join(said) + "."
+    return f"What warps do with their cycles, by step at {size}³, by {words[source]}; this kernel: {product}. " + ". ".join(said) + "."

@@ -27,4 +27,4 @@ def test_every_step_has_a_full_bar_and_so_has_this_kernel():
     assert len(rows) == len(steps(4096, SAMPLED)) + 1
     for widths in rows.values():
         assert sum(widths) == pytest.approx(1)
-    assert "this kernel at 128 × 128 × 64" in ax.alt and "Nsight Compute" in ax.alt
+    assert "this kernel: 128 × 128 × 64" in ax.alt and "Nsight Compute" in ax.alt

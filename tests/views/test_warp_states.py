@@ -3,6 +3,7 @@
 import pytest
 
 from helpers import Problem, gemm, views
+from helpers.course import recorded_launches
 from helpers.model import predict
 from helpers.run.kernel import compile as compile_kernel
 from helpers.views.warp_states import OTHERS, busiest, label, parts
@@ -33,6 +34,13 @@ def test_every_bar_is_full_and_the_lines_are_named():
     title = next(text for text in ax.texts if text.get_text().startswith("A warp issues")).get_window_extent()
     inch, whole = ax.figure.dpi, ax.figure.bbox
     assert title.x1 < whole.x1 - 0.2 * inch and title.x0 > 0.5 * inch and 0.1 * inch < whole.y1 - title.y1 < 0.4 * inch
+
+
+def test_a_launch_in_its_own_signature_has_the_picture_too():
+    run = recorded_launches.counted("summed", 1024)
+    ax = views.warp_states(run)
+    assert "waits most in long scoreboard" in ax.alt and "line " in ax.alt
+    assert any("1,056 blocks of 256 threads" in text.get_text() for text in ax.texts)
 
 
 def test_a_kernel_whose_way_is_not_known_has_no_picture(monkeypatch):
