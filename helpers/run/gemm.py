@@ -115,7 +115,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
     given = launch_arguments(kernel, problem, a, b, c, multiprocessors=multiprocessors or shape.multiprocessors)
     first = [_pass(one, options) for one in given.passes] if on == "cpu" else []
     grid = shape.grid(problem.m, problem.n, problem.batch, multiprocessors)
-    if not problem.beta:  # then C is only a place for the result
+    if not problem.beta and not _in_place(a, b, c):  # then C is only a place for the result
         options.setdefault("uninitialized", (kernel.compiled.parameters[9].name,))
     options.setdefault("long", _is_long(problem, math.prod(grid), options.get("blocks")))
     done = kernel.launch(grid, shape.block, given.arguments, shape.shared, on, before=given.before, **options)
@@ -123,6 +123,11 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
         again = functools.partial(run, kernel, problem, "cpu", tuple(array.copy() for array in (a, b, c)), multiprocessors)
         done = replace(done, outcome_or_simulate=lambda: again().outcome)
     return _of_product(done, problem, shape, (a, b, c), given, first)
+
+
+def _in_place(a: Any, b: Any, c: Any) -> bool:
+    """Does C lie where A or B does? (Of arrays on a GPU nobody asks: what is not written is followed in the SIMT machine alone.)"""
+    return isinstance(c, np.ndarray) and any(isinstance(other, np.ndarray) and np.may_share_memory(other, c) for other in (a, b))
 
 
 def _need(verb: str, kernel: Kernel, *problems: Problem) -> None:

@@ -367,3 +367,10 @@ def test_doubles_are_refused_with_what_there_is():
     for head, entry in (("template <typename T>", "gemm<double>"), ("using T = double;", None)):
         with pytest.raises(LaunchError, match=r"gemm takes A in double, .* it has float32, tf32, float16"):
             gemm.check(helpers.compile(GEOMETRY + TYPED % head, entry), on="cpu")
+
+
+def test_in_place_the_race_is_told_and_a_is_not_called_unwritten():
+    made, random = helpers.compile(PLAIN), np.random.default_rng(0)
+    both, b = (random.uniform(-1, 1, (24, 24)).astype(np.float32) for _ in range(2))
+    found = gemm.run(made, gemm.Problem(24, 24, 24), on="cpu", arrays=(both, b, both)).findings
+    assert found and "uninitialized" not in {finding.kind for finding in found}
