@@ -1,6 +1,6 @@
 """Times of whole launches, from the way of one block's warps.
 
-Tests of: helpers.course.validate, helpers.model.cycles.scheduled, helpers.sim.counting.machine_code.block_paths
+Tests of: helpers.course.validate, helpers.model.cycles.scheduled
 """
 
 import tomllib
