@@ -353,11 +353,12 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     device = hardware.gpu(gpu)
     constants = fitted()
     need = demand(run)
+    total, terms, waves, fraction = cycles(need, device, constants)
     problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)
     if walked and not need.instructions:
         need = replace(need, instructions=walked.instructions)
-    total, terms, waves, fraction = cycles(need, device, constants)
+        total, terms, waves, fraction = cycles(need, device, constants)
     known, tiled = walked.cycles if walked else None, None
     if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from helpers.errors import CourseError
 from helpers.model.cycles.multiprocessor import WORDS
 from helpers.model.predict import validated
 
 from .canvas import INK, Choice, NothingToSee, heading, picture
-from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, launched, parts
+from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, launched, parts, predicted
 
 MODEL, SAMPLED = "states", "sampled"
 _SOURCES = (("the model", MODEL), ("Nsight Compute, H200", SAMPLED))
@@ -36,11 +35,8 @@ def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
     words = {value: label for label, value in _SOURCES}
     if source not in tuple(words):
         raise NothingToSee(f"source={source!r} is none of {', '.join(words)}.")
+    own = predicted(run, DEFAULT_GPU)
     product, known = launched(run), steps(size, source)
-    try:
-        own = run.predict(DEFAULT_GPU)
-    except CourseError as error:
-        raise NothingToSee(error.message) from error
     rows = [(name.replace("_", " "), states) for name, states in known.items()]
     if own.states:
         rows.append(("this kernel", own.states))

@@ -30,7 +30,9 @@ _last: list[tuple[weakref.ref, str, Watched]] = []  # the run that was watched l
 
 
 def _watched(run, gpu: str) -> Watched:
-    """Raises NothingToSee where the model does not know."""
+    """Raises NothingToSee where the model does not know, or that is no launch."""
+    if not hasattr(run, "predict"):
+        raise NothingToSee("The model knows launches, and this is none.")
     for of, on, seen in _last:
         if of() is run and on == gpu:
             return seen

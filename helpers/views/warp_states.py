@@ -58,6 +58,16 @@ def parts(states: Mapping[str, float]) -> dict[str, float]:
     return found | ({OTHERS: rest} if rest > 1e-9 else {})
 
 
+def predicted(run, gpu: str):
+    """The Prediction of a run. Raises NothingToSee where there is none."""
+    if not hasattr(run, "predict"):
+        raise NothingToSee("There is a prediction of a launch, and this is none.")
+    try:
+        return run.predict(gpu)
+    except CourseError as error:
+        raise NothingToSee(error.message) from error
+
+
 def launched(run) -> str:
     """What a run computes or, where it is no product of the course, how it was launched, in words."""
     found = getattr(run, "problem", {}).get("problem")
@@ -112,10 +122,7 @@ def controls(run, gpu=None):
 @picture("Warp states", controls=controls, size=(12, 5.6), margins=(3.4, 1.2, 0.6, 0.9), order=97)
 def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     """Where the warps' cycles go: of the whole kernel, and of the lines that take most of them. Predicted from the machine code."""
-    try:
-        got = run.predict(gpu)
-    except CourseError as error:
-        raise NothingToSee(error.message) from error
+    got = predicted(run, gpu)
     if not got.states:
         raise NothingToSee(f"Why its warps wait is not known, since {got.from_counters}.")
     lines = busiest(got.by_line)

@@ -190,6 +190,8 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
 def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     """What all turns of its blocks have in common, or why that is not known."""
     gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
+    if not (total or compiled.cubin):
+        return None, "how many instructions run is not known"
     if "tiles" in run.problem:
         return None, "the model of cycles does not know persistent kernels, whose grid is another one on each GPU"
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
