@@ -77,9 +77,7 @@ class _Arrays:
             writes = self.program is None or any(site.op.changes or site.op in _WRITES for site in sites)
             return sum(size for size, const in zip(self.sizes, self.constant, strict=True) if not (writes and const))
         reached = frozenset().union(*(self.reached[site.index] or () for site in sites))
-        own = {variable.name for variable, _ in self.program.parameters} & reached
-        order = [variable.name for variable, _ in self.program.parameters]
-        return sum(size for name, size in zip(order, self.sizes, strict=False) if name in own)
+        return sum(size for (variable, _), size in zip(self.program.parameters, self.sizes, strict=False) if variable.name in reached)
 
 
 def _is_atomic(site: Site) -> bool:

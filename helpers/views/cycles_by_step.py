@@ -35,8 +35,8 @@ def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
     words = {value: label for label, value in _SOURCES}
     if source not in tuple(words):
         raise NothingToSee(f"source={source!r} is none of {', '.join(words)}.")
-    own = predicted(run, DEFAULT_GPU)
     product, known = launched(run), steps(size, source)
+    own = predicted(run, DEFAULT_GPU)
     rows = [(name.replace("_", " "), states) for name, states in known.items()]
     if own.states:
         rows.append(("this kernel", own.states))

@@ -30,9 +30,7 @@ _last: list[tuple[weakref.ref, str, Watched]] = []  # the run that was watched l
 
 
 def _watched(run, gpu: str) -> Watched:
-    """Raises NothingToSee where the model does not know, or that is no launch."""
-    if not hasattr(run, "predict"):
-        raise NothingToSee("The model knows launches, and this is none.")
+    """Raises NothingToSee where the model does not know."""
     for of, on, seen in _last:
         if of() is run and on == gpu:
             return seen
@@ -80,7 +78,7 @@ def shares(spells: Sequence[Spell], begin: float, end: float, columns: int) -> n
 def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_partition: int = 0, start: int = 0):
     """What the warps of one scheduler do, cycle by cycle. Predicted from the machine code. window: cycles shown; start: from where,
     0 to 100 % of those that were watched."""
-    seen = _watched(run, gpu)
+    what, seen = launched(run), _watched(run, gpu)
     first, last = _extent(seen.spells)
     begin = first + start / 100 * max(0.0, last - first - window)
     end = min(begin + window, last)
@@ -112,7 +110,7 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_p
     issued = total[WarpState.SELECTED] / columns
     title = f"Scheduler {sub_partition} issues in {issued:.0%} of these cycles"
     blocks = f"{seen.resident} block{'s' if seen.resident > 1 else ''}"
-    heading(ax, title, detail=f"predicted for {gpu}, {launched(run)}, {blocks} of {seen.warps} warps on a multiprocessor")
+    heading(ax, title, detail=f"predicted for {gpu}, {what}, {blocks} of {seen.warps} warps on a multiprocessor")
     every = total.sum()
     most = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
     return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in most) + "."

@@ -60,8 +60,6 @@ def parts(states: Mapping[str, float]) -> dict[str, float]:
 
 def predicted(run, gpu: str):
     """The Prediction of a run. Raises NothingToSee where there is none."""
-    if not hasattr(run, "predict"):
-        raise NothingToSee("There is a prediction of a launch, and this is none.")
     try:
         return run.predict(gpu)
     except CourseError as error:
@@ -69,8 +67,11 @@ def predicted(run, gpu: str):
 
 
 def launched(run) -> str:
-    """What a run computes or, where it is no product of the course, how it was launched, in words."""
-    found = getattr(run, "problem", {}).get("problem")
+    """What a run computes or, where it is no product of the course, how it was launched, in words. Raises NothingToSee where it is no
+    launch."""
+    if not hasattr(run, "predict"):
+        raise NothingToSee("The model knows launches, and this is none.")
+    found = run.problem.get("problem")
     return str(found) if found is not None else f"{math.prod(run.grid):,} blocks of {math.prod(run.block)} threads"
 
 
@@ -122,7 +123,7 @@ def controls(run, gpu=None):
 @picture("Warp states", controls=controls, size=(12, 5.6), margins=(3.4, 1.2, 0.6, 0.9), order=97)
 def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     """Where the warps' cycles go: of the whole kernel, and of the lines that take most of them. Predicted from the machine code."""
-    got = predicted(run, gpu)
+    what, got = launched(run), predicted(run, gpu)
     if not got.states:
         raise NothingToSee(f"Why its warps wait is not known, since {got.from_counters}.")
     lines = busiest(got.by_line)
@@ -135,7 +136,7 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     issued = got.states.get(WORDS[WarpState.SELECTED], 0.0)
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
     title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in {waits[0]}" if waits else "")
-    heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}, {launched(run)}")
+    heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}, {what}")
     lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
 

@@ -6,15 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from .decisions import kept
+from .origins import UNKNOWN, made_of, may_load_address
 from .program import Op
-from .ptx import TYPE_BYTES, Immediate
-from .sites import AccessKind, Site
+from .sites import AccessKind
 
 if TYPE_CHECKING:
     from .program import Program
 
 NAME = re.compile(r"[\w$]+")
-UNKNOWN = ""  # instead of a variable's name: an address that comes from memory
 
 
 def stores_of_flags(program: Program) -> frozenset[int]:
@@ -33,17 +32,7 @@ def stores_of_flags(program: Program) -> frozenset[int]:
 def _variables(program: Program) -> dict[int, frozenset[str]]:
     """{number of a site that may be in shared memory: symbols of the variables that its address is made of, or UNKNOWN}."""
     symbols = frozenset(symbol for symbol, _, _ in program.shared)
-    origin: dict[int, frozenset[str]] = {}  # of a register's value
-    steps = [(op.writes, _named(op, symbols, program), () if op.effect.memory else op.reads) for op in program.ops if op.writes]
-    changed = True
-    while changed:
-        changed = False
-        for targets, named, sources in steps:
-            new = named.union(*(origin.get(register, frozenset()) for register in sources))
-            for register in targets:
-                old = origin.get(register, frozenset())
-                if not new <= old:
-                    origin[register], changed = old | new, True
+    origin = made_of(program.ops, lambda op: _named(op, symbols, program))
     found = {}
     for op in program.ops:
         for site in op.sites:
@@ -57,12 +46,4 @@ def _named(op: Op, symbols: frozenset[str], program: Program) -> frozenset[str]:
     """The variables whose addresses an instruction names and passes on; UNKNOWN for an address that it loads."""
     if not op.effect.memory:
         return symbols & set(NAME.findall(op.text))
-    types = {program.types[register] for register in op.writes} - {"pred"}
-    known = all(_is_parameter(site, program.entry_bytes) for site in op.sites)
-    return frozenset() if known or all(TYPE_BYTES[t] < 8 for t in types) else frozenset({UNKNOWN})
-
-
-def _is_parameter(site: Site, entry_bytes: int) -> bool:
-    """Is it a load of a parameter of the kernel, which is never an address in shared memory?"""
-    fixed = site.address is not None and isinstance(site.address.base, Immediate)
-    return site.space == "param" and fixed and site.address.base.value + site.address.offset < entry_bytes
+    return frozenset({UNKNOWN}) if may_load_address(op, program) else frozenset()

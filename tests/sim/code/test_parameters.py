@@ -1,4 +1,7 @@
-"""Which parameters an address is made of."""
+"""Which parameters an address is made of.
+
+Tests of: helpers.sim.code.origins
+"""
 
 from helpers.run.kernel import compile as compile_kernel
 from helpers.sim.code.parameters import parameters_reached
