@@ -122,18 +122,8 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
         raise CourseError(f"variants wants a kernel, as a %%cuda cell or reference() makes it, not {type(kernel).__name__}.")
     if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
         raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
-    sources: dict[Any, str] = {}
+    sources = {name: edited(kernel.source, edits, str(name)) for name, edits in settings.items() if edits}
     old = kernel.compiled
-    for name, edits in settings.items():
-        source = kernel.source
-        for what, other in edits.items():
-            if not isinstance(what, str) or not what:
-                raise CourseError(f"{name}: what is changed is the name of a constant or a text of the kernel, not {what!r}.")
-            if not isinstance(other, str) and not is_whole(other):
-                raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
-            source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
-        if edits:
-            sources[name] = source
     with Progress("compiling variants") as progress:
         compiled = dict(zip(sources, compile_each(list(sources.values()), old.entry, old.arch, old.options, progress), strict=True))
     for name, made in compiled.items():
@@ -151,6 +141,17 @@ def architectures(kernel: Kernel, names: Iterable[str]) -> dict[str, Kernel]:
     with Progress("compiling for other architectures") as progress:
         made = at_once([functools.partial(kernel.for_arch, name) for name in names], progress)
     return dict(zip(names, made, strict=True))
+
+
+def edited(source: str, edits: Mapping[str, int | str], name: str) -> str:
+    """A kernel's source with edits as in `variants`. Raises CourseError, with the variant's name, where it lacks what is to be changed."""
+    for what, other in edits.items():
+        if not isinstance(what, str) or not what:
+            raise CourseError(f"{name}: what is changed is the name of a constant or a text of the kernel, not {what!r}.")
+        if not isinstance(other, str) and not is_whole(other):
+            raise CourseError(f"{name}: {what!r} becomes a whole number or a text, not {other!r}.")
+        source = _replaced(source, what, other, name) if isinstance(other, str) else _set(source, what, int(other), name)
+    return source
 
 
 def _set(source: str, constant: str, number: int, name: str) -> str:

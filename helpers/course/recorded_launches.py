@@ -61,6 +61,15 @@ def _product(tile: int, *block: int) -> OwnLaunch:
     return OwnLaunch(lambda n: (n // tile, n // tile), block, lambda n: (_square(n),) * 3, sizes=(1024, 2048))
 
 
+def _on_tensor_cores(tile: int, threads: int) -> OwnLaunch:
+    """A product of half, in tiles of so many rows and columns."""
+
+    def arrays(n: int) -> Sequence[Any]:
+        return (_square(n), np.float16), (_square(n), np.float16), _square(n)
+
+    return OwnLaunch(lambda n: (n // tile, n // tile), (threads,), arrays, sizes=(1024, 2048, 4096))
+
+
 def _each(lanes: int = 1, before: Sequence[float] = ()) -> OwnLaunch:
     """A thread for so many numbers."""
     return OwnLaunch(lambda n: (n * n // lanes // 256,), (256,), lambda n: (_square(n),) * 2, lambda n: (n * n // lanes,), before)
@@ -75,6 +84,9 @@ LAUNCHES: Mapping[str, OwnLaunch] = {
     "product_tiled": _product(32, 32, 32),
     "product_squares": _product(64, 256),
     "product_vectors": _product(128, 256),
+    "product_wmma_direct": _on_tensor_cores(64, 128),
+    "product_wmma_tiled": _on_tensor_cores(64, 128),
+    "product_mma": _on_tensor_cores(128, 256),
     "copied": _each(),
     "copied_by_four": _each(4),
     "added": _each(1, (2.0,)),

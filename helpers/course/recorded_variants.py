@@ -1,6 +1,6 @@
-"""The steps with other constants, timed: kernels that took no part in any fit, to try the model on.
+"""The steps with other constants or a text replaced, timed, to try the model on.
 
-course record --variants --out FOLDER     on a machine with a GPU, two minutes
+course record --variants --out FOLDER     on a machine with a GPU, four minutes
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from helpers.errors import CourseError
 from helpers.run import gemm, gpu, kernel, timing
 
 from . import rungs, steps
-from .sweep import variant
+from .comparing import edited
 
 SIZES = (2048, 4096)
 _SAMPLES, _SECONDS = 8, 0.25
-VARIANTS: Mapping[str, Sequence[Mapping[str, int]]] = {
+_ONE_LEFT, _NONE_LEFT = "wgmma_wait<1>();", "wgmma_wait<0>();"
+_ARRIVE, _RELEASE = "mbarrier.arrive.shared::cluster.b64 _", "mbarrier.arrive.release.cluster.shared::cluster.b64 _"
+VARIANTS: Mapping[str, Sequence[Mapping[str, int | str]]] = {
     "shared_tile": (
         {"BM": 16, "BN": 16, "BK": 16}, {"BM": 16, "BN": 32, "BK": 32}, {"BM": 32, "BN": 32, "BK": 16}, {"BM": 8, "BN": 32, "BK": 32},
     ),
@@ -37,6 +39,13 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, int]]] = {
     "double_buffer": ({"BK": 8}, {"BM": 64}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 128, "BN": 64}),
     "async_copy": ({"STAGES": 2}, {"STAGES": 4}, {"BK": 8}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 256}),
     "schedule": ({"STAGES": 2}, {"STAGES": 4}, {"BM": 128}, {"BM": 128, "BN": 256}, {"BK": 8}, {"AT_ONCE": 1}, {"BM": 128, "BN": 64}),
+    "tma_wgmma": ({"STAGES": 3}, {"PANEL": 1}, {_ONE_LEFT: _NONE_LEFT}, {"STAGES": 3, _ONE_LEFT: _NONE_LEFT}),
+    "warp_specialized": (
+        {"STAGES": 3}, {"STAGES": 2}, {"CLUSTER": 1}, {"CLUSTER": 1, "STAGES": 2}, {"CLUSTER": 4}, {"SNAKE": 0}, {"TMA_STORE": 0},
+        {_ONE_LEFT: _NONE_LEFT}, {_ARRIVE: _RELEASE}, {"CLUSTER": 1, _ARRIVE: _RELEASE},
+        {"BM": 128, "STAGES": 2}, {"BM": 128, "STAGES": 3}, {"BM": 128, "STAGES": 6},
+        {"BM": 64, "BN": 64, "C_BOXES": 1, "STAGES": 2}, {"BM": 64, "BN": 64, "C_BOXES": 1, "STAGES": 4},
+    ),
 }  # fmt: skip
 
 
@@ -45,7 +54,7 @@ class Variant:
     """One of them, at M = N = K = size: its source, and how long it took on `device`."""
 
     step: steps.Step
-    constants: Mapping[str, int]
+    constants: Mapping[str, int | str]
     size: int
     milliseconds: float
     device: str
@@ -56,9 +65,10 @@ class Variant:
         return with_constants(self.step, self.constants)
 
 
-def with_constants(step: steps.Step, constants: Mapping[str, int]) -> str:
-    """What a step with other constants is called: "05_thread_tile_2d with BM 64, BN 64"."""
-    return f"{step.name} with {', '.join(f'{key} {value}' for key, value in constants.items())}"
+def with_constants(step: steps.Step, constants: Mapping[str, int | str]) -> str:
+    """What a step with other constants is called: "05_thread_tile_2d with BM 64, BN 64"; of a text that is replaced the new one."""
+    said = (value if isinstance(value, str) else f"{key} {value}" for key, value in constants.items())
+    return f"{step.name} with {', '.join(said)}"
 
 
 def file_name(device: str) -> str:
@@ -72,7 +82,7 @@ def recorded(folder: Path = rungs.DATA) -> Iterator[Variant]:
         kept = json.loads(path.read_text(encoding="utf-8"))
         for row in kept["rows"]:
             step = steps.get(row["slug"])
-            source = variant(step.kernel_source(), **row["constants"])
+            source = edited(step.kernel_source(), row["constants"], step.name)
             if rungs.code_hash(source) == row["kernel_hash"]:
                 yield Variant(step, row["constants"], row["size"], row["milliseconds"], kept["about"]["device"], source)
 
@@ -85,11 +95,11 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
     for slug, chosen in VARIANTS.items():
         step = steps.get(slug)
         for constants in chosen:
-            source = variant(step.kernel_source(), **constants)
+            source = edited(step.kernel_source(), constants, step.name)
             try:
-                made = kernel.compile(source, entry=step.entry, arch=gpu.arch())
+                made = kernel.compile(source, entry=step.entry, arch=step.target(gpu.arch()))
                 for size in SIZES:
-                    timed = timing.time_gemm(made, gemm.Problem(size, size, size), samples=_SAMPLES, seconds=_SECONDS)
+                    timed = timing.time_gemm(made, gemm.problem_for(made, size, size, size), samples=_SAMPLES, seconds=_SECONDS)
                     rows.append(_row(slug, constants, size, timed, source))
                     say(f"{slug} {dict(constants)} at {size}³: {timed.tflops:.1f} TFLOPS")
             except CourseError as error:
@@ -99,7 +109,7 @@ def record(out: Path, say=print) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(slug: str, constants: Mapping[str, int], size: int, timed, source: str) -> dict[str, Any]:
+def _row(slug: str, constants: Mapping[str, int | str], size: int, timed, source: str) -> dict[str, Any]:
     return {
         "slug": slug, "constants": dict(constants), "size": size, "milliseconds": float(f"{timed.kernel.milliseconds:.6g}"),
         "clock_mhz": timed.kernel.clock_mhz, "kernel_hash": rungs.code_hash(source),

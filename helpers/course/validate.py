@@ -86,12 +86,18 @@ def cases() -> list[TimedRun]:
             fitted = row["m"] in FITTED
             group = "fitted" if fitted else "steps_at_other_sizes"
             found[step.name, row["m"]] = TimedRun(step.name, source, step.entry, row["m"], row["milliseconds"], fitted, group=group)
-    varied = [
-        TimedRun(item.name, item.source, item.step.entry, item.size, item.milliseconds, False, group="other_constants")
-        for item in recorded_variants.recorded()
-        if hardware.gpu(item.device).name == DEVICE
-    ]
+    varied = [_varied(item) for item in recorded_variants.recorded() if hardware.gpu(item.device).name == DEVICE]
     return sorted(found.values(), key=lambda case: (case.name, case.size)) + varied + searched() + launches() + tensor_cores()
+
+
+def _varied(item: recorded_variants.Variant) -> TimedRun:
+    """A step with other constants. Of those for tensor cores, figures were chosen on what took place at a size of FITTED."""
+    lanes = on_lanes(item.step.kernel_source(), item.step.entry)
+    fitted = not lanes and item.size in FITTED
+    group = "other_constants" if lanes else TENSOR_GROUPS[0 if fitted else 2]
+    return TimedRun(
+        item.name, item.source, item.step.entry, item.size, item.milliseconds, fitted, group=group, arch=item.step.target(),
+    )  # fmt: skip
 
 
 def launches() -> list[TimedRun]:

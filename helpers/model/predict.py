@@ -289,6 +289,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
 
 _USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
 TENSOR_CORES = "tensor cores"
+TENSOR_OTHERS = "tensor cores, in a signature of its own"
 STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
 _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a launch moves data
@@ -296,9 +297,9 @@ _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a la
 
 def kernel_class(need: Demand) -> str:
     """What a kernel is like, as far as the model's error depends on it; "" for what no recorded kernel is like."""
-    if need.matrix_types and need.in_signature:
-        return TENSOR_CORES
-    if need.matrix_types or need.dtype != "float32" or need.fp64_warps:
+    if need.matrix_types:
+        return TENSOR_CORES if need.in_signature else TENSOR_OTHERS
+    if need.dtype != "float32" or need.fp64_warps:
         return ""
     if not need.in_signature:
         return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS

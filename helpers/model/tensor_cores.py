@@ -3,7 +3,9 @@
 A kernel with `mma.sync` is simulated like any other (`cycles`). One with `wgmma` and TMA hides its copies behind its products, so that
 its time is made of few things, all counted: until the first tiles are there, the products of the tiles of C that a multiprocessor
 computes one after the other, and what stands between one tile's products and the next one's: storing C, and FP32 work on sums that
-must have arrived. What each takes is in cycles/chip.toml, read off clocks inside of steps 16, 17 and 19 on an H200.
+must have arrived. Where a stage cannot be filled again in time, the products wait for it; what else they wait for at each step is read
+off the machine code of the innermost loop. What each takes is in cycles/chip.toml, read off clocks inside of steps 16, 17 and 19, and
+chosen on steps 16 and 17 with other constants, on an H200.
 
 Tensor cores also change the clock. As soon as they work it falls by a twelfth, though the driver goes on to report the full one; the
 more of their peak a launch reaches with numbers that are not mostly zero, the more; and after a tenth of a second the limit of power.
@@ -11,15 +13,18 @@ more of their peak a launch reaches with numbers that are not mostly zero, the m
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import directives
+from helpers.sim.code.sass import parse
 from helpers.sim.counting import names
 
 from .cycles.chip import Chip
@@ -31,7 +36,7 @@ TYPES: Mapping[str, str] = {"f16": "float16", "bf16": "bfloat16", "tf32": "tf32"
 _LINE = 128  # bytes of a line of L2
 _MULTICAST = ".multicast::cluster"  # of TMA's copies
 _RELEASE = re.compile(r"barrier\.cluster\.arrive(?!\.relaxed)")  # release is what stands there where nothing else does
-_MATRIX = re.compile(r"\b([A-Z]*MMA)\.(\w+)")  # of a listing: a matrix instruction and its first modifier
+_ALL_DONE = re.compile(r"\b0x0\b")  # how many groups of wgmma a wait leaves
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
 
 
@@ -60,7 +65,7 @@ def fmas(gpu: GPU, kinds: frozenset[str]) -> int:
 def multiplied(compiled, counters: Mapping[str, int]) -> float:
     """Operations (two for each multiply-add) of all HMMA that were counted; 0 where they differ in shape, or there are other matrix
     instructions, whose operations are not known."""
-    opcodes = set(_MATRIX.findall(compiled.sass))
+    opcodes = {(i.name, *i.modifiers[:1]) for i in parse(compiled.sass)[compiled.symbol].instructions if i.name.endswith("MMA")}
     shapes = {MATRIX_SHAPES.get(modifier) for name, modifier in opcodes if name == "HMMA"}
     if len(shapes) != 1 or {name for name, _ in opcodes} != {"HMMA"}:
         return 0.0
@@ -89,8 +94,10 @@ class Tiled:
     """Cycles of one multiprocessor for one tile of C, or for beginning and ending, by what takes them.
 
     products: on the tensor cores. port: the tile's operands through L2's port. sums: FP32 work on what tensor cores have summed.
+    pauses: in which they rest for a wait or a fence at each step. refill: until the stages have been filled again, one after the other.
     store: until C's tile has left the registers. begin: until the first operands are there. end: of a block. turns: tiles, one after the
-    other. together: blocks that share the tensor cores of a multiprocessor. walks: blocks go on to their next tile themselves.
+    other. together: blocks that share the tensor cores of a multiprocessor. walks: blocks go on to their next tile themselves. rounds: of
+    blocks that walk, if not all fit at a time.
     """
 
     products: float
@@ -102,15 +109,18 @@ class Tiled:
     turns: int
     together: int
     walks: bool
+    pauses: float = 0.0
+    refill: float = 0.0
+    rounds: int = 1
 
     @property
     def cycles(self) -> float:
         """Of the launch, from its first block to its last."""
-        inner = max(self.products + self.sums, self.port)
-        tile = inner + self.store
+        busy = max(self.products + self.sums, self.port)
+        tile = max(self.products + self.sums + self.pauses, self.port, self.refill) + self.store
         if self.walks:
-            return self.begin + self.turns * max(self.together * inner, tile) + self.end
-        return self.turns * max(self.together * inner, self.begin + tile + self.end)
+            return self.rounds * (self.begin + self.end) + self.turns * max(self.together * busy, tile)
+        return self.turns * max(self.together * busy, self.begin + tile + self.end)
 
     @property
     def terms(self) -> dict[str, float]:
@@ -139,7 +149,7 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     if _hangs_over(problem.m, problem.n, (rows, columns), sharing):
         return None, "the model does not know clusters of which a block lies outside of C, whose copies are slow"
     cluster = math.prod(sharing)
-    tiles, turns, together = _walk(run, gpu, cluster, persistent[0]) if persistent else _blocks(run, gpu)
+    tiles, turns, together, rounds = _walk(run, gpu, cluster, persistent[0]) if persistent else _blocks(run, gpu, cluster)
     active = min(1.0, tiles / gpu.sms)
     counted = run.problem.get("tiles") or tiles
     received = counters.get(names.bulk_sectors("ld"), 0) / tiles
@@ -155,9 +165,11 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0
     releases = len(_RELEASE.findall(compiled.ptx)) if cluster > 1 else 0
     store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]
+    products, port = rows * columns * depth / fmas(gpu, compiled.matrix_types), max(chip["warpgroup.port_sector"], l2) * received
+    pauses, refill = _waits(run, chip, products, received, far, again=bool(persistent) and turns > 1)
     return Tiled(
-        products=rows * columns * depth / fmas(gpu, compiled.matrix_types),
-        port=max(chip["warpgroup.port_sector"], l2) * received,
+        products=products,
+        port=port,
         sums=fp32_warps / counted * WARP / gpu.capability.fp32_lanes * chip["warpgroup.sums"],
         store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0),
         begin=chip["warpgroup.begin"] + chip["warpgroup.crowd"] * active,
@@ -165,7 +177,56 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
         turns=turns,
         together=together,
         walks=bool(persistent),
+        pauses=pauses,
+        refill=refill,
+        rounds=rounds,
     ), ""
+
+
+def _waits(run, chip: Chip, products: float, received: float, far: float, again: bool) -> tuple[float, float]:
+    """(cycles in which the tensor cores rest at all steps of a tile, cycles until its stages have been filled, one after the other).
+
+    products, received: of the tile, cycles and sectors. far: part of the data beyond half of L2. again: all stages are filled again for it;
+    otherwise the first ones are there when the products begin.
+    """
+    compiled, problem = run.kernel.compiled, run.problem["problem"]
+    if "box_A" not in compiled.constants:
+        return 0.0, 0.0  # what it copies at a step is not known
+    step, (rows, columns) = compiled.constants["box_A"][1], run.problem["tile"]
+    count = max(1, math.ceil(problem.k / step))
+    box = compiled.constants.get("box_C", (0, 1))  # what sends C away needs room, too: a box for each group of columns at least
+    room = compiled.shared_bytes + run.shared - box[0] * columns * problem.result.bytes
+    stages = room // ((rows + columns) * step * problem.inputs.bytes)
+    loop = _step(compiled.sass, compiled.symbol)
+    reach = chip["warpgroup.answer"] + far * chip["warpgroup.far_answer"]
+    pauses = count * (chip["warpgroup.rest"] * loop.rests + chip["warpgroup.fence"] * reach * loop.fences)
+    answer = reach + received / count * chip["warpgroup.port_sector"]
+    if stages < 2:
+        return pauses, count * answer + products
+    if loop.rests:
+        answer += products / count  # the next stage is asked for when they have ended, not when they begin
+    return pauses, (count if again else count - min(count, stages - 1)) * answer / (stages - 1)
+
+
+class _Step(NamedTuple):
+    """What warps do at each step along K. rests: they wait until their own products have ended, and then for each other. fences: so many
+    wait until all that they have written can be seen on the whole GPU."""
+
+    rests: bool
+    fences: float
+
+
+@functools.lru_cache(maxsize=16)
+def _step(sass: str, symbol: str) -> _Step:
+    """By the innermost loop that multiplies."""
+    loops = [loop for loop in parse(sass)[symbol].loops() if any(i.name.endswith("GMMA") for i in loop)]
+    inner = min(loops, key=len, default=())
+    waits = [i for i in inner if i.name == "WARPGROUP" and i.has("DEPBAR")]
+    if not waits:
+        return _Step(False, 0.0)
+    fences = sum(i.name == "MEMBAR" and i.has("GPU") for i in inner)
+    meets = any(i.name == "BAR" and i.has("SYNC") for i in inner)
+    return _Step(meets and all(_ALL_DONE.search(str(i)) for i in waits), fences / len(waits))
 
 
 def hangs_over(compiled, m: int, n: int) -> bool:
@@ -187,20 +248,24 @@ def _sharing(compiled, rows: int) -> tuple[int, int]:
     return (1, cluster) if compiled.constants.get("box_A", (0,))[0] * cluster == rows else (cluster, 1)
 
 
-def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int]:
-    """(tiles of C, those of one block, blocks of a multiprocessor) where `each` blocks per multiprocessor walk the tiles, in whole
-    clusters."""
+def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int, int]:
+    """(tiles of C, those that a multiprocessor has one after the other, blocks of a multiprocessor, rounds of blocks) where `each` blocks
+    per multiprocessor walk the tiles, in whole clusters. (Those for which there is no room come when others have walked all their tiles.)
+    """
     problem, (rows, columns) = run.problem["problem"], run.problem["tile"]
     tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns)
-    return tiles, math.ceil(tiles // cluster / (gpu.sms * each // cluster)), min(each, math.ceil(tiles / gpu.sms))
+    clusters, at_once = gpu.sms * each // cluster, gpu.clusters_of(cluster) * each
+    most, more = divmod(tiles // cluster, clusters)  # the first so many clusters have one more
+    turns = [found for first in range(0, clusters, at_once) if (found := most + (first < more))]
+    return tiles, sum(turns), min(each, math.ceil(tiles / gpu.sms)), len(turns)
 
 
-def _blocks(run, gpu: GPU) -> tuple[int, int, int]:
+def _blocks(run, gpu: GPU, cluster: int) -> tuple[int, int, int, int]:
     """The same where each block has a tile: how many a multiprocessor has one after the other. Raises CourseError where none fits."""
     compiled = run.kernel.compiled
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    tiles = math.prod(run.grid)
+    tiles, at_once = math.prod(run.grid), gpu.clusters_of(cluster) * cluster
     together = min(fit.blocks_per_sm, math.ceil(tiles / gpu.sms))
-    return tiles, math.ceil(tiles / (gpu.sms * together)), together
+    return tiles, math.ceil(tiles / (at_once * together)), together, 1

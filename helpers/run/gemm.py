@@ -378,7 +378,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
         pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
     )  # fmt: skip
-    if dtype == "float32" and not _MATRIX_PRODUCT.search(kernel.compiled.ptx):
+    if dtype == "float32" and not kernel.compiled.matrix_types:  # which compute pieces of it have room for what the task says (`demanding`)
         small = ScaledProblem(**vars(small), scales=20)
     batch = one(
         any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
@@ -506,7 +506,6 @@ _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
 _OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _SQUARE = 320  # M = N = K of a product of some tiles, at the least
-_MATRIX_PRODUCT = re.compile(r"\bw?g?mma\.")  # FP32 of which they compute pieces has room for what the task says (`demanding`)
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small

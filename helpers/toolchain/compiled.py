@@ -84,10 +84,10 @@ class Compiled:
 
     @functools.cached_property
     def matrix_types(self) -> frozenset[str]:
-        """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any."""
-        opcodes = {
-            instruction.opcode for instruction in parsed(self).instructions if {"mma", "mma_async"} & set(instruction.opcode.split("."))
-        }
+        """The element types of its matrix instructions in PTX's names ("tf32", "f16", "e4m3", …); empty without any. Other kernels of the
+        same source do not count."""
+        own = parsed(self).instructions_of(self.symbol)
+        opcodes = {instruction.opcode for instruction in own if {"mma", "mma_async"} & set(instruction.opcode.split("."))}
         named = [_MATRIX_TYPES & set(re.split(r"[.:]+", opcode)) for opcode in opcodes]
         return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
 

@@ -27,7 +27,7 @@ def test_a_kernel_is_right_and_without_a_finding(name):
     arrays, old = ([value for value in values if np.ndim(value)] for values in (given, before))
     got = arrays[-1]
     if name.startswith("product"):
-        np.testing.assert_allclose(got, old[0] @ old[1], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(got, old[0].astype(np.float32) @ old[1].astype(np.float32), rtol=1e-3, atol=1e-3)
     elif name in EXPECTED:
         np.testing.assert_allclose(got, EXPECTED[name](old[0]), rtol=1e-4, atol=1e-5)
     elif name == "added":

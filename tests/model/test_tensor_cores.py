@@ -1,11 +1,14 @@
 """Tensor cores in the model of time: what they multiply in a cycle, the clock that they leave, and kernels that feed them asynchronously."""
 
 import functools
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from helpers.course import steps, strategy, validate
+from helpers.course import recorded_variants, steps, strategy, validate
+from helpers.course.comparing import edited
 from helpers.model import hardware, predict, tensor_cores
 from helpers.model.cycles.chip import chip
 from helpers.model.cycles.scheduled import matrix_cycles
@@ -70,6 +73,67 @@ def test_a_release_at_a_barrier_of_the_cluster_waits_for_the_whole_gpu():
         cycles[order] = tensor_cores.tiled(run, chip(H200), predict.demand(run).fp32_warps)[0].cycles
     assert cycles[""] == cycles[".release"] == cycles[".relaxed"] + 650
     assert tensor_cores.tiled(counted("warp_specialized", 1024, "64 × 128, alone"), chip(H200), 0.0)[0].end < 1000, "no cluster, no barrier"
+
+
+ARRIVE = "mbarrier.arrive.shared::cluster.b64 _"
+FENCED = {ARRIVE: ARRIVE.replace("arrive", "arrive.release.cluster")}
+
+
+@pytest.mark.parametrize(("edits", "slower"), [({"STAGES": 2}, 1.58), (FENCED, 1.38)], ids=("two stages", "a fence for each arrival"))
+def test_a_switch_of_the_lesson_moves_the_prediction_as_it_moved_the_kernel(edits, slower):
+    """As measured on an H200 (28 November 2026); the others are in the table."""
+    step = steps.get("warp_specialized")
+    made = kernel.compile(edited(step.kernel_source(), edits, step.slug), entry=step.entry, arch=step.target())
+    found = gemm.count(made, gemm.problem_for(made, 4096, 4096, 4096)).predict("H200 SXM")
+    assert found.milliseconds / counted("warp_specialized", 4096).predict("H200 SXM").milliseconds == pytest.approx(slower, abs=0.12)
+
+
+def test_every_switch_of_the_lessons_is_in_the_table_and_ranked_as_measured():
+    found = {row["run"]: row for row in predict.validation()["runs"]}
+    for slug, switches in recorded_variants.VARIANTS.items():
+        step = steps.get(slug)
+        if step.number not in (16, 17):
+            continue
+        whole = found[f"{step.name} at 4096³"]
+        for edits in switches:
+            row = found[f"{recorded_variants.with_constants(step, edits)} at 4096³"]
+            times = row["measured"] / whole["measured"], row["predicted"] / whole["predicted"]
+            assert times[0] == pytest.approx(times[1], rel=0.2), row
+            assert max(times) < 1.12 or min(times) > 1.03, row
+
+
+BESIDE = """
+extern "C" __global__ void scaled(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }
+__device__ int twice(int v) { return 2 * v; }
+"""
+
+
+def test_another_kernel_of_the_cell_has_nothing_to_do_with_this_one_s_tensor_cores():
+    source = steps.get("mma_sync").kernel_source() + BESIDE
+    both = {entry: kernel.compile(source, entry=entry) for entry in ("scaled", "mma_sync")}
+    assert {entry: made.compiled.matrix_types for entry, made in both.items()} == {"scaled": frozenset(), "mma_sync": {"bf16"}}
+    run = both["scaled"].count((1,), (32,), [np.zeros(32, np.float32), np.int32(32)])
+    assert predict.kernel_class(predict.demand(run)) == predict.STREAMS and run.predict("H200 SXM").milliseconds > 0
+
+
+def test_a_stage_that_is_filled_as_late_as_it_can_be_holds_up_all_products():
+    """With one place for tiles each waits for the one before."""
+    run, parts = counted("tma_wgmma", 2048), chip(H200)
+    step = tensor_cores._waits(run, parts, 32_768.0, 49_152.0, 0.5, again=True)[1]
+    alone = tensor_cores._waits(replace(run, shared=64 << 10), parts, 32_768.0, 49_152.0, 0.5, again=True)[1]
+    assert alone > 3 * step and alone > 32_768
+
+
+def test_clusters_of_which_too_few_fit_come_in_rounds():
+    assert [H200.clusters_of(blocks) for blocks in (1, 2, 4)] == [132, 66, 30] and A100.clusters_of(4) == 27
+
+    def walked(size: int, cluster: int) -> tuple[int, int]:
+        run = SimpleNamespace(problem={"problem": gemm.Problem(size, size, size), "tile": (256, 128)})
+        _, turns, _, rounds = tensor_cores._walk(run, H200, cluster, 1)
+        return turns, rounds
+
+    # 512 tiles: 66 pairs have four each at most; of 33 clusters of four 30 have up to four, and the last three have three.
+    assert [walked(*sizes) for sizes in ((1024, 2), (1024, 4), (4096, 2), (4096, 4))] == [(1, 1), (1, 1), (4, 1), (7, 2)]
 
 
 def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():

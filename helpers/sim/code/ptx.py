@@ -157,6 +157,11 @@ class Module:
         """Of all functions, in the order of the text."""
         return (instruction for function in self.functions.values() for instruction in function.body or ())
 
+    def instructions_of(self, symbol: str) -> Iterator[Instruction]:
+        """Those that entry `symbol` may execute: its own and all device functions', but not other entries'."""
+        functions = (function for function in self.functions.values() if not function.entry or function.name == symbol)
+        return (instruction for function in functions for instruction in function.body or ())
+
 
 TYPE_BYTES = {
     "pred": 1, "b8": 1, "u8": 1, "s8": 1, "e4m3": 1, "e5m2": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
