@@ -40,7 +40,7 @@ class Finding:
 
     def __str__(self) -> str:
         quote = f", “{self.code}”" if self.code else ""
-        called = f" ({_called(self.call, self.call_code)})" if self.call is not None else ""
+        called = f" ({called_at(self.call, self.call_code)})" if self.call is not None else ""
         where = "" if self.line is None else f"line {self.line}{quote}{called}: "
         advice = f" {self.advice}" if self.advice else ""
         return f"{where}{self.message}{self._other}{advice}"
@@ -50,12 +50,12 @@ class Finding:
         """What the other line is, and who calls it, as a sentence with a space before it; "" where nothing more is to be said."""
         if self.other_line == self.line:
             same = self.other_call in (None, self.call)
-            return "" if same else f" The other time it is {_called(self.other_call, self.other_call_code)}."
-        called = f", {_called(self.other_call, self.other_call_code)}" if self.other_call is not None else ""
+            return "" if same else f" The other time it is {called_at(self.other_call, self.other_call_code)}."
+        called = f", {called_at(self.other_call, self.other_call_code)}" if self.other_call is not None else ""
         return f" Line {self.other_line} is “{self.other_code}”{called}." if self.other_code else ""
 
 
-def _called(line: int | None, code: str) -> str:
+def called_at(line: int | None, code: str) -> str:
     """Where the function is called whose assembly a line is."""
     return f"called at line {line}" + (f", “{code}”" if code else "")
 

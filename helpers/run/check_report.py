@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, quote
+from helpers.errors import Finding, called_at, quote
 
 from .differences import stored
 
@@ -20,7 +20,8 @@ SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 class Case:
     """One problem checked. `message` is empty when it passed.
 
-    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown.
+    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown. call: where
+    that line is inline assembly in a function, the line that calls it.
     """
 
     problem: Problem
@@ -28,6 +29,7 @@ class Case:
     line: int | None = None
     drawn: bool = False  # at random
     remark: str = ""  # on what passed
+    call: int | None = None
 
 
 _MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
@@ -100,7 +102,8 @@ class CheckReport:
         code = quote(self.source, case.line)
         if not code:
             return ""
-        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”."
+        called = f", {called_at(case.call, quote(self.source, case.call))}" if case.call is not None else ""
+        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”{called}."
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])

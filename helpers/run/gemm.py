@@ -27,6 +27,7 @@ from helpers.sim.code.sites import AccessKind
 from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
+from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
 from . import block_scales
@@ -704,14 +705,14 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem):
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
-            line, known = _storing_line(kernel, fitted(kernel, cases[place].problem))
-            message = cases[place].message + ("" if line is not None or not known else " No line has stored to it.")
-            cases[place] = replace(cases[place], line=line, message=message)
+            site, known = _storing_site(kernel, fitted(kernel, cases[place].problem))
+            message = cases[place].message + ("" if site is not None or not known else " No line has stored to it.")
+            cases[place] = replace(cases[place], line=site and site.line, call=site and site.call, message=message)
     return cases
 
 
-def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
-    """The line of the last store to the first wrong element in a run of the problem, and whether that is known."""
+def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, bool]:
+    """The last store or bulk copy to the first wrong element in a run of the problem, and whether that is known."""
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
@@ -734,10 +735,11 @@ def _storing_line(kernel: Kernel, problem: Problem) -> tuple[int | None, bool]:
     widths = np.array([site.width if site.op.changes else 0 for site in trace.sites] or [0])
     width = widths[trace.accesses["site"]][:, None]
     hits = ((trace.addresses >= 0) & (trace.addresses <= element) & (element < trace.addresses + width)).any(axis=1)
-    if not hits.any():
-        return None, True
-    last = np.flatnonzero(hits)[np.argmax(trace.accesses["order"][hits])]
-    return trace.sites[int(trace.accesses["site"][last])].line, True
+    stores = [(int(row["order"]), int(row["site"])) for row in trace.accesses[hits]]
+    for copy in trace.copied_out:
+        if ((copy.places >= 0) & (copy.places <= element) & (element < copy.places + copy.width)).any():
+            stores.append((copy.order, copy.site))
+    return (trace.sites[max(stores)[1]] if stores else None), True
 
 
 def _watched(kernel: Kernel) -> bool:

@@ -17,6 +17,7 @@ from helpers.errors import LaunchError, NotBegunError, UnexplainedError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
 from helpers.run.launch_arguments import launch_arguments
+from tests.run.tma_kernels import source as tma_source
 
 GEOMETRY = """
 extern "C" __device__ constexpr int block_shape[] = {16, 8, 1};
@@ -105,6 +106,51 @@ def test_the_line_that_stored_is_found_without_listing_machine_code(monkeypatch)
     monkeypatch.setattr("helpers.toolchain.compiled._disassemble", lambda compiled: pytest.fail("the machine code was listed"))
     report = broken("C[row * ldc + col] = beta", "C[row * N + col] = 2 * beta")
     assert "stored it: “C[row * N" in str(report)
+
+
+BULK = """
+extern "C" __device__ constexpr int block_shape[] = {32, 1, 1};
+extern "C" __device__ constexpr int tile_shape[] = {1, 32};
+__device__ void store(float* to, const float* from) {
+    asm volatile("@COPY@ [%0], [%1], 128;"
+                 :: "l"(to), "r"((unsigned)__cvta_generic_to_shared(from)) : "memory");
+    asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+}
+__global__ void bulk(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    __shared__ alignas(128) float row[32];
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[blockIdx.y * lda + k] * B[k * ldb + threadIdx.x];
+    row[threadIdx.x] = alpha * sum + 1;
+    C[blockIdx.y * ldc + threadIdx.x] = 0;
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 0) store(&C[blockIdx.y * ldc], row);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "copy",
+    ["cp.async.bulk.global.shared::cta.bulk_group", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32"],
+)
+def test_a_bulk_copy_that_stored_a_wrong_element_is_named_with_its_call(copy):
+    report = gemm.check(helpers.compile(BULK.replace("@COPY@", copy), arch="sm_90"), Problem(3, 32, 8), on="cpu")
+    (line,) = [number for number, text in enumerate(BULK.split("\n"), 1) if '"l"(to)' in text]
+    (call,) = [number for number, text in enumerate(BULK.split("\n"), 1) if "store(&C" in text]
+    assert f"Line {line} stored it: “" in str(report) and f"called at line {call}, “if (threadIdx.x == 0) store(" in str(report)
+
+
+def of_bfloat16(**options):
+    return Problem(33, 40, 8, dtype="bfloat16", out_dtype="float32", **options)
+
+
+def test_a_tensor_copy_that_stored_a_wrong_element_is_named_and_no_other():
+    wrong = tma_source().replace("Cs[row + i][column] = alpha * sums[i]", "Cs[row + i][column] = alpha * sums[i] + 1")
+    report = gemm.check(helpers.compile(wrong, arch="sm_90a"), [of_bfloat16(), of_bfloat16(beta=1.0)], on="cpu")
+    stored = report.cases[0]
+    assert "cp_async_bulk_tensor(ptx::space_global, ptx::space_shared" in wrong.split("\n")[stored.line - 1]
+    assert "No line has stored" not in str(report)
+    assert not report.cases[1].message  # there the threads store
 
 
 def test_a_line_that_overruns_both_matrices_is_told_of_each():

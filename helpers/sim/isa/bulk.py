@@ -548,6 +548,8 @@ def _tensor_store(op, name: str | None):
 def _to_global(m, site, lanes, offsets, values, inside, size: int, change) -> None:
     """Write [n, units] to device memory, or with `change` put the results of (old, new) there, one copy after the other."""
     flat, index = m.memory.views[RAW[size]], offsets >> (size.bit_length() - 1)
+    if m.recorder is not None:
+        m.recorder.copy_out(m, site, lanes, offsets + DEVICE_BASE, inside, size)
     access = BulkDeviceAccess(site, lanes, offsets, inside, size, adds=change is not None)
     held = flat.take(index, mode="wrap") if m.checks.watches_device(site) else None
     access.changes = lambda: held != values

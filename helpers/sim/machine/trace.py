@@ -71,7 +71,7 @@ class TracedSite:
 
     rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
     addresses begin, relative to those that the PTX instruction names. estimate: why it is shown as the PTX has it, '' where
-    it is what ptxas made.
+    it is what ptxas made. call: of inline assembly in a function of the cell, the line that calls it.
     """
 
     pc: int
@@ -86,13 +86,14 @@ class TracedSite:
     matrices: int = 0
     shift: int = 0
     estimate: str = ""
+    call: int | None = None
 
     @staticmethod
     def of(charged: ChargedSite, space: str) -> TracedSite:
         """The trace's words for a site of the program. space: where its addresses lay."""
         site, made = charged.site, charged.made
         width = 16 if site.op is AccessKind.LOAD and made is AccessKind.MATRIX_LOAD else charged.width  # a row of a matrix
-        facts = charged.rule_in(space), site.matrices, charged.shift, charged.estimate
+        facts = charged.rule_in(space), site.matrices, charged.shift, charged.estimate, site.call
         return TracedSite(site.pc, site.line, space, made, width, site.opcode, charged.sass, site.ptx_line, *facts)
 
 
@@ -129,6 +130,17 @@ class Move:
     places: np.ndarray | None
 
 
+@dataclass(frozen=True, eq=False)
+class CopiedOut:
+    """What bulk copies of one instruction write to device memory, or combine with what is there. site: the instruction, as in
+    `Trace.accesses`; places: [copies, units], addresses of `width` bytes each, -1 for a unit that is left out."""
+
+    site: int
+    order: int
+    width: int
+    places: np.ndarray
+
+
 @dataclass(frozen=True)
 class CodeLine:
     """One PTX instruction of the program, with its source line and its 1-based line in the PTX."""
@@ -145,6 +157,7 @@ class Trace:
     `barriers` are what a warp passed: kind "sync" a barrier of the block, "warp" one of the warp; "commit" closes a group of
     copies, "wait 1" waits until one group at most is under way, "wait all" for every copy, "wait" for an mbarrier's phase, and
     "copy" starts a bulk copy. `moves`: what bulk copies write to shared memory and warpgroups' products read there, in order.
+    `copied_out`: what bulk copies write to device memory, which is no access of the threads, and in no row of `accesses`.
     With `TraceFilter(registers=True)`: `steps` are the executed instructions (code: index into `code`; active: bit per lane)
     and `writes` the registers they set, in order (step: index into `steps`; register: index into `registers`), with the
     32 lanes' bits in the same row of `values`.
@@ -166,6 +179,7 @@ class Trace:
     registers: tuple[tuple[str, str], ...] = ()
     filter: TraceFilter = TraceFilter()
     moves: tuple[Move, ...] = ()
+    copied_out: tuple[CopiedOut, ...] = ()
 
     def select(self, line=None, op=None, space=None, block=None, warp=None, iteration=None) -> Trace:
         """The events that match every given condition (a value, or a set or range of values). Raises CourseError for what is neither."""
@@ -230,6 +244,8 @@ class Recorder:
     events: int = 0
     stepped: int = 0
     moves: list[Move] = field(default_factory=list)
+    copied_out: list[CopiedOut] = field(default_factory=list)
+    units: int = 0  # of these
     truncated: bool = False
 
     @property
@@ -290,6 +306,20 @@ class Recorder:
             self.truncated = True
             return
         self.moves.append(Move(int(m.block_numbers[row]), int(warp), line or 0, order, kind, int(number), places))
+
+    def copy_out(self, m, site, lanes, places, inside, width: int) -> None:
+        """Record what bulk copies of the lanes write to device memory: addresses [n, units], and which of them count (None: all)."""
+        order = m.next_order()
+        if not self.wants(site.line, "global"):
+            return
+        f, (rows, threads) = self.filter, np.divmod(lanes, m.threads)
+        chosen = m.traced_blocks(f)[rows] & m.traced_warps(f)[threads // WARP]
+        self.units += places[chosen].size
+        if self.units > f.limit * WARP:
+            self.truncated = True
+        elif chosen.any():
+            kept = places if inside is None else np.where(inside, places, -1)
+            self.copied_out.append(CopiedOut(site.index, order, width, kept[chosen]))
 
     def instruction(self, m, op) -> None:
         """Record that the active warps executed an instruction, as far as it was asked for."""
@@ -352,7 +382,7 @@ class Recorder:
         return Trace(
             accesses[order], addresses[order], shown, join(self.barriers, np.empty(0, BARRIER)), join(self.math, np.empty(0, MATH)),
             allocations, self.truncated, grid, block, **self._stepped(program), filter=self.filter,
-            moves=tuple(sorted(self.moves, key=lambda move: (move.block, move.order))),
+            moves=tuple(sorted(self.moves, key=lambda move: (move.block, move.order))), copied_out=tuple(self.copied_out),
         )  # fmt: skip
 
     def _stepped(self, program) -> dict:
