@@ -23,7 +23,7 @@ from . import isa
 from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
-from .code.lines import FILENAME, assembly_calls_of_ptx, calls_of_ptx, header_at
+from .code.lines import FILENAME, assembly_calls_of_ptx, calls_of_ptx, chains_of_ptx, header_at
 from .code.program import Block, Effect, Guard, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
@@ -38,6 +38,7 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     if function is None or function.body is None:
         raise RunError(f"The compiled code has no kernel called {symbol}.")
     program = _Loader(module, function, assembly_calls_of_ptx(text, filename)).program()
+    program.chains = functools.partial(chains_of_ptx, text, filename)
     program.calls = functools.partial(calls_of_ptx, text, filename)
     program.header_at = lambda ptx_line: header_at(text, ptx_line, filename)
     return program

@@ -64,6 +64,9 @@ class Observer:
     def copy_started(self, m: Machine, access: Access) -> None:
         """Asynchronous copies to these places begin."""
 
+    def copies_awaited(self, m: Machine, position: int) -> None:
+        """The active threads wait for their cp.async; `copy_landed` follows for each that has come. position: of the instruction."""
+
     def copy_landed(self, m: Machine, access: Access) -> None:
         """A cp.async has been waited for by its threads, which count as the writers."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.errors import called_at
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
+from .findings import at
 from .missing_wait import unheeded
 from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
@@ -20,7 +22,7 @@ ADVISED = {"race": "Put __syncthreads() between the two accesses."}
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
-STARTED, PASSED = 1, 2
+STARTED, PASSED, WAITED = 1, 2, 3
 CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
 WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
 PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
@@ -36,6 +38,10 @@ LATE_WAIT_ADVICE = (
     "Each thread waits for its own copies only. A barrier stands between this copy and the wait for it (cp.async.wait_group), and none "
     "behind the wait: put the wait before the barrier, not a second barrier behind it. Whoever has passed the barrier then finds the "
     "copies of all complete."
+)
+NO_BARRIER_ADVICE = (
+    "Each thread waits for its own copies only: put __syncthreads() behind the wait (cp.async.wait_group), before anybody reads what "
+    "others have copied."
 )
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
@@ -67,7 +73,8 @@ class SharedRaces(SharedCheck):
     `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
     the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
 
-    `copied` is STARTED where an asynchronous copy was, and PASSED where a barrier of the block has come since, before its wait or behind.
+    `copied` is STARTED where an asynchronous copy was, PASSED where a barrier of the block has come since, and WAITED + the position of the
+    wait where that came after the barrier.
 
     Where barriers join some of the threads, or there are mbarriers, `writer_warps` and `reader_warps` are the warps of those threads
     (bits) and `writer_time` and `reader_time` when the first of them came; what a warp knows of another is in `WarpMeetings`.
@@ -96,6 +103,7 @@ class SharedRaces(SharedCheck):
         self.arrays += ("writer_warps", "writer_time", "reader_warps", "reader_time") if self.meetings else ()
         self.copies = "cp.async" in program.uses
         self.arrays += ("copied",) if self.copies else ()
+        self.wait = 0  # position of the latest wait for copies
         self.time = 1  # accesses so far, and the beginning
         self.unpublished = False  # has an mbarrier been made since the last barrier?
         self.too_few: str | None = None  # what to do where more arrived at an mbarrier than it waits for
@@ -224,9 +232,15 @@ class SharedRaces(SharedCheck):
         if not isinstance(access, PieceAccess):
             self.copied.reshape(-1)[touched.cells] = STARTED
 
+    def copies_awaited(self, m: Machine, position: int) -> None:
+        self.wait = position
+
     def copy_landed(self, m: Machine, access: Access) -> None:
         touched = access.touched(m, self.cells)
         self.empty = False
+        if access.known is None:  # it was waited for, and no mbarrier tells others of it
+            copied = self.copied.reshape(-1)
+            copied[touched.cells[copied.take(touched.cells) == PASSED]] = WAITED + self.wait
         self._overwritten(touched, access.known)
         self.writer.reshape(-1)[touched.cells] = touched.who
         self._remember("writer", touched, np.ones(len(touched.cells), bool))
@@ -468,8 +482,8 @@ class SharedRaces(SharedCheck):
         thread = m.thread_position(max(who - 1, 0))
         other_thread = f"thread {m.thread_position(other_who - 1)}" if other_who > 0 else "another thread"
         missing = "with no barrier between"
-        if name == "writer" and other.op is AccessKind.COPY and self.copied.reshape(-1)[cell] == PASSED:
-            missing, advice = "by a copy for which it waits only behind the barrier", LATE_WAIT_ADVICE
+        if name == "writer" and other.op is AccessKind.COPY and (wait := int(self.copied.reshape(-1)[cell]) - WAITED) >= 0:
+            missing, advice = self._behind_its_wait(wait)
         m.findings.add(
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
@@ -478,6 +492,15 @@ class SharedRaces(SharedCheck):
                 m, name, cell, who, other_who, touched.who[conflict], last[conflict]
             )),
         )  # fmt: skip
+
+    def _behind_its_wait(self, position: int) -> tuple[str, str]:
+        """What is missing, and what to do, where a copy was waited for after a barrier, and none has come since. position: of the wait."""
+        program = self.launch.program
+        if position in program.late_waits:
+            return "by a copy for which it waits only behind the barrier", LATE_WAIT_ADVICE
+        line, *calls = program.chains().get(program.ops[position].ptx_line, (None,)) or (None,)
+        called = f" ({called_at(calls[0], '')})" if calls else ""
+        return f"by a copy for which it waits{at(line)}{called}, with no barrier behind that", NO_BARRIER_ADVICE
 
     def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
         """(a thread + 1 that touches the i-th granule, another that did before or 0, is that the `…_two`?)."""

@@ -32,19 +32,19 @@ def line_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int | None]:
 
     filename: what `.file` calls the cell; without any `.file`, file 1 is the cell.
     """
-    return MappingProxyType({number: lines[0] if lines else None for number, lines in _lines_of_ptx(ptx, filename).items()})
+    return MappingProxyType({number: lines[0] if lines else None for number, lines in chains_of_ptx(ptx, filename).items()})
 
 
 def calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
     """The cell line of the call, of those 1-based PTX lines that the compiler copied in from a function of the cell. Of calls within
     calls, the outermost."""
-    return {number: lines[-1] for number, lines in _lines_of_ptx(ptx, filename).items() if len(lines) > 1}
+    return {number: lines[-1] for number, lines in chains_of_ptx(ptx, filename).items() if len(lines) > 1}
 
 
 def assembly_calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int]:
     """The cell line of the call, of those 1-based PTX lines that are inline assembly of a function of the cell: what a helper does in the
     place of its caller. Of calls within calls, the innermost."""
-    reached, inside, found = _lines_of_ptx(ptx, filename), False, {}
+    reached, inside, found = chains_of_ptx(ptx, filename), False, {}
     for number, text in enumerate(ptx.split("\n"), 1):
         if "inline asm" in text:
             inside = "begin inline asm" in text
@@ -88,7 +88,7 @@ def cell_lines(compiled) -> Mapping[int, int | None]:
 
 
 @functools.lru_cache(maxsize=64)
-def _lines_of_ptx(ptx: str, filename: str) -> Mapping[int, tuple[int, ...]]:
+def chains_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, tuple[int, ...]]:
     """The cell line of each PTX line, then that of the call it was copied in for, and so on; () where there is none."""
     files = {int(number): name for number, name in FILE.findall(ptx)}
     cell = {number for number, name in files.items() if name.lstrip("/") == filename.lstrip("/")} or (set() if files else {1})

@@ -8,7 +8,7 @@ read it, and none of them looks at names of opcodes to find out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -192,6 +192,7 @@ class Program:
     exchanged: int = 0  # registers (bits) that other lanes may read, wherever their own thread is
     grid_workspace: int = 0  # address of what this_grid().sync() counts in; 0: the kernel does not ask for it
     calls: Callable[[], Mapping[int, int]] = dict  # PTX line -> line of the cell that called the function it comes from
+    chains: Callable[[], Mapping[int, Sequence[int]]] = dict  # PTX line -> its line of the cell, that of the call, and so on outwards
     header_at: Callable[[int], str] = lambda ptx_line: ""  # the function of a header that a PTX line comes from
 
     @functools.cached_property
@@ -213,6 +214,13 @@ class Program:
         """The first line that looks at an mbarrier and goes on whatever the answer is."""
         at_barriers = (op for op in self.ops if op.position in self.undecisive and any(site.op is AccessKind.BARRIER for site in op.sites))
         return next((op.line for op in at_barriers if self.types[op.writes[0]] == "pred"), None)
+
+    @functools.cached_property
+    def late_waits(self) -> frozenset[int]:
+        """Positions of waits for copies that stand behind a barrier and should stand in front of it: see `late_waits`."""
+        from .late_waits import late_waits
+
+        return late_waits(self)
 
     @functools.cached_property
     def flag_stores(self) -> frozenset[int]:

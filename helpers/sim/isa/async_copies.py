@@ -129,9 +129,10 @@ def _wait_for_groups(op, pending: int | None):
     """Wait until at most `pending` groups are under way; None: for all copies, committed or not."""
     op.effect, op.lands = Effect.COPY, True
     op.loader.uses.add("cp.async")
-    line, kind = op.line, "wait all" if pending is None else f"wait {pending}"
+    line, kind, position = op.line, "wait all" if pending is None else f"wait {pending}", op.position
 
     def run(m):
+        m.checks.copies_awaited(m, position)
         queue(m).wait(m, pending)
         if m.recorder is not None:
             m.recorder.barrier(m, line, kind)

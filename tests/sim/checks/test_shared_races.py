@@ -1,6 +1,6 @@
 """What is said of a race in shared memory: two threads that exist and differ, and the barrier that orders them.
 
-Tests of: helpers.sim.code.flags
+Tests of: helpers.sim.code.flags, helpers.sim.code.late_waits
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from helpers.sim.checks.shared_races import (
     LATE_WAIT_ADVICE,
     MADE_ADVICE,
     MEETING_ADVICE,
+    NO_BARRIER_ADVICE,
     PARTIAL_ADVICE,
     UPDATE_ADVICE,
     WARP_ADVICE,
@@ -405,3 +406,47 @@ def test_a_wait_behind_the_barrier_is_said_to_stand_on_its_wrong_side(loop, late
     if loop.startswith("__syncthreads(); as"):
         mended = COPIES.replace("LOOP", loop.replace(f"__syncthreads(); {WAIT}", f"{WAIT}__syncthreads(); "))
         assert not helpers.compile(mended).launch(1, 64, (x, np.zeros_like(x)), on="cpu", counters=False).findings
+
+
+AHEAD = """extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ __align__(16) float s[3][64];
+    const int t = threadIdx.x;
+    auto start = [&](int stage) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[stage][t])), "l"(x + t) : "memory");
+        asm volatile("cp.async.commit_group;");
+    };
+    auto wait = [&] { asm volatile("cp.async.wait_group 1;" ::: "memory"); };  // the wait
+    float sum = 0;
+    for (int stage = 0; stage < 2; stage++) start(stage);
+    FIRST
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        LOOP
+    }
+    y[t] = sum;
+}"""
+USE = "sum += s[i % 3][63 - t]; start((i + 2) % 3);"
+
+
+@pytest.mark.parametrize("unroll", ["#pragma unroll 1", "#pragma unroll"])
+@pytest.mark.parametrize(
+    ("first", "loop", "late"),
+    [
+        ("__syncthreads();", f"wait();\n{USE}", False),
+        ("wait(); __syncthreads();", f"{USE} wait();", False),
+        ("if (sum == 0) { __syncthreads(); }", f"wait();\n{USE}", False),
+        ("", f"__syncthreads(); wait(); {USE}", True),
+        ("", f"__syncthreads(); sum += t; start((i + 2) % 3); wait(); {USE.partition(';')[0]};", True),
+    ],
+    ids=["before the loop", "before the loop, and a wait", "in a branch before", "the barrier first", "the barrier first, and a copy"],
+)
+def test_a_barrier_before_the_loop_is_not_the_one_that_a_wait_in_it_belongs_to(first, loop, late, unroll):
+    """To move that wait would be wrong: what its loop lacks is a barrier behind it."""
+    source = AHEAD.replace("FIRST", first).replace("LOOP", loop).replace("UNROLL", unroll)
+    x = np.zeros(64, np.float32)
+    found = helpers.compile(source).launch(1, 64, (x, np.zeros_like(x)), on="cpu", counters=False).findings
+    told = next(one for one in found if "by a copy for which it waits" in one.message)
+    assert told.advice == (LATE_WAIT_ADVICE if late else NO_BARRIER_ADVICE)
+    if not late:
+        line = next(number for number, text in enumerate(source.split("\n"), 1) if text.endswith("// the wait"))
+        assert f"waits at line {line} (called at line " in told.message and "with no barrier behind that" in told.message
