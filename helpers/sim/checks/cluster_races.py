@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.errors import called_at
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
@@ -34,6 +35,11 @@ BITS = 10  # of a column plus one: at most 16 blocks of 32 warps
 ADVICE = "Put cluster.sync(), or a wait for an mbarrier that the other block arrives at, between the two accesses."
 ADVICE_FIRST = "Call cluster.sync() before the first access to another block's shared memory."
 ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends while others use its shared memory."
+ADVICE_RELAXED = (
+    "All threads meet at the cluster's barrier of line {}, but they arrive there with .relaxed, which orders no accesses: write "
+    "barrier.cluster.arrive.release instead (what cluster.sync() does), or put a fence in front of it: fence.acq_rel.cluster, or "
+    "fence.mbarrier_init.release.cluster where all that others must see is that mbarriers are initialised."
+)
 
 
 class Order:
@@ -66,11 +72,16 @@ class Order:
             return np.repeat(np.arange(m.blocks), self.groups), np.tile(np.arange(self.groups), m.blocks)
         return np.nonzero(grouped(np.broadcast_to(m.rows_of(m.mask), (m.blocks, m.threads)), self.size))
 
-    def release(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """What groups publish, [n, columns]; what they do from now on comes later."""
+    def done(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """What groups have done and know, [n, columns]; what they do from now on comes later."""
         given = self.known[rows, groups]
         given[np.arange(len(rows)), self.column(rows, groups)] = self.now
         self.now += 1
+        return given
+
+    def release(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """What groups publish, [n, columns]."""
+        given = self.done(rows, groups)
         np.maximum.at(self.released, rows, given)
         return given
 
@@ -131,6 +142,8 @@ class ClusterRaces(SharedCheck):
         self.reader_time, self.reader_site = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.own_time, self.own_code = np.zeros(places, np.int32), np.zeros(places, np.int32)
         self.barrier_gives = np.full_like(self.order_of_blocks.released, NEVER)  # given to the cluster barrier, by block
+        # The same, had those released who arrived with .relaxed: given and passed, by the position of the arrival.
+        self.withheld: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.given: dict[int, np.ndarray] = {}  # the same by mbarrier (its id) and the block it lies in
 
     @classmethod
@@ -139,26 +152,45 @@ class ClusterRaces(SharedCheck):
 
     # ---------------------------------------------------------------------------------------------- what orders blocks
 
-    def cluster_arrived(self, m: Machine, releases: bool) -> None:
+    def cluster_arrived(self, m: Machine, releases: bool, position: int) -> None:
         order = self.order_of_blocks
         rows, groups = order.active(m)
-        self._give_all(rows, order.release(rows, groups) if releases else order.published[rows, groups])
+        if releases:
+            self._give_all(self.barrier_gives, rows, order.release(rows, groups))
+            return
+        self._give_all(self.barrier_gives, rows, order.published[rows, groups])
+        if position not in self.withheld:
+            self.withheld[position] = np.full_like(self.barrier_gives, NEVER), np.full_like(self.barrier_gives, NEVER)
+        self._give_all(self.withheld[position][0], rows, order.done(rows, groups))
 
     def cluster_left(self, m: Machine, rows: np.ndarray) -> None:
         """The cluster's barrier has waited for their end, so it orders what they did."""
         order = self.order_of_blocks
         rows, groups = np.repeat(rows, order.groups), np.tile(np.arange(order.groups), len(rows))
-        self._give_all(rows, order.release(rows, groups))
+        self._give_all(self.barrier_gives, rows, order.release(rows, groups))
 
-    def _give_all(self, rows, given) -> None:
-        every = np.full_like(self.barrier_gives, NEVER)
+    def _give_all(self, gives: np.ndarray, rows, given) -> None:
+        every = np.full_like(gives, NEVER)
         np.maximum.at(every, rows, given)
         members = self.order_of_blocks.members
-        self.barrier_gives[members] = np.maximum(self.barrier_gives[members], every[members].max(axis=1, keepdims=True))
+        gives[members] = np.maximum(gives[members], every[members].max(axis=1, keepdims=True))
 
     def cluster_passed(self, m: Machine, rows: np.ndarray) -> None:
         known = self.order_of_blocks.known
         known[rows] = np.maximum(known[rows], self.barrier_gives[rows][:, None])
+        for given, passed in self.withheld.values():
+            passed[rows] = given[rows]
+
+    def _relaxed_between(self, row: int, column: int, time: int) -> str:
+        """What to do where only .relaxed keeps a cluster's barrier from ordering an access before what the block `row` does; "" if there is
+        none. column, time: of the access."""
+        program = self.launch.program
+        for position, (_, passed) in self.withheld.items():
+            if passed[row, column] >= time:
+                line, *calls = program.chains().get(program.ops[position].ptx_line, ()) or (None,)
+                if line is not None:
+                    return ADVICE_RELAXED.format(f"{line} ({called_at(calls[0], '')})" if calls else line)
+        return ""
 
     def fence(self, m: Machine, acquires: bool = True) -> None:
         self.order_of_blocks.fence(*self.order_of_blocks.active(m), acquires)
@@ -356,7 +388,8 @@ class ClusterRaces(SharedCheck):
             f"{self._who(m, actors[i], threads[i], targets[i], offset, verb)}, which {other_name} {verb_there} at {line_of(site, other)}; "
             "nothing orders the two blocks."
         )
-        self._add(m, site, message, other, actors[i], threads[i], conflict, ADVICE)
+        advice = self._relaxed_between(actors[i], last[i] - 1, times[cells[i]]) or ADVICE
+        self._add(m, site, message, other, actors[i], threads[i], conflict, advice)
         return True
 
     def ended(self, m: Machine) -> None:
@@ -377,10 +410,12 @@ class ClusterRaces(SharedCheck):
                 actor, target = int(order.rows[block[cell], (last[cell] - 1) // order.groups]), int(block[cell])
                 what = UPDATE if self.atomic[index] else verb
                 place = self.cells.at(cell % self.count * self.granule, f" of block {m.block_position(target)}")
-                message = f"Block {m.block_position(actor)} {what} {place}, and nothing keeps that block from ending before."
+                relaxed = self._relaxed_between(target, last[cell] - 1, times[cell])
+                ordered = "nothing orders that before the end of that block" if relaxed else "nothing keeps that block from ending before"
                 m.findings.add(
-                    "race", site.line, message, block=m.block_position(actor), advice=ADVICE_LAST, count=len(here), sites=(site,)
-                )
+                    "race", site.line, f"Block {m.block_position(actor)} {what} {place}, and {ordered}.", block=m.block_position(actor),
+                    advice=relaxed or ADVICE_LAST, count=len(here), sites=(site,),
+                )  # fmt: skip
 
     def _who(self, m, actor, thread, target, offset, verb) -> str:
         whose = "its own block" if actor == target else f"block {m.block_position(int(target))}"

@@ -178,8 +178,8 @@ class Observer:
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         """Lanes have waited for the mbarrier of the blocks `rows`."""
 
-    def cluster_arrived(self, m: Machine, releases: bool) -> None:
-        """The active threads arrive at their cluster's barrier."""
+    def cluster_arrived(self, m: Machine, releases: bool, position: int) -> None:
+        """The active threads arrive at their cluster's barrier. releases: what they did before. position: of the instruction."""
 
     def cluster_left(self, m: Machine, rows: np.ndarray) -> None:
         """Threads of the blocks `rows` (indices) have ended, and their cluster's barrier has not waited for them."""

@@ -25,9 +25,8 @@ def barrier_cluster_arrive(op):
     op.loader.uses.add("cluster")
     op.effect, op.opclass = Effect.BARRIER, "BAR"
     op.without_effect("release")  # without .relaxed it releases
-    line, releases = op.line, not op.has("relaxed")
-    place = op.position + 1 if op.has("aligned") else 0
-    return lambda m: m.cluster_arrive(line, releases, place)
+    position, releases, aligned = op.position, not op.has("relaxed"), op.has("aligned")
+    return lambda m: m.cluster_arrive(position, releases, aligned)
 
 
 @instruction("barrier.cluster.wait")

@@ -514,9 +514,10 @@ class Chunk(Lanes):
         if stuck and not released:
             divergent_barriers.deadlock(self, self.parked, CLUSTER)
 
-    def cluster_arrive(self, line, release: bool, place: int) -> None:
-        """The active threads arrive at their cluster's barrier. place: of the instruction, if it is for whole warps (.aligned), else 0."""
+    def cluster_arrive(self, position: int, release: bool, aligned: bool) -> None:
+        """The active threads arrive at their cluster's barrier. position: of the instruction. aligned: it is for whole warps."""
         state, here = self.cluster_barrier, self._active()
+        line, place = self.program.ops[position].line, position + 1 if aligned else 0
         twice = here & (state.arrived | state.passed)
         if twice.any():
             divergent_barriers.cluster_out_of_turn(self, line, twice, "arrives at the cluster's barrier again without having waited for it")
@@ -524,7 +525,7 @@ class Chunk(Lanes):
         state.place[here] = place
         if place:
             divergent_barriers.arrived_apart(self, line, state.arrived & (state.place > 0), state.place, here)
-        self.checks.cluster_arrived(self, release)
+        self.checks.cluster_arrived(self, release, position)
         self._release_clusters()
 
     def cluster_wait(self, resume: int, line):

@@ -235,3 +235,44 @@ def test_flags_that_lanes_set_at_once_in_another_block_are_no_data(tell, hear, r
     }}"""
     found = helpers.compile(source, arch="sm_90").launch(2, 8, [np.zeros(8, np.int32)], on="cpu", counters=False, in_turn=order).findings
     assert {finding.kind for finding in found} == ({"race"} if race else set())
+
+
+NEIGHBOURS = """extern "C" __global__ void __cluster_dims__(2) f(float* y) {
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    unsigned place, read;
+    auto meet = [] { asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); };  // relaxed
+    auto sync = [] { asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); };
+    auto fence = [] { asm volatile("fence.acq_rel.cluster;" ::: "memory"); };
+    BEGIN
+    s[t] = t;
+    FIRST
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"((unsigned)__cvta_generic_to_shared(&s[t])), "r"(blockIdx.x ^ 1));
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(read) : "r"(place) : "memory");
+    y[blockIdx.x * 64 + t] = __uint_as_float(read);
+    LAST
+}"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "first", "last", "relaxed"),
+    [
+        ("sync();", "meet(); // told", "sync();", True),
+        ("sync();", "fence(); meet();", "sync();", None),
+        ("meet();", "sync();", "meet(); // told", True),
+        ("meet();", "sync();", "fence(); meet();", None),
+        ("meet();", "sync();", "", False),  # the relaxed one came before there was anything to order
+        ("sync(); meet();", "", "sync();", False),
+    ],
+)
+def test_a_relaxed_barrier_that_stands_where_one_is_needed_is_named(begin, first, last, relaxed):
+    """To call cluster.sync() there is no advice to somebody who takes that for what it is."""
+    source = NEIGHBOURS.replace("BEGIN", begin).replace("FIRST", first).replace("LAST", last)
+    found = helpers.compile(source, arch="sm_90").launch(2, 64, [np.zeros(128, np.float32)], on="cpu", counters=False).findings
+    assert bool(found) == (relaxed is not None)
+    line, call = (
+        next((number for number, text in enumerate(source.splitlines(), 1) if text.endswith(mark)), 0) for mark in ("// relaxed", "// told")
+    )
+    for finding in found:
+        named = f"barrier of line {line} (called at line {call}), but they arrive there with .relaxed" in finding.advice
+        assert named == relaxed and (("cluster.sync()," in finding.advice or "Call cluster.sync()" in finding.advice) != relaxed)
