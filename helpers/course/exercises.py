@@ -223,10 +223,11 @@ class Exercise:
         words = likeness.code(answer.source, re.match(r"\w*", answer.compiled.entry)[0])
         solution = likeness.Known("", self.slug, self.solution)
         asked = {"write": "write it yourself", "change": "change the one it gave", "diagnose": "mend the one it gave"}[self.kind]
+        begin = f'Begin with what it gave, which print(exercise("{self.slug}").starter) shows again, and edit that.'
         if whose := likeness.copied(words, solution, self.starter, _others(self.slug), near=self.kind != "write"):
-            return f"This is {whose}; the exercise asks you to {asked}."
+            return f"This is {whose}; the exercise asks you to {asked}. {begin}"
         if self.kind == "diagnose" and not likeness.kept(words, self.starter, self.slug):
-            return f"Little is left here of the kernel that the exercise gave, and it asks you to {asked}."
+            return f"Little is left here of the kernel that the exercise gave, and it asks you to {asked}. {begin}"
         return ""
 
     def _followed(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:

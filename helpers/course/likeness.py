@@ -53,7 +53,8 @@ def likeness(words: Sequence[str], source: str, name: str, least: float = 0.0) -
 def copied(words: Sequence[str], solution: Known, starter: str, others: Sequence[Known], near: bool = True) -> str:
     """Whose kernel the words are, where it is not the exercise's; "" otherwise. near: an edited copy is one, too.
 
-    A right answer may be another exercise's: it is one if it changes no more of the starter than the solution does.
+    A right answer may be another exercise's: it is one if it changes no more of the starter than the solution does, or nothing but what
+    the starter leaves to be written. Whoever writes that may write what another exercise's starter shows to everybody.
     """
     if words == code(solution.source, solution.name):
         return ""
@@ -62,9 +63,25 @@ def copied(words: Sequence[str], solution: Known, starter: str, others: Sequence
     found = [(0.0, "")]
     for other in others:
         like = likeness(words, other.source, other.name, _COPY)
-        if (near and like > own + _NEARER) or (like == 1 and likeness(words, starter, solution.name) < least):
+        elsewhere = like == 1 and likeness(words, starter, solution.name) < least and not completes(words, solution, starter)
+        if (near and like > own + _NEARER) or elsewhere:
             found.append((like, other.whose))
     return max(found, key=lambda item: item[0])[1]
+
+
+def completes(words: Sequence[str], solution: Known, starter: str) -> bool:
+    """Are the words those of the starter, with something else at most in the places where the solution has something else?"""
+    given = code(starter, solution.name)
+    matcher = SequenceMatcher(None, given, code(solution.source, solution.name), autojunk=False)
+    parts = [given[block.a : block.a + block.size] for block in matcher.get_matching_blocks() if block.size]
+    if not parts or tuple(words[: len(parts[0])]) != parts[0] or tuple(words[-len(parts[-1]) :]) != parts[-1]:
+        return False
+    at = len(parts[0])
+    for part in parts[1:-1]:
+        at = next((i + len(part) for i in range(at, len(words) - len(part) + 1) if tuple(words[i : i + len(part)]) == part), 0)
+        if not at:
+            return False
+    return at <= len(words) - len(parts[-1])
 
 
 def kept(words: Sequence[str], starter: str, name: str) -> bool:

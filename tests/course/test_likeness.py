@@ -40,6 +40,7 @@ def test_the_lesson_s_own_kernel_is_no_answer(item):
     text = step.kernel_path.read_text(encoding="utf-8")
     asked = "change" if item.kind == "change" else "mend"
     said = f"This is lesson {item.lesson:02}'s own kernel; the exercise asks you to {asked} the one it gave."
+    said += f' Begin with what it gave, which print(exercise("{item.slug}").starter) shows again, and edit that.'
     assert foreign(item, text, step.entry) == said
     edited = "// mine\n" + text.replace("alpha *", "1.0f * alpha *").replace("\n\n", "\n")
     assert foreign(item, edited.replace(f" {step.entry}(", f" {item.slug}("), item.slug) == said
@@ -71,6 +72,40 @@ def test_a_right_kernel_from_elsewhere_does_not_solve(slug, of, said):
 def test_a_kernel_from_elsewhere_has_no_points():
     mark = quick_grader().mark("second_barrier", SubmittedCell(cell_text(exercise("second_barrier"), reference("shared_tile").source)))
     assert mark.points == 0 and "lesson 03's own kernel" in str(mark)
+
+
+def filled(item: Exercise, other: Exercise) -> str:
+    """The starter of a kernel to be written, with what stands in that place in another exercise's starter."""
+    lines, shown = (text.split("\n") for text in (item.starter, other.starter))
+    at = next(number for number, line in enumerate(lines) if "// Yours" in line)
+    first = shown.index(lines[at - 1]) + 1
+    return "\n".join([*lines[:at], *shown[first : shown.index(lines[at + 1], first)], *lines[at + 1 :]])
+
+
+def test_what_another_exercise_s_starter_shows_may_be_written():
+    """Its loop is the honest answer to the first one; the whole kernel is then, word for word, the second one's solution."""
+    item, other = exercise("two_stages"), exercise("too_soon")
+    source = filled(item, other)
+    assert likeness.code(source, item.slug) == likeness.code(other.solution, other.slug)
+    assert not foreign(item, source, item.slug)
+    assert foreign(other, exercise("half_each").solution, "half_each")
+
+
+def test_a_written_kernel_that_changes_what_was_given_is_another_exercise_s():
+    """Of all solutions only one is the starter of another exercise with nothing but its gap filled."""
+    written = [item for item in KERNELS if item.kind == "write"]
+    found = [
+        (item.slug, other.slug)
+        for item in written
+        for other in KERNELS
+        if other is not item
+        and likeness.completes(likeness.code(other.solution, other.slug), likeness.Known("", item.slug, item.solution), item.starter)
+    ]
+    assert found == [("two_stages", "too_soon")]
+    said = foreign(exercise("two_stages"), exercise("half_each").solution, "half_each")
+    assert said.startswith("This is the solution of another exercise") and said.endswith(
+        '("two_stages").starter) shows again, and edit that.'
+    )
 
 
 def test_two_exercises_may_have_one_answer():
