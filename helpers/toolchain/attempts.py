@@ -11,7 +11,7 @@ from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
 from . import clang, installation, own_headers
-from .diagnostics import Diagnostic, explain, lines_of_unreadable, nested_launches, not_here, parse_log
+from .diagnostics import Diagnostic, at_largest_shared, explain, lines_of_unreadable, nested_launches, not_here, parse_log
 from .headers import stand_ins
 from .host_code import (
     Declaration,
@@ -53,11 +53,14 @@ class Attempt:
     def error(self) -> CompileError:
         """Why the source does not compile, at its own lines. The assembler's lines take another compilation, for PTX alone."""
         lines: Mapping[int, int | None] = {}
+        ptx = ""
         if "ptxas" in self.answer.log:
             flags = tuple(f.replace("-arch=sm_", "-arch=compute_") for f in self.request.flags if not f.startswith("--ptxas-options"))
             answer = installation.compiler().compile_program(replace(self.request, flags=flags))
-            lines = {} if answer.refused else {**line_of_ptx(answer.ptx), **lines_of_unreadable(answer.ptx, self.answer.log)}
+            ptx = "" if answer.refused else answer.ptx
+            lines = {} if answer.refused else {**line_of_ptx(ptx), **lines_of_unreadable(ptx, self.answer.log)}
         errors = [item for item in parse_log(self.answer.log, lines) if item.severity == "error"] if lines else self.errors
+        errors = [at_largest_shared(item, ptx, self.source) for item in errors] if lines else errors
         without = None if installation.compiler().makes_machine_code else clang.misses(self.missing, self.source)
         if without:
             return without

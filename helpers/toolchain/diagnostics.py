@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, assembly_before, line_of_ptx
 
 from .host_code import device_functions, end_of_body, structure, unreadable_from
+from .mangled import qualified_name, variable_name
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ _AT_END = re.compile(r"^At end of source: (?:catastrophic )?error(?: #[\w-]+)?: 
 _ASSEMBLER = "ptxas, the assembler"
 _UNREADABLE = re.compile(r"^\s*ptxas .*?line (\d+); *fatal *: *(.*?)$")
 _INLINE_ADVICE = "Each instruction of an asm statement ends with a semicolon, and its brackets are closed."
+_TOO_MUCH_SHARED = re.compile(r"Entry function '(?P<entry>[^']*)' uses too much shared data \((?P<bytes>0x[0-9a-f]+) bytes")
+_SHARED_VARIABLE = re.compile(r"\.shared (?:\.align \d+ )?\.b8 ([\w$]+)\[(\d+)\]")
 _TO_MATCH = re.compile(r"^[^\n(]*\((?P<line>\d+)\): note(?: #[\w-]+)?: to match this (?P<what>.*)$")
 
 
@@ -115,6 +118,28 @@ def lines_of_unreadable(ptx: str, log: str) -> dict[int, int | None]:
     return found
 
 
+def at_largest_shared(item: Diagnostic, ptx: str, source: str) -> Diagnostic:
+    """A message of the assembler's that a kernel declares too much shared memory, at the line of its largest variable there; any other
+    message as it is."""
+    said = _TOO_MUCH_SHARED.search(item.message)
+    body = re.search(rf"\.entry {re.escape(said['entry'])}\(.*?\n}}", ptx, re.DOTALL) if said else None
+    if said is None or body is None:
+        return item
+    used = set(re.findall(r"[\w$]+", body[0]))
+    found = {symbol: int(size) for symbol, size in _SHARED_VARIABLE.findall(ptx) if symbol in used}
+    parts = sorted(((size, variable_name(symbol)) for symbol, size in found.items()), key=lambda part: -part[0])
+    text, _ = structure(source)
+    name = qualified_name(said["entry"]).split("::")[-1]
+    home = next((function for function in device_functions(source) if function.function_name == name), None)
+    for start, end in ((home.start, home.end) if home else (0, 0), (0, len(text))):
+        declared = parts and re.search(rf"\b__shared__\b[^;]*?\b({re.escape(parts[0][1])})\b", text[start:end])
+        if declared:
+            sizes = ", ".join(f"{name} {size:,}" for size, name in parts[:4]) + (", …" if len(parts) > 4 else "")
+            line = text.count("\n", 0, start + declared.start(1)) + 1
+            return replace(item, line=line, message=f"{item.message}: {int(said['bytes'], 16):,} bytes ({sizes})", header="")
+    return item
+
+
 def used_unset(log: str) -> list[tuple[int, str]]:
     """(line, name) of the variables of which the compiler says that they are used before they have a value."""
     found = ((item.line, re.match(r'variable "(\w+)" is used before its value is set', item.message)) for item in parse_log(log))
@@ -157,7 +182,9 @@ _ADVICE = (
     (r"'tcgen05\.\S*' not supported on",
      "Blackwell's tensor memory needs its own target: arch='sm_100a' (in the magic: --arch sm_100a)."),
     (r"uses too much shared data",
-     "A block may declare 48 KB of __shared__ memory; more needs extern __shared__ and the launch's shared= argument."),
+     "A block may declare 48 KB of __shared__ memory. Declare less, or have it given at the launch: `extern __shared__ char bytes[];` in "
+     "the kernel, and for its size in the cell `extern \"C\" __device__ constexpr int dynamic_shared[] = {BYTES};` "
+     "(kernel.launch takes shared=BYTES)."),
 )  # fmt: skip
 
 

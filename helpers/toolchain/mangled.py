@@ -50,6 +50,15 @@ def qualified_name(symbol: str) -> str:
         return symbol
 
 
+def variable_name(symbol: str) -> str:
+    """The name of a variable that a function declares, without the function's: `_ZZ1kPfE4tile` -> tile. Any other symbol as it is."""
+    for match in re.finditer(r"E(\d+)", symbol if symbol.startswith("_ZZ") else ""):
+        name, rest = symbol[match.end() :][: int(match[1])], symbol[match.end() :][int(match[1]) :]
+        if len(name) == int(match[1]) and re.fullmatch(r"(_\d+|__\d+_)?", rest):
+            return name
+    return symbol
+
+
 @dataclass(frozen=True)
 class _Part:
     """A piece of a name. kind: "name", "member" (of parts[0]), "instance" (a template, its arguments), "const", "pointer" (or reference),

@@ -21,7 +21,7 @@ from helpers.toolchain.kernels import kernels
         ("float twice(float x) { return 2 * x; }\n__global__ void k(float* p) { p[0] = twice(p[0]); }", 1, "__device__"),
         ('__global__ void k(float* p) {\n  p[0] = 0;\n  asm("nonsense.u32;");\n}', 3, "nonsense"),
         ("__global__ void k(float* p) {\n __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads();\n p[0] = s[5]; }",
-         None, "48 KB"),
+         2, "48 KB"),
         ("__global__ void k(float* p) {\n  if (p) {\n    p[0] = 0;\n}", 1, "is never closed"),
         ("__device__ int f() { return 1; }", None, "There is no kernel"),
         ("// __global__ void k() {}\n__device__ int f() { return 1; }", None, "There is no kernel"),
@@ -39,6 +39,26 @@ def test_mistakes_are_explained_at_the_cells_own_line(source, line, expected):
     if line is not None and "\n" in caught.value.message:
         shown = source.split("\n")[line - 1].expandtabs(4).strip()
         assert shown in caught.value.message
+
+
+@pytest.mark.parametrize("how", ["", 'extern "C" ', "template <int N> "])
+def test_too_much_shared_memory_is_told_at_its_largest_variable(how):
+    """With the way that a lesson's cell has, whose check() takes no shared=."""
+    size = "N" if "template" in how else "8"
+    source = f"""__global__ void other(float* p) {{ __shared__ float tile[2000]; tile[threadIdx.x] = p[1]; __syncthreads(); p[0] = tile[3]; }}
+{how}__global__ void k(float* p) {{
+    // __shared__ float tile[1];
+    __shared__ float small[{size}][64];
+    __shared__ __align__(16) float
+        tile[{size}][2048];
+    small[0][threadIdx.x] = tile[1][threadIdx.x] = p[1]; __syncthreads();
+    p[0] = small[0][3] + tile[1][5];
+}}"""
+    with pytest.raises(CompileError) as caught:
+        compile_source(source, entry="k<8>" if "template" in how else "k")
+    assert caught.value.line == 6
+    assert "67,584 bytes (tile 65,536, small 2,048)" in caught.value.message
+    assert 'extern "C" __device__ constexpr int dynamic_shared[] = {BYTES};' in caught.value.message
 
 
 def test_the_caret_points_at_the_column():
