@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.course import steps
+from helpers.run import gemm
+from tests import ROOT
 
 KERNEL = r"""
 __global__ void k(const int* x, int* y) {
@@ -53,3 +56,15 @@ def test_a_bulk_copy_over_what_threads_have_stored(first, fence, between, told):
     np.testing.assert_array_equal(y.reshape(3, 64), x.reshape(3, 64)[:, ::-1])
     assert [(one.kind, one.other_line) for one in findings] == ([("missing-fence", told)] if told else [])
     assert all("The bulk copy writes" in one.message and "fence.proxy.async" in one.advice for one in findings)
+
+
+def test_lesson_16_says_of_its_fence_behind_the_mbarriers_what_the_check_does():
+    """PTX leaves open whether it is needed, and the machine does not judge: the lesson and the machine's page say so."""
+    step = steps.get("tma_wgmma")
+    fence = '        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the accelerator sees the barriers\n'
+    source = step.kernel_source()
+    assert source.count(fence) == 1
+    kernel = helpers.compile(source.replace(fence, ""), arch="sm_90a")
+    assert gemm.check(kernel, gemm.problem_for(kernel, 128, 256, 128), on="cpu").passed
+    assert "Keep it, although `check` passes without" in step.notebook_path.read_text(encoding="utf-8")
+    assert "**Two fences are not missed**" in (ROOT / "helpers" / "sim" / "README.md").read_text(encoding="utf-8")
