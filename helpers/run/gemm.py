@@ -509,6 +509,7 @@ _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of f
 _SQUARE = 320  # M = N = K of a product of some tiles, at the least
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
+_FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
 
 
@@ -839,11 +840,15 @@ _ONLY_FIRST = "of a batch, it writes the first and leaves the others as they wer
 
 
 def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None) -> tuple[Case, list[Finding]]:
-    """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right."""
+    """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right; of those
+    that wait for one another all have to run, and take turns, on fewer tiles where it is many blocks that share each."""
     whole = Problem(**{item.name: getattr(sample, item.name) for item in fields(Problem)})
     try:
         done, wrong, missing = run_sample(kernel, sample, seconds, progress, _CHECKED_WALK)
     except LaunchError:  # they wait for one another
+        (rows, columns), parts = geometry(kernel).tile, geometry(kernel).parts
+        most = max(_FEWEST_SHARED, math.isqrt(_SHARES // parts))
+        whole = replace(whole, m=min(whole.m, most * rows), n=min(whole.n, most * columns))
         return _check_one(kernel, whole, "cpu", seconds, progress)
     except CourseError as error:
         return Case(sample, error.message, error.line), list(getattr(error, "findings", []))

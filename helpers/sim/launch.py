@@ -135,6 +135,7 @@ class Launch:
     briefly: bool = False  # chunks that look at flags in vain let others run soon
     resident: int | None = None  # blocks that fit on the largest GPU at once, None if unknown
     others_wait: Callable = lambda chunk: False
+    looks_in_vain: Callable = lambda chunk: None  # called where a chunk has looked at flags for long, and no other could run
     explain: bool = True  # in the NumPy machine, what native code only notices
     tick: Callable = lambda: None  # called now and then while a chunk runs
     carried: dict[Site, Carried] = field(default_factory=dict)  # loads that have read shared memory that nobody has written
@@ -393,6 +394,8 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
         return True
 
     launch.others_wait = lambda chunk: piece is not None or bool(waiting)
+    if wanted < math.prod(launch.grid):
+        launch.looks_in_vain = stuck.OthersMissing(launch).look
     launch.tick = lambda: progress and progress(done, wanted)
     while piece is not None or waiting:
         left = room - sum(chunk.unfinished for chunk in waiting)

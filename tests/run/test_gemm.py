@@ -420,3 +420,47 @@ def test_in_place_the_race_is_told_and_a_is_not_called_unwritten():
     both, b = (random.uniform(-1, 1, (24, 24)).astype(np.float32) for _ in range(2))
     found = gemm.run(made, gemm.Problem(24, 24, 24), on="cpu", arrays=(both, b, both)).findings
     assert found and "uninitialized" not in {finding.kind for finding in found}
+
+
+SHARED_TILES = """
+constexpr int PARTS = 32;
+extern "C" __device__ constexpr int block_shape[] = {32, 1, 1};
+extern "C" __device__ constexpr int tile_shape[] = {4, 8};
+extern "C" __device__ constexpr int persistent[] = {1, PARTS};
+__device__ float sums[PARTS][64 * 64];
+__device__ int finished[256];
+__global__ void shared_tiles(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int t = threadIdx.x, across = (N + 7) / 8, tiles = (M + 3) / 4 * across;
+    for (int item = blockIdx.x; item < tiles * PARTS; item += gridDim.x) {
+        const int tile = item / PARTS, part = item % PARTS, row = tile / across * 4 + t / 8, col = tile % across * 8 + t % 8;
+        float sum = 0;
+        if (row < M && col < N)
+            for (int k = part; k < K; k += PARTS) sum += A[row * lda + k] * B[k * ldb + col];
+        if (part) {
+            sums[part][tile * 32 + t] = sum;
+            __threadfence();
+            __syncthreads();
+            if (t == 0) atomicAdd(&finished[tile], 1);
+            continue;
+        }
+        if (t == 0)
+            while (*(volatile int*)&finished[tile] < PARTS - 1);
+        __syncthreads();
+        __threadfence();
+        for (int other = 1; other < PARTS; other++) sum += sums[other][tile * 32 + t];
+        if (row < M && col < N) C[row * ldc + col] = beta == 0 ? alpha * sum : alpha * sum + beta * C[row * ldc + col];
+        __syncthreads();
+        if (t == 0) finished[tile] = 0;
+    }
+}
+"""
+
+
+def test_blocks_that_wait_for_each_other_are_all_run_instead_of_a_sample(monkeypatch):
+    """Some of them alone wait until the time is over, which was told of a right kernel. Not the time tells them here."""
+    kernel, ran = helpers.compile(SHARED_TILES), []
+    whole = gemm.run
+    monkeypatch.setattr(gemm, "run", lambda kernel, problem, **more: ran.append((problem.m, problem.n)) or whole(kernel, problem, **more))
+    report = gemm.check(kernel, gemm.SampledProblem(40, 80, 64, places=((3, 2),)), on="cpu", seconds=10**6)
+    assert report.passed, str(report)
+    assert ran[0] == (40, 80) and ran[1:] == [(12, 24)] * 2  # the second one: it leaves something in its variables

@@ -192,7 +192,13 @@ class Chunk(Lanes):
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
             self._endless(f"{clock.seconds:g} seconds", block)
-        return self.polls > (BRIEFLY if self.launch.briefly else PATIENCE) and self._others_could_run()
+        if self.polls <= (BRIEFLY if self.launch.briefly else PATIENCE):
+            return False
+        if self._others_could_run():
+            return True
+        if self.parent is None:
+            self.launch.looks_in_vain(self)
+        return False
 
     def _others_could_run(self) -> bool:
         """Are there other chunks, or other parts of the divided chunk that this is a part of?"""

@@ -7,6 +7,7 @@ import pytest
 
 import helpers
 from helpers.errors import LaunchError
+from helpers.sim.machine.stuck import OthersMissing
 
 KERNEL = """extern __shared__ float s[];
 __device__ unsigned count;
@@ -86,3 +87,36 @@ def test_blocks_may_wait_for_those_of_lower_numbers(blocks, in_turn):
 
 def test_downwards_the_blocks_of_lower_numbers_begin_last():
     assert not findings(SIGNAL.replace("WAIT", "if (b) while (!flag[0]);"), 140, "downwards")
+
+
+@pytest.mark.parametrize("shared", ["", "s[t] = looked;"])
+def test_blocks_that_wait_for_some_that_do_not_run_are_told_soon(shared, monkeypatch):
+    """By the machine's state, which comes again, and not by the time that a launch has: it is not even looked at."""
+    looks = []
+    monkeypatch.setattr("helpers.sim.launch.stuck.OthersMissing.look", _counted(looks))
+    body = SIGNAL.replace("WAIT", f"int looked = 0; if (b < n - 1) while (!flag[b + 1]) {{ {shared} }}")
+    kernel = helpers.compile(KERNEL.replace("BODY", body), arch="sm_90")
+    out = np.zeros(8 * 32, np.float32)
+    with pytest.raises(LaunchError, match="wait for others .* cannot run without them"):
+        kernel.launch(8, 32, (out,), shared=4096, on="cpu", blocks=[0, 1, 2], counters=False, seconds=10**6)
+    assert 1 < len(looks) <= 24
+    for blocks in ([6, 7], [5, 6, 7]):  # all that they wait for runs as well
+        kernel.launch(8, 32, (out,), shared=4096, on="cpu", blocks=blocks, counters=False)
+    assert out.reshape(8, 32)[5:].sum() == 3 * 31 * 16
+
+
+def test_many_looks_are_no_waiting_where_some_blocks_run():
+    body = "float v = 0; for (int i = 0; i < 9000; i++) v += data[i % 256]; s[t] += v;"
+    out = np.zeros(8 * 32, np.float32)
+    helpers.compile(KERNEL.replace("BODY", body), arch="sm_90").launch(8, 32, (out,), shared=4096, on="cpu", blocks=[1], counters=False)
+    assert out.sum() == 31 * 16
+
+
+def _counted(looks: list):
+    whole = OthersMissing.look
+
+    def look(self, chunk):
+        looks.append(chunk)
+        whole(self, chunk)
+
+    return look
