@@ -708,7 +708,8 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             site, known = _storing_site(kernel, fitted(kernel, cases[place].problem))
             message = cases[place].message + ("" if site is not None or not known else " No line has stored to it.")
-            cases[place] = replace(cases[place], line=site and site.line, call=site and site.call, message=message)
+            line, call = (None, None) if site is None else (site.line, site.call)
+            cases[place] = replace(cases[place], line=line, call=call, message=message)
     return cases
 
 
