@@ -516,7 +516,8 @@ class Expectation:
 
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly`, `at_most` and `at_least`, each a
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
-    the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True).
+    the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True). of_whole_tiles: it is not asked of blocks
+    that share tiles of C, which leave their sums to each other in device memory.
     """
 
     text: str
@@ -526,6 +527,7 @@ class Expectation:
     at_least: float | Callable[[Problem], float] | None = None
     of_array: bool = False
     of_order: bool = False
+    of_whole_tiles: bool = False
 
     def __post_init__(self):
         if sum(bound is not None for bound in (self.exactly, self.at_most, self.at_least)) != 1:
@@ -728,8 +730,9 @@ def at_line(run, text: str) -> LineOfRun:
     return LineOfRun(run, line_number(run.kernel, text))
 
 
-def expect(sentence: str) -> Expectation:
+def expect(sentence: str, of_whole_tiles: bool = False) -> Expectation:
     """An expectation from a sentence: "sectors per load of A <= 4", "barriers per warp == 1/16 K + 1".
+    of_whole_tiles: as in `Expectation`.
 
     The bound is a number, a fraction, or one of them times K and then some. Raises CourseError for a sentence it does not know.
     """
@@ -742,7 +745,7 @@ def expect(sentence: str) -> Expectation:
         bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
-            return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED)
+            return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED, of_whole_tiles=of_whole_tiles)
     raise CourseError(
         f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."
     )

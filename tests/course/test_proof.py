@@ -8,12 +8,14 @@ import re
 import pytest
 
 import helpers
-from helpers.course import proof
+from helpers.course import proof, steps
 from helpers.course.exercises import exercise, exercises
 from helpers.course.lesson import LessonKernel, reference
 from helpers.course.steps import STEPS
+from helpers.course.sweep import variant
 from helpers.errors import CourseError
 from helpers.run import gemm
+from helpers.run.kernel import compile as compile_kernel
 from helpers.toolchain.compile import compile_source
 
 from . import cheats
@@ -187,3 +189,20 @@ def test_a_sampled_product_is_larger_than_what_slices_keep():
 def test_k_is_longer_than_its_counter(counter, least):
     kernel = for_the_machine("coalesced", [(cheats.LOOP, f"for ({counter} k = 0; k < K; k++) {{")])
     assert gemm.drawn(kernel, seed=1)[0].k > least
+
+
+SHARING = {
+    "autotune": ({"SLICES": 2}, ["global loads per result", "shared stores per result"]),
+    "warp_specialized": (
+        {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1}, ["global loads per result", "shared loads per result", "global stores"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slug", SHARING)
+def test_blocks_that_share_tiles_are_not_asked_for_counters_of_blocks_that_do_not(slug):
+    step, (constants, not_asked) = steps.get(slug), SHARING[slug]
+    made = compile_kernel(variant(step.kernel_source(), **constants), entry=step.entry, arch=step.target())
+    said = proof.judged(made, step.expect, 1, str)
+    assert all(good for _, good in said), said
+    assert [text.partition(":")[0] for text, _ in said if "not asked" in text] == not_asked
