@@ -105,6 +105,7 @@ def _key(line: str, renamed: Mapping[str, str]) -> str:
 class Variants(dict[str, LessonKernel]):
     """Kernels by the name of what is different in them."""
 
+    @explained
     def gemm(self, m: int, n: int | None = None, k: int | None = None, **options: Any) -> dict[str, Run]:
         """Each of them executed on an m × n × k problem in the SIMT machine: `LessonKernel.gemm`, which says what the options are."""
         return {name: kernel.gemm(m, n, k, on="cpu", **options) for name, kernel in self.items()}

@@ -22,7 +22,7 @@ from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError
-from helpers.run import gpu
+from helpers.run import gpu, untold
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.kernels import namesake
 
@@ -208,6 +208,8 @@ def load_ipython_extension(ipython) -> None:
         ("pre_run_cell", history.cell_begins),
         ("pre_run_cell", still.cell_begins),
         ("post_run_cell", still.cell_ended),
+        ("pre_run_cell", untold.cell_begins),
+        ("post_run_cell", untold.cell_ended),
         ("pre_run_cell", _may_be_loaded_again),
     ):
         if listener not in ipython.events.callbacks[event]:  # it may be loaded twice

@@ -37,6 +37,7 @@ from .gpu.launching import Before
 from .shared_gpu import service_address
 from .struct_arguments import by_value, is_array, table
 
+FINDINGS, SHOWN = "findings", "shown"  # how somebody has looked at a run: at its findings alone, or at all that it says
 FIRST_SPECIFIC = 90  # the first architecture that has code of its own besides ("sm_90a")
 
 _SCALAR_TYPES = {
@@ -77,6 +78,8 @@ class Run:
     first_tiles: Callable[[], Trace | None] = field(default=lambda: None, repr=False)
     remarks: tuple[str, ...] = ()
     passes: tuple[Run, ...] = ()
+    unfilled: tuple[str, ...] = ()
+    looked: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -96,6 +99,7 @@ class Run:
     @property
     def findings(self) -> list[Finding]:
         """What a sanitizer would say, of its passes too; empty for a correct kernel."""
+        self.looked.append(FINDINGS)
         return quoted([finding for run in (*self.passes, self) for finding in run.outcome.findings], self.kernel.source)
 
     @property
@@ -127,6 +131,7 @@ class Run:
         return predict(self, gpu, what_if)
 
     def __repr__(self) -> str:
+        self.looked.append(SHOWN)
         time = f", {self.milliseconds:.4g} ms" if self.milliseconds is not None else ""
         text = f"<Run of {self.kernel.name} on {self.device}: grid {self.grid}, block {self.block}{time}>"
         # A GPU run is not simulated just to be printed.
@@ -203,7 +208,8 @@ class Kernel:
         before: Sequence[Before] = (),
         symbols: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Run the kernel and return a Run; arrays in `args` are changed in place.
+        """Run the kernel and return a Run; arrays in `args` are changed in place. Findings are in `run.findings`; where a notebook's cell
+        shows neither these nor the run, a line below it tells of them.
 
         grid, block: 1 to 3 integers (blocks, threads per block). args: NumPy or CuPy arrays, `tensor_map`s and scalars in
         the kernel's parameter order; None is a null pointer, a tuple of its members a struct by value (int and float of 4 bytes, NumPy
@@ -258,7 +264,8 @@ class Kernel:
             )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
         given = variable_values.given(self.compiled, symbols)
-        remarks = (*variable_values.forgotten(self.compiled, symbols), *variable_values.begun(self.compiled, given))
+        unfilled = variable_values.forgotten(self.compiled, symbols)
+        remarks = (*unfilled, *variable_values.begun(self.compiled, given))
         subject, held = holding(self, given), [*arguments, *(value for _, value in given)]
 
         def simulated(values: Sequence[Any]) -> Outcome:
@@ -282,7 +289,19 @@ class Kernel:
             outcome = simulated(host)
             for value, copy in zip(held, host, strict=True):
                 gpu.copy_back(value, copy)
-            return Run(subject, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, remarks=remarks)
+            return Run(
+                subject,
+                grid,
+                block,
+                shared,
+                "cpu",
+                "SIMT machine (CPU)",
+                None,
+                tuple(arguments),
+                outcome,
+                remarks=remarks,
+                unfilled=unfilled,
+            )
         there = gpu if gpu.available() else _shared()
         kernel = self.native(there.arch())
         there_given = variable_values.given(kernel.compiled, symbols)  # by the names that they have in this code
@@ -303,6 +322,7 @@ class Kernel:
             later,
             timing,
             remarks=remarks,
+            unfilled=unfilled,
         )
 
     def count(
