@@ -23,6 +23,7 @@ from helpers.files import read_whole
 from helpers.interrupts import delayed
 from helpers.model import hardware
 from helpers.model.hardware import digits
+from helpers.model.lacking import lacking
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.progress import Progress
 from helpers.run import gemm
@@ -363,6 +364,8 @@ class Profile(Tabular):
             found.append(
                 f"{'Counted only, no time is known.' if self.milliseconds is None else 'What limits it is not known.'} {self._answer[1]}"
             )
+        if less := lacking(self.run):
+            found.insert(0, less)
         estimate = self.kernel.compiled.estimate
         told = [estimate] if estimate and not any(estimate in sentence for sentence in found) else []
         return [*found, *told, *self.run.remarks]

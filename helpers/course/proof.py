@@ -14,6 +14,7 @@ from helpers.errors import CourseError, quote
 from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
+from helpers.run.own_products import counted_size
 from helpers.sim import TraceFilter
 from helpers.sim.counting import names
 
@@ -35,7 +36,7 @@ def judged(
     They are judged on a product of `counted_size`, whose result is compared, and once more on the large product that the check of this
     seed computed some blocks of: what holds at one size alone has not been met.
     """
-    size = gemm.counted_size(kernel)
+    size = counted_size(kernel)
     problem = gemm.problem_for(kernel, size, size, size)
     arrays = gemm.fitted(kernel, problem).arrays()
     before = tuple(array.copy() for array in arrays)

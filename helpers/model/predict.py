@@ -47,6 +47,7 @@ from .cycles.estimate import batch, estimate
 from .cycles.multiprocessor import WORDS, WarpState
 from .device_memory import device_memory
 from .hardware import GPU, digits
+from .lacking import lacking
 from .occupancy import occupancy
 
 CONSTANTS = Path(__file__).parent.parent / "data" / "model.toml"
@@ -116,7 +117,8 @@ class Prediction:
     waves: how often the grid fills the GPU. tflops: None if the run is not a known GEMM.
     states: why warps wait: the share of their cycles in each of Nsight Compute's warp states, largest first; by_line: cycles of one
     multiprocessor's warps, by line of the cell and state; both are empty where that is not known. from_counters: why the time is not by
-    cycles but from counters alone, "" if it is. clock_mhz: the clock at which it runs; tensor cores at work lower it.
+    cycles but from counters alone, "" if it is. clock_mhz: the clock at which it runs; tensor cores at work lower it. lacking: a sentence
+    where the launch multiplies plainly less than its product needs.
     """
 
     gpu: str
@@ -131,6 +133,7 @@ class Prediction:
     by_line: Mapping[int, Mapping[str, float]] = field(default_factory=dict, repr=False)
     from_counters: str = ""
     clock_mhz: float = 0.0
+    lacking: str = ""
 
     @property
     def lowered(self) -> str:
@@ -144,7 +147,9 @@ class Prediction:
 
     def __str__(self) -> str:
         speed = f", {digits(self.tflops)} TFLOPS" if self.tflops else ""
-        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}{self.lowered}. {self.error}"
+        return f"predicted for {self.gpu}: {self.milliseconds:.4g} ms{speed}, limited by {self.limiter}{self.lowered}. {self.error}" + (
+            f" {self.lacking}" if self.lacking else ""
+        )
 
 
 # ----------------------------------------------------------------------------------------------- what a launch asks
@@ -406,6 +411,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         by_line={line: _by_share(row) for line, row in walked.by_line.items()} if walked else {},
         from_counters=why,
         clock_mhz=clock,
+        lacking=lacking(run),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from helpers.errors import quote
 
 if TYPE_CHECKING:
     from .gemm import Problem
@@ -52,9 +55,40 @@ def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequenc
     if error <= allowed:
         return ""
     return (
-        f"every element is nearly right, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums "
-        f"stay below {allowed:.2g}. Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
+        f"{_NEARLY}, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums stay below "
+        f"{allowed:.2g}."
     )
+
+
+_NEARLY = "every element is nearly right"
+
+
+def nearly(message: str) -> bool:
+    """Is a case's message about errors that are too large together?"""
+    return _NEARLY in message
+
+
+def few_bits(source: str, ptx: str) -> str:
+    """Where to look for what makes the long sums of a kernel inexact, as sentences."""
+    if _NARROW.search(ptx):
+        return "Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
+    text = (
+        "No type of the kernel has fewer bits than float32, so some of the products may be left out, or be of other elements: look at how "
+        "k is counted, and at what is done where the loop ends."
+    )
+    if (line := line_of_16_bits(source)) is not None:
+        text += f" Line {line}, “{quote(source, line)}”, declares 16 bits, which count to 32,767, or to 65,535 without a sign: use int."
+    return text
+
+
+def line_of_16_bits(source: str) -> int | None:
+    """The first line that declares a variable which may count steps, and which 16 bits hold; None without one."""
+    found = _OF_16_BITS.search(source)
+    return source.count("\n", 0, found.start()) + 1 if found else None
+
+
+_NARROW = re.compile(r"\.(?:f16|bf16|tf32|e4m3|e5m2)")  # types of PTX
+_OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")
 
 
 def compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:

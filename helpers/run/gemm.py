@@ -9,90 +9,43 @@ import contextlib
 import functools
 import math
 import numbers
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.element_types import ELEMENT_TYPES, element_type
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, UnexplainedError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
-from helpers.sim.code.program import Program
-from helpers.sim.code.sites import AccessKind
 from helpers.sim.launch import DOWNWARDS, UPWARDS
-from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
-from . import block_scales
 from .check_report import Case, CheckReport
-from .differences import changed, compare, compare_others, first_difference, inexact, stored, wrong_ones
-from .geometry import Geometry, geometry, is_fused, tensor_maps
+from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, takes_several
+from .differences import changed, compare, compare_others, few_bits, first_difference, inexact, line_of_16_bits, nearly, stored, wrong_ones
+from .geometry import Geometry, geometry
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
-from .passes import Pass, pieces
-from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem, named_blocks
+from .own_products import MATRICES, fitted, problem_for, program_of, types
+from .passes import Pass
+from .problem import Problem, SampledProblem, ShiftedProblem, named_blocks
 
-_MATRICES = 4, 6, 9  # the places of A, B and C among the parameters
-COUNTED_SIZE = 64  # at least this, see counted_size
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a persistent kernel are counted
 _CHECKED_WALK, _COUNTED_WALK, _VERIFIED_WALK = 3, 2, 1  # tiles that each block of a persistent kernel computes, about
 _SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
+_FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 
 
 # ------------------------------------------------------------------------------------------------- launches
-
-
-def counted_size(kernel: Kernel) -> int:
-    """M = N = K of a quick run whose counters can be judged: no block hangs over an edge (tiles are powers of two)."""
-    return max(COUNTED_SIZE, *geometry(kernel).tile)
-
-
-_ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item.c_names}
-
-
-def types(kernel: Kernel) -> tuple[str, str]:
-    """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as void.
-
-    CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ, and
-    for doubles, of which the course has no products.
-    """
-    is_fused(kernel)  # the parameters are where they should be
-    declared = [kernel.compiled.parameters[place] for place in _MATRICES]
-    if double := next((item for item in declared if re.fullmatch(r"double[1-4]?", item.pointer_to or "")), None):
-        raise LaunchError(
-            f"{kernel.name} takes {double.name} in double, and the course multiplies no matrices of float64: it has "
-            f"{', '.join(ELEMENT_TYPES)}. Launch it yourself with .launch(grid, block, args)."
-        )
-    a, b, c = (_ELEMENTS.get(item.pointer_to or "", "float32") for item in declared)
-    if a != b:
-        raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
-    return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
-
-
-@explained
-def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
-    """A problem in the kernel's own element types. Options are fields of `Problem`."""
-    dtype, out_dtype = types(kernel)
-    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, scale_block=block_scales.scale_block(kernel), **options)
-
-
-_P = TypeVar("_P", bound=Problem)
-
-
-def fitted(kernel: Kernel, problem: _P) -> _P:
-    """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some."""
-    return replace(problem, fused=is_fused(kernel), scale_block=block_scales.scale_block(kernel))
 
 
 @explained
@@ -145,7 +98,7 @@ def _three(kernel: Kernel, arrays: Any) -> tuple[Any, Any, Any]:
     given = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, (np.ndarray, str)) else ()
     if len(given) != 3:
         raise LaunchError("arrays: give the three arrays A, B and C, such as arrays=(a, b, c).")
-    a, b, c = (kernel.checked_at(place, array) for place, array in zip(_MATRICES, given, strict=True))
+    a, b, c = (kernel.checked_at(place, array) for place, array in zip(MATRICES, given, strict=True))
     return a, b, c
 
 
@@ -183,12 +136,6 @@ def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     short = min(problem.k, _SHORT)
     some = replace(problem, k=short, pad_a=problem.lda - max(1, short))  # the rows stay as far apart as they are
     return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
-
-
-def takes_batch(kernel: Kernel) -> bool:
-    """Does the kernel say that it looks at z, and take nothing that describes one product only?"""
-    describes_one = tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) is not None
-    return geometry(kernel).depth is not None and not describes_one
 
 
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:
@@ -281,236 +228,6 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
 
 
 # ---------------------------------------------------------------------------------------------------- check
-
-
-def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
-    """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
-    rows, columns = tile
-    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
-    vector = VECTOR // element_type(dtype).bytes
-    return [
-        one(1, 1, 1),
-        one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
-        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, pad_c=1, seed=2),  # rows of C begin at multiples of 16 bytes and end at none
-        one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
-        one(5, 7, 0, seed=6),
-        one(5, 7, 0, beta=3.0, seed=7),
-        one(16, 2 * vector, 0, seed=12),
-        one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
-        one(20, 7 * vector, 5 * vector, alpha=1.5, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
-        one(20, 9 * vector, 5 * vector, alpha=-1.75, beta=0.375, pad_c=vector, seed=10),
-        one(6, 10, 5, alpha=0.0, beta=2.0, seed=11),
-        one(6, 10, 5, alpha=0.0, seed=13),  # what was in C is no number, and 0 times it neither
-    ]
-
-
-def drawn(kernel: Kernel, seed: int) -> list[Problem]:
-    """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
-
-    In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many, of 16-bit
-    types with a second half that takes back the first; more rows
-    of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
-    fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
-    of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and an
-    alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
-    several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
-    two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
-    types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
-    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; a tile
-    of a product with M = N = K; last
-    two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
-    slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot
-    hold.
-    """
-    random = np.random.default_rng(seed)
-    (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
-    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
-    some_blocks = functools.partial(SampledProblem, dtype=dtype, out_dtype=out_dtype)
-    long = CancellingProblem if dtype in _OF_FEW_BITS else Problem
-
-    def any_of(low: int, high: int) -> int:
-        return int(random.integers(low, high + 1))
-
-    def odd(low: int, high: int) -> int:  # rows of odd length take one way through a kernel, and share the native code for it
-        return any_of(low, high) | 1
-
-    def factor() -> float:
-        return odd(-9999, 9999) / 1024
-
-    panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
-    seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
-    deep = odd(*(_BEYOND_16_BITS if _OF_16_BITS.search(kernel.source) else _DEEP))
-    width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
-    wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
-    size = counted_size(kernel)
-    across, down = any_of(_FEWEST, width), any_of(_FEWEST, height)
-    while across * columns * down * rows <= _room(kernel):
-        across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
-    place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
-    across_cluster = columns * geometry(kernel).cluster[0]
-    step, vector = _step(kernel), VECTOR // element_type(dtype).bytes
-    depths = (step, step * odd(3, 6)) if step else (64, 8 * odd(3, 9))
-    whole = [
-        one(
-            rows, across_cluster, depth, pad_a=vector * any_of(1, 3), pad_b=vector * any_of(1, 3), pad_c=vector * any_of(1, 3),
-            seed=seeds[3] + 2 + depth,
-        )
-        for depth in depths
-    ]  # fmt: skip
-
-    def cut(extent: int, at_most: int, unit: int = 1) -> int:  # whole units of a tile, and not all of it
-        return unit * any_of(1, max(1, min(at_most, extent - 1) // unit))
-
-    some, steps = vector * any_of(1, 3), step or 64
-    ragged = [
-        one(
-            rows + cut(rows, rows // share), across_cluster + cut(columns, columns // share, vector), steps * odd(5, 8) + more,
-            alpha=alpha, beta=beta, pad_a=some, pad_b=some, pad_c=some, seed=seeds[0] + share,
-        )
-        for share, more, alpha, beta in ((4, 0, 1.0, 0.0), (1, cut(steps, steps, vector), factor(), factor()))
-    ]  # fmt: skip
-    far = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
-    many = [] if geometry(kernel).persistent is not None else [
-        some_blocks(rows * far, columns, steps, places=((0, far - 1), (0, far - 257)), seed=seeds[2] + 1),
-        some_blocks(rows, columns * far, steps, places=((far - 1, 0), (far - 257, 0)), seed=seeds[2] + 2),
-    ]  # fmt: skip
-    scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
-    small = one(
-        any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
-        pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
-    )  # fmt: skip
-    if dtype == "float32" and not kernel.compiled.matrix_types:  # which compute pieces of it have room for what the task says (`demanding`)
-        small = ScaledProblem(**vars(small), scales=20)
-    batch = one(
-        any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
-        pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
-    )  # fmt: skip
-    sample = some_blocks(rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), seed=seeds[4])
-    return [
-        long(any_of(1, 7), odd(1, 7), deep, dtype=dtype, out_dtype=out_dtype, seed=seeds[0]),
-        one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
-        one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
-        small,
-        *_of_any_alpha(kernel, seeds[3] + 3),
-        *whole,
-        *ragged,
-        *([scaled] if dtype in _WITH_ROOM else []),
-        *([batch] if takes_batch(kernel) else []),
-        *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
-        *many,
-        _square(kernel, seeds[4] + 3),
-        replace(sample, places=place[:1]),
-        replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
-    ]  # fmt: skip
-
-
-def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
-    """A product of 16-bit results, with few products in a sum and an alpha about halfway between two numbers of C's type: to round it there
-    and then the results is more than one rounding allows. None of other results."""
-    random, (dtype, out_dtype) = np.random.default_rng(seed), types(kernel)
-    if out_dtype not in _OF_FEW_BITS:
-        return []
-    halfway = 1 + element_type(out_dtype).roundoff * random.choice([1, 3, 5]) * random.uniform(0.97, 1)
-    m, n, k = (int(random.integers(*ends)) for ends in ((40, 64), (40, 64), (1, 6)))
-    return [Problem(m, n | 1, k, alpha=float(np.float32(halfway * random.choice([-1, 1]))), dtype=dtype, out_dtype=out_dtype, seed=seed)]
-
-
-def _square(kernel: Kernel, seed: int) -> SampledProblem:
-    """A tile of a product with M = N = K of several tiles."""
-    random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
-    unit = math.lcm(rows, columns, _step(kernel) or 64)
-    side = unit * -(-_SQUARE // unit)
-    place = int(random.integers(side // columns)), int(random.integers(side // rows))
-    return SampledProblem(side, side, side, dtype=dtype, out_dtype=out_dtype, places=(place,), seed=seed)
-
-
-def takes_several(kernel: Kernel) -> bool:
-    """Does a thread of the kernel take more than one element of a matrix in one access?"""
-    sites = program.sites if (program := _program(kernel)) else ()
-    widths = [site.width for site in sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
-    return max(widths, default=0) > min(element_type(name).bytes for name in types(kernel))
-
-
-_BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
-
-
-def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
-    """What a kernel that takes several elements of a matrix at once has to bear besides: products whose rows are whole vectors of 16
-    bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins. One of the matrices alone, by an
-    element, so that asking for another one shows; or all of them by smaller vectors, so that asking for these does."""
-    dtype, out_dtype = types(kernel)
-    vector = VECTOR // element_type(dtype).bytes
-    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
-    of_in, of_out = (element_type(name).bytes for name in (dtype, out_dtype))
-    smaller = [(max(1, nbytes // of_in), max(1, nbytes // of_out)) for nbytes in (VECTOR // 2, VECTOR // 4, VECTOR // 8)]
-    moved = [(1, 0, 0), (0, 1, 0), (0, 0, 1), *((one, one, of_c) for one, of_c in smaller if max(one, of_c) > 1)]
-    return (
-        *(Problem(**whole, pad_a=a, pad_b=b, pad_c=c) for a, b, c in moved),
-        *(ShiftedProblem(**whole, shifts=shifts) for shifts in moved),
-    )
-
-
-def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
-    """What a kernel with a maximum, or one that converts its results, has to bear besides: NaN and infinity, in rows of whole vectors and
-    in others. No other kernel of the course decides anything by its results. None for types without them, and for kernels that multiply
-    pieces of their numbers."""
-    dtype, out_dtype = types(kernel)
-    if not (is_fused(kernel) or out_dtype in _OF_FEW_BITS) or dtype not in _WITH_NAN or pieces(kernel):
-        return ()
-    vector = VECTOR // element_type(dtype).bytes
-    shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
-    return tuple(
-        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad)
-        for m, n, k, pad in shapes
-    )
-
-
-def _step(kernel: Kernel) -> int | None:
-    """Its step along K, if the source has a constant of the usual name."""
-    found = re.search(r"\b(?:BK|BLOCK_?K|TILE_?K|K_?STEP)\s*=?\s*(\d+)\b", kernel.source, re.I)
-    return int(found[1]) if found and 1 <= int(found[1]) <= _LONGEST_STEP else None
-
-
-def _room(kernel: Kernel) -> int:
-    """Elements of C that there is room for in the global variables of a kernel whose slices share a tile; 0 of others, and of more than a
-    check computes."""
-    if (geometry(kernel).depth or 1) < 2:
-        return 0
-    elements = len(program.image) // 4 if (program := _program(kernel)) else 0
-    return elements if elements <= _MOST_ROOM else 0
-
-
-def neighbours(kernel: Kernel, seed: int) -> SampledProblem | None:
-    """A product of as many tiles as a kernel whose slices share a tile has room for, of one step for each slice, and of it the first tile
-    and those that are a power of two further on, all slices of each: what two of them share, because room is counted too short or a
-    tile's number cut, these hold at the same time. None for other kernels."""
-    (rows, columns), slices, (dtype, out_dtype) = geometry(kernel).tile, geometry(kernel).depth or 1, types(kernel)
-    tiles = min(_NEIGHBOURS, _room(kernel) // (rows * columns * slices))
-    if tiles < 2:
-        return None
-    across = math.isqrt(tiles)
-    down = tiles // across
-    numbers = [0, *(1 << bits for bits in range((across * down - 1).bit_length()))]
-    places = tuple((number % across, number // across) for number in numbers)
-    k = (_step(kernel) or 64) * slices
-    return SampledProblem(rows * down, columns * across, k, dtype=dtype, out_dtype=out_dtype, places=places, seed=seed)
-
-
-_NEIGHBOURS = 1100  # tiles: behind a number of ten bits
-_MOST_ROOM = 1 << 23  # elements
-_PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
-_DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
-_OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")  # a variable that may count steps, and that 16 bits hold
-_BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
-_LONGEST_STEP = 256  # elements of K
-_WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
-_OF_FEW_BITS = ("float16", "bfloat16")
-_WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
-_SQUARE = 320  # M = N = K of a product of some tiles, at the least
-_MULTIPROCESSORS = 140  # more than any GPU of today has
-_PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
-_FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
-_FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small
 
 
 def run_sample(
@@ -627,13 +344,14 @@ def check(
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` for a kernel that `takes_several`, and those that are
-    `not_finite`.
+    problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` for a kernel that `takes_several`, those that are
+    `not_finite`, and the one `beyond_16_bits`.
     seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
-    The longest of the shapes drawn is put off where native code notices something in it, because the NumPy machine takes long to
+    The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
+    executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
     """
     _need("check", kernel)
@@ -647,12 +365,14 @@ def check(
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
         random += (*(of_any_alignment(kernel, seed) if takes_several(kernel) else ()), *not_finite(kernel, seed))
+        last = [] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)]
     else:
         fixed, random, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], None
+        last = []
         _need("check", kernel, *fixed)
         if not fixed:
             raise LaunchError("check was given no problem, and nothing is right because nothing was tried. Leave problems out for its own.")
-    problems = [*fixed, *random]
+    problems = [*fixed, *random, *last]
     watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.
     order = sorted(range(len(problems)), key=lambda i: (i > 0, i != len(fixed), i))
@@ -661,22 +381,29 @@ def check(
     used = "cpu"
     left = _Left()
     longest, put_off = len(fixed), False
-    while order:
+    furthest, engine = len(problems) - 1 if last else None, ""
+    while order and not (put_off and findings and order == [longest]):
         index = order.pop(0)
         problem = problems[index]
+        if index == furthest and (engine != "native" or findings or any(case.message for case in cases.values())):
+            furthest = None  # it would take long, or say nothing new
+            problems.pop()
+            continue
         tell = functools.partial(_tell, progress, len(cases), len(problems))
         tell()
         start = time.monotonic()
         long = index >= len(fixed)
-        explain = whole or index != longest or put_off
+        explain = whole or index not in (longest, furthest) or put_off
         try:
             case, found = _check_one(
                 kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left, explain=explain
             )
         except UnexplainedError:
-            put_off = True
+            put_off, longest = True, index
             order.append(index)
             continue
+        if index == longest:
+            engine = left.engine
         if not long:
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
@@ -686,7 +413,7 @@ def check(
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
         cases[index] = replace(case, drawn=long)
-        if any(finding.kind == "endless" for finding in found) or (put_off and findings and order == [longest]):
+        if any(finding.kind == "endless" for finding in found):
             break
     if not watched:  # else the machine has seen what comes of it
         for line, name in used_unset(kernel.compiled.log):
@@ -704,13 +431,31 @@ def check(
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
-    if place is not None and not isinstance(cases[place].problem, SampledProblem):
+    if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             site, known = _storing_site(kernel, fitted(kernel, cases[place].problem))
-            message = cases[place].message + ("" if site is not None or not known else " No line has stored to it.")
+            more = "" if site is not None or not known else f" No line has stored to it.{_left_of_tile(kernel)}"
             line, call = (None, None) if site is None else (site.line, site.call)
-            cases[place] = replace(cases[place], line=line, call=call, message=message)
-    return cases
+            cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
+    return [
+        replace(case, message=f"{case.message} {few_bits(kernel.source, kernel.ptx)}") if nearly(case.message) else case for case in cases
+    ]
+
+
+def _left_of_tile(kernel: Kernel) -> str:
+    """What of a whole tile of C no thread stores to, if that is whole rows or columns, as a sentence with a space before it; else ""."""
+    rows, columns = geometry(kernel).tile
+    problem = problem_for(kernel, rows, columns, 1)
+    arrays = problem.arrays()
+    run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=1, counters=False, findings=False)
+    left = np.isnan(arrays[2][:, :columns].astype(np.float64))  # as C was
+    kept = int((~left.all(axis=1)).sum()), int((~left.all(axis=0)).sum())
+    if kept == (rows, columns) or 0 in kept:
+        return ""
+    return (
+        f" tile_shape says that a block computes {rows} × {columns} elements of C, and of a whole tile its threads store to {kept[0]} × "
+        f"{kept[1]}: let tile_shape say what they compute, or let them compute the rest."
+    )
 
 
 def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, bool]:
@@ -728,7 +473,7 @@ def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, 
     if found is None or trace.truncated:
         return None, False
     which, row, column = found
-    name = kernel.compiled.parameters[_MATRICES[which]].name
+    name = kernel.compiled.parameters[MATRICES[which]].name
     home = next((item for item in trace.allocations if item.name == name), None)
     if home is None:
         return None, False
@@ -746,15 +491,8 @@ def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, 
 
 def _watched(kernel: Kernel) -> bool:
     """Does the machine follow values that nobody has written? Reading the code here keeps that out of the time of the first shape."""
-    program = _program(kernel)
+    program = program_of(kernel)
     return program is not None and bool(program.doubts.watched)
-
-
-def _program(kernel: Kernel) -> Program | None:
-    """The kernel as the machine reads it; None where it cannot: a launch says why."""
-    with contextlib.suppress(RunError):
-        return load(kernel.compiled.ptx, kernel.compiled.symbol, kernel.compiled.filename)
-    return None
 
 
 def _tell(progress: Callable[[int, int], None] | None, done: int, total: int, *_blocks: int) -> None:
@@ -770,6 +508,7 @@ class _Left:
 
     problem: Problem | None = None
     variables: bytes | None = None
+    engine: str = ""  # that executed the last one
     turns: list[str] = field(default_factory=lambda: [DOWNWARDS, UPWARDS])
 
 
@@ -794,6 +533,7 @@ def _check_one(
     options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress, "explain": explain}
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
+        left.engine = done.outcome.engine if on == "cpu" else ""
         if text := compare(problem, before, first):
             if _is_of_one_product(kernel, problem, before, first):
                 return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []

@@ -13,6 +13,7 @@ from helpers.course.exercises import exercise
 from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
 from helpers.run import gemm
+from helpers.run.own_products import counted_size
 from helpers.sim.code import elf
 from tests.course import cheats
 
@@ -23,7 +24,7 @@ KERNELS = [step for step in STEPS if step.kernel_path]
 def run_of(slug: str, m: int | None = None, n: int | None = None, k: int | None = None, trace: bool = True):
     step = get(slug)
     kernel = helpers.compile(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry)
-    size = gemm.counted_size(kernel)
+    size = counted_size(kernel)
     problem = gemm.problem_for(kernel, *(size if extent is None else extent for extent in (m, n, k)))
     return gemm.run(kernel, problem, on="cpu", trace=trace or None)
 

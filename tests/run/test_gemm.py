@@ -1,6 +1,6 @@
 """The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong.
 
-Tests of: helpers.run.check_report, helpers.run.differences
+Tests of: helpers.run.check_report, helpers.run.check_shapes, helpers.run.differences, helpers.run.own_products
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from helpers.course import steps
 from helpers.errors import LaunchError, NotBegunError, UnexplainedError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
+from helpers.run.geometry import is_fused
 from helpers.run.launch_arguments import launch_arguments
 from tests.run.tma_kernels import source as tma_source
 
@@ -50,7 +51,7 @@ def broken(old: str, new: str):
 def test_a_right_kernel_passes(plain):
     report = gemm.check(plain, on="cpu")
     assert report.passed and bool(report)
-    assert len(report.cases) == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0)]) > 10
+    assert len(report.cases) == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0), gemm.beyond_16_bits(plain, 0)]) > 10
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
@@ -99,6 +100,28 @@ def test_wrong_kernels_are_told_what_is_wrong(old, new, expected):
         assert any(case.message for case in report.cases)
     else:
         assert expected in str(report)
+
+
+@pytest.mark.parametrize(("tile", "stored"), [("{24, 16}", "8 × 16"), ("{8, 48}", "8 × 16")])
+def test_a_tile_larger_than_what_its_threads_store_is_told(tile, stored):
+    report = broken("tile_shape[] = {8, 16}", f"tile_shape[] = {tile}")
+    said = f"a block computes {tile.strip('{}').replace(', ', ' × ')} elements of C, and of a whole tile its threads store to {stored}:"
+    assert not report.passed and said in str(report)
+
+
+def test_a_sum_that_lacks_products_is_not_looked_for_in_types():
+    short, cut = (broken("int k = 0; k < K", edit) for edit in ("short k = 0; k < K", "int k = 0; k < K && k < 65000"))
+    for report in (short, cut):
+        assert "Line" in str(report) or report is cut
+        assert "half, bfloat16" not in str(report) and "some of the products may be left out" in str(report)
+    assert "declares 16 bits" in str(short) and "“for (short k = 0; k < K; k++)" in str(short)
+    assert "declares 16 bits" not in str(cut)
+
+
+def test_k_beyond_16_bits_is_tried_last_and_where_nothing_else_is_wrong(plain):
+    last = gemm.check(plain, on="cpu", seed=4).cases[-1].problem
+    assert last.k > 1 << 16 and last.m * last.n < 50
+    assert all(case.problem != last for case in broken("row * lda + k", "row * lda + k + 1").cases)
 
 
 def test_the_line_that_stored_is_found_without_listing_machine_code(monkeypatch):
@@ -301,7 +324,7 @@ FUSED = PLAIN.replace("float* C, int ldc)", "float* C, int ldc, const float* bia
 
 def test_a_fused_kernel_is_checked_with_its_bias_and_relu(plain):
     fused = helpers.compile(FUSED)
-    assert gemm.is_fused(fused) and not gemm.is_fused(plain)
+    assert is_fused(fused) and not is_fused(plain)
     report = gemm.check(fused, on="cpu")
     assert report.passed, str(report)
     for old, new in [("v < 0 ? 0 : v", "v"), ("v < 0 ? 0 : v", "fmaxf(v, 0)"), ("v += bias[col];", ""), ("bias[col]", "bias[row]")]:
@@ -342,7 +365,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time.monotonic()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time.monotonic() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 12
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 13
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 

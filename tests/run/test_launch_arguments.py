@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.element_types import element_type
 from helpers.errors import LaunchError, RunError
 from helpers.model.predict import fitted
 from helpers.run import gemm
@@ -54,7 +55,7 @@ def test_what_tma_cannot_take_is_copied_and_said():
 
     given = launch_arguments(kernel, ALIGNED, *ALIGNED.arrays())
     assert not given.copies and not given.remarks and given.arguments[13].tensor.shape == (72, 40)
-    shifted = np.zeros(40 * 64 + 4, helpers.gemm.element_type("bfloat16").storage)[4:].reshape(40, 64)
+    shifted = np.zeros(40 * 64 + 4, element_type("bfloat16").storage)[4:].reshape(40, 64)
     (copy,) = launch_arguments(kernel, ALIGNED, shifted, *ALIGNED.arrays()[1:]).copies
     assert copy.source is shifted, "rows may be far enough apart and begin at the wrong address"
 

@@ -22,6 +22,7 @@ from helpers.errors import CourseError, RunError
 from helpers.run import gemm, gpu, timing, variable_values
 from helpers.run.block_scales import scale_block
 from helpers.run.gemm import Problem
+from helpers.run.geometry import is_fused
 from helpers.run.gpu import failures
 from helpers.run.kernel import Kernel
 from helpers.sim import Budget, Collect, simulate
@@ -164,7 +165,7 @@ def product_kernel(job: ProductJob) -> Kernel:
         for index, (item, name) in enumerate(zip(compiled.parameters, names, strict=True))
     )
     kernel = Kernel(dataclasses.replace(compiled, parameters=parameters))
-    if gemm.is_fused(kernel) != job.problem.fused:
+    if is_fused(kernel) != job.problem.fused:
         raise CourseError("The kernel adds a bias and the message's problem has none, or the other way round, so nothing was launched.")
     if scale_block(kernel) != job.problem.scale_block:
         raise CourseError("The kernel's blocks with a factor are not those of the message's problem, so nothing was launched.")

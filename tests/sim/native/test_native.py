@@ -21,7 +21,8 @@ pytest.importorskip("llvmlite", reason="the native engine is optional")
 
 from helpers.errors import RunError
 from helpers.run import gemm
-from helpers.run.gemm import geometry, is_fused, problem_for
+from helpers.run.gemm import geometry, problem_for
+from helpers.run.geometry import is_fused
 from helpers.run.kernel import Kernel
 from helpers.run.launch_arguments import launch_arguments
 from helpers.sim import Budget, Collect, TraceFilter, launch, simulate

@@ -1,0 +1,258 @@
+"""The products that a check tries: shapes that kernels get wrong, shapes drawn at random, and data that leave no doubt."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from helpers.element_types import element_type
+from helpers.sim.code.sites import AccessKind
+
+from .differences import line_of_16_bits
+from .geometry import geometry, is_fused
+from .kernel import Kernel
+from .own_products import COUNTED_SIZE, counted_size, program_of, takes_batch, types
+from .passes import pieces
+from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem
+
+
+def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
+    """Small shapes that break kernels: 1, primes, a tile and one more or less, empty K, padding, alpha, beta. (`drawn` has thin ones.)"""
+    rows, columns = tile
+    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
+    vector = VECTOR // element_type(dtype).bytes
+    return [
+        one(1, 1, 1),
+        one(17, 23, 19, alpha=0.5, beta=-2.0, pad_a=3, pad_b=5, pad_c=7, seed=1),
+        one(rows + 1, columns - 1 or 1, 33, alpha=2.5, pad_c=1, seed=2),  # rows of C begin at multiples of 16 bytes and end at none
+        one(rows - 1 or 1, columns + 1, 31, alpha=-1.5, beta=1.0, pad_c=1, seed=3),
+        one(5, 7, 0, seed=6),
+        one(5, 7, 0, beta=3.0, seed=7),
+        one(16, 2 * vector, 0, seed=12),
+        one(18, 22, 21, beta=1.0, pad_a=3, pad_b=2, pad_c=2, seed=8),  # every row is aligned to 16 bytes, its end is not
+        one(20, 7 * vector, 5 * vector, alpha=1.5, seed=9),  # rows are whole vectors of 16 bytes, and no whole tiles
+        one(20, 9 * vector, 5 * vector, alpha=-1.75, beta=0.375, pad_c=vector, seed=10),
+        one(6, 10, 5, alpha=0.0, beta=2.0, seed=11),
+        one(6, 10, 5, alpha=0.0, seed=13),  # what was in C is no number, and 0 times it neither
+    ]
+
+
+def drawn(kernel: Kernel, seed: int) -> list[Problem]:
+    """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
+
+    In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many, of 16-bit
+    types with a second half that takes back the first; more rows
+    of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
+    fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
+    of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and an
+    alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
+    several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
+    two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
+    types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
+    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; a tile
+    of a product with M = N = K; last
+    two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
+    slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot
+    hold.
+    """
+    random = np.random.default_rng(seed)
+    (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
+    one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
+    some_blocks = functools.partial(SampledProblem, dtype=dtype, out_dtype=out_dtype)
+    long = CancellingProblem if dtype in _OF_FEW_BITS else Problem
+
+    def any_of(low: int, high: int) -> int:
+        return int(random.integers(low, high + 1))
+
+    def odd(low: int, high: int) -> int:  # rows of odd length take one way through a kernel, and share the native code for it
+        return any_of(low, high) | 1
+
+    def factor() -> float:
+        return odd(-9999, 9999) / 1024
+
+    panel = max([8, *(values[0] for name, values in kernel.compiled.constants.items() if _PANEL.search(name) and 8 < values[0] <= 32)])
+    seeds = [int(number) for number in random.integers(100, 1 << 30, 5)]
+    deep = odd(*DEEP)
+    width, height = (max(_FEWEST, min(_MOST_TILES, _WIDEST // extent)) for extent in (columns, rows))
+    wide = _MULTIPROCESSORS if geometry(kernel).persistent is None else _PERSISTENT_COLUMNS
+    size = counted_size(kernel)
+    across, down = any_of(_FEWEST, width), any_of(_FEWEST, height)
+    while across * columns * down * rows <= _room(kernel):
+        across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
+    place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
+    across_cluster = columns * geometry(kernel).cluster[0]
+    step, vector = _step(kernel), VECTOR // element_type(dtype).bytes
+    depths = (step, step * odd(3, 6)) if step else (64, 8 * odd(3, 9))
+    whole = [
+        one(
+            rows, across_cluster, depth, pad_a=vector * any_of(1, 3), pad_b=vector * any_of(1, 3), pad_c=vector * any_of(1, 3),
+            seed=seeds[3] + 2 + depth,
+        )
+        for depth in depths
+    ]  # fmt: skip
+
+    def cut(extent: int, at_most: int, unit: int = 1) -> int:  # whole units of a tile, and not all of it
+        return unit * any_of(1, max(1, min(at_most, extent - 1) // unit))
+
+    some, steps = vector * any_of(1, 3), step or 64
+    ragged = [
+        one(
+            rows + cut(rows, rows // share), across_cluster + cut(columns, columns // share, vector), steps * odd(5, 8) + more,
+            alpha=alpha, beta=beta, pad_a=some, pad_b=some, pad_c=some, seed=seeds[0] + share,
+        )
+        for share, more, alpha, beta in ((4, 0, 1.0, 0.0), (1, cut(steps, steps, vector), factor(), factor()))
+    ]  # fmt: skip
+    far = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
+    many = [] if geometry(kernel).persistent is not None else [
+        some_blocks(rows * far, columns, steps, places=((0, far - 1), (0, far - 257)), seed=seeds[2] + 1),
+        some_blocks(rows, columns * far, steps, places=((far - 1, 0), (far - 257, 0)), seed=seeds[2] + 2),
+    ]  # fmt: skip
+    scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
+    small = one(
+        any_of(1, 3 * rows), odd(1, 3 * columns), odd(1, 100), alpha=factor(), beta=factor(),
+        pad_a=2 * any_of(0, 4), pad_b=2 * any_of(0, 4), pad_c=2 * any_of(0, 4), seed=seeds[3],
+    )  # fmt: skip
+    if dtype == "float32" and not kernel.compiled.matrix_types:  # which compute pieces of it have room for what the task says (`demanding`)
+        small = ScaledProblem(**vars(small), scales=20)
+    batch = one(
+        any_of(2, 40), odd(3, 40), odd(41, 90), alpha=factor(), beta=factor(), pad_a=any_of(1, 8), pad_b=any_of(1, 8),
+        pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
+    )  # fmt: skip
+    sample = some_blocks(rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), seed=seeds[4])
+    return [
+        beyond_16_bits(kernel, seeds[0])
+        if line_of_16_bits(kernel.source)
+        else long(any_of(1, 7), odd(1, 7), deep, dtype=dtype, out_dtype=out_dtype, seed=seeds[0]),
+        one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
+        one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
+        small,
+        *_of_any_alpha(kernel, seeds[3] + 3),
+        *whole,
+        *ragged,
+        *([scaled] if dtype in _WITH_ROOM else []),
+        *([batch] if takes_batch(kernel) else []),
+        *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
+        *many,
+        _square(kernel, seeds[4] + 3),
+        replace(sample, places=place[:1]),
+        replace(sample, places=place[1:], alpha=factor(), beta=factor(), seed=seeds[4] + 1),
+    ]  # fmt: skip
+
+
+def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
+    """A product of 16-bit results, with few products in a sum and an alpha about halfway between two numbers of C's type: to round it there
+    and then the results is more than one rounding allows. None of other results."""
+    random, (dtype, out_dtype) = np.random.default_rng(seed), types(kernel)
+    if out_dtype not in _OF_FEW_BITS:
+        return []
+    halfway = 1 + element_type(out_dtype).roundoff * random.choice([1, 3, 5]) * random.uniform(0.97, 1)
+    m, n, k = (int(random.integers(*ends)) for ends in ((40, 64), (40, 64), (1, 6)))
+    return [Problem(m, n | 1, k, alpha=float(np.float32(halfway * random.choice([-1, 1]))), dtype=dtype, out_dtype=out_dtype, seed=seed)]
+
+
+def _square(kernel: Kernel, seed: int) -> SampledProblem:
+    """A tile of a product with M = N = K of several tiles."""
+    random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
+    unit = math.lcm(rows, columns, _step(kernel) or 64)
+    side = unit * -(-_SQUARE // unit)
+    place = int(random.integers(side // columns)), int(random.integers(side // rows))
+    return SampledProblem(side, side, side, dtype=dtype, out_dtype=out_dtype, places=(place,), seed=seed)
+
+
+def takes_several(kernel: Kernel) -> bool:
+    """Does a thread of the kernel take more than one element of a matrix in one access?"""
+    sites = program.sites if (program := program_of(kernel)) else ()
+    widths = [site.width for site in sites if site.space in ("global", "generic") and site.op in _BY_ADDRESS]
+    return max(widths, default=0) > min(element_type(name).bytes for name in types(kernel))
+
+
+_BY_ADDRESS = (AccessKind.LOAD, AccessKind.STORE, AccessKind.COPY)  # a thread's own accesses, which need alignment
+
+
+def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
+    """What a kernel that takes several elements of a matrix at once has to bear besides: products whose rows are whole vectors of 16
+    bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins. One of the matrices alone, by an
+    element, so that asking for another one shows; or all of them by smaller vectors, so that asking for these does."""
+    dtype, out_dtype = types(kernel)
+    vector = VECTOR // element_type(dtype).bytes
+    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
+    of_in, of_out = (element_type(name).bytes for name in (dtype, out_dtype))
+    smaller = [(max(1, nbytes // of_in), max(1, nbytes // of_out)) for nbytes in (VECTOR // 2, VECTOR // 4, VECTOR // 8)]
+    moved = [(1, 0, 0), (0, 1, 0), (0, 0, 1), *((one, one, of_c) for one, of_c in smaller if max(one, of_c) > 1)]
+    return (
+        *(Problem(**whole, pad_a=a, pad_b=b, pad_c=c) for a, b, c in moved),
+        *(ShiftedProblem(**whole, shifts=shifts) for shifts in moved),
+    )
+
+
+def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
+    """What a kernel with a maximum, or one that converts its results, has to bear besides: NaN and infinity, in rows of whole vectors and
+    in others. No other kernel of the course decides anything by its results. None for types without them, and for kernels that multiply
+    pieces of their numbers."""
+    dtype, out_dtype = types(kernel)
+    if not (is_fused(kernel) or out_dtype in _OF_FEW_BITS) or dtype not in _WITH_NAN or pieces(kernel):
+        return ()
+    vector = VECTOR // element_type(dtype).bytes
+    shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
+    return tuple(
+        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad)
+        for m, n, k, pad in shapes
+    )
+
+
+def beyond_16_bits(kernel: Kernel, seed: int) -> Problem:
+    """A thin product with more elements of K than 16 bits number. However the compiler unrolls the loop, some are left when it is done."""
+    random, (dtype, out_dtype) = np.random.default_rng(seed), types(kernel)
+    long = CancellingProblem if dtype in _OF_FEW_BITS else Problem
+    return long(7, 7, int(random.integers(*_BEYOND_16_BITS)) | 15, dtype=dtype, out_dtype=out_dtype, seed=seed)
+
+
+def _step(kernel: Kernel) -> int | None:
+    """Its step along K, if the source has a constant of the usual name."""
+    found = re.search(r"\b(?:BK|BLOCK_?K|TILE_?K|K_?STEP)\s*=?\s*(\d+)\b", kernel.source, re.I)
+    return int(found[1]) if found and 1 <= int(found[1]) <= _LONGEST_STEP else None
+
+
+def _room(kernel: Kernel) -> int:
+    """Elements of C that there is room for in the global variables of a kernel whose slices share a tile; 0 of others, and of more than a
+    check computes."""
+    if (geometry(kernel).depth or 1) < 2:
+        return 0
+    elements = len(program.image) // 4 if (program := program_of(kernel)) else 0
+    return elements if elements <= _MOST_ROOM else 0
+
+
+def neighbours(kernel: Kernel, seed: int) -> SampledProblem | None:
+    """A product of as many tiles as a kernel whose slices share a tile has room for, of one step for each slice, and of it the first tile
+    and those that are a power of two further on, all slices of each: what two of them share, because room is counted too short or a
+    tile's number cut, these hold at the same time. None for other kernels."""
+    (rows, columns), slices, (dtype, out_dtype) = geometry(kernel).tile, geometry(kernel).depth or 1, types(kernel)
+    tiles = min(_NEIGHBOURS, _room(kernel) // (rows * columns * slices))
+    if tiles < 2:
+        return None
+    across = math.isqrt(tiles)
+    down = tiles // across
+    numbers = [0, *(1 << bits for bits in range((across * down - 1).bit_length()))]
+    places = tuple((number % across, number // across) for number in numbers)
+    k = (_step(kernel) or 64) * slices
+    return SampledProblem(rows * down, columns * across, k, dtype=dtype, out_dtype=out_dtype, places=places, seed=seed)
+
+
+_NEIGHBOURS = 1100  # tiles: behind a number of ten bits
+_MOST_ROOM = 1 << 23  # elements
+_PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
+DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
+_BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
+_LONGEST_STEP = 256  # elements of K
+_WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
+_OF_FEW_BITS = ("float16", "bfloat16")
+_WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
+_SQUARE = 320  # M = N = K of a product of some tiles, at the least
+_MULTIPROCESSORS = 140  # more than any GPU of today has
+_PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
+_FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small

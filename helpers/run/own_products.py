@@ -1,0 +1,76 @@
+"""Products as a kernel solves them: of its own element types, with a bias or with factors if it takes them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from helpers.arguments import explained
+from helpers.element_types import ELEMENT_TYPES
+from helpers.errors import LaunchError, RunError
+from helpers.sim.code.program import Program
+from helpers.sim.load import load
+
+from . import block_scales
+from .geometry import geometry, is_fused, tensor_maps
+from .kernel import Kernel
+from .passes import pieces
+from .problem import Problem
+
+COUNTED_SIZE = 64  # at least this, see counted_size
+MATRICES = 4, 6, 9  # the places of A, B and C among the parameters
+_ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item.c_names}
+
+
+def types(kernel: Kernel) -> tuple[str, str]:
+    """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as void.
+
+    CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ, and
+    for doubles, of which the course has no products.
+    """
+    is_fused(kernel)  # the parameters are where they should be
+    declared = [kernel.compiled.parameters[place] for place in MATRICES]
+    if double := next((item for item in declared if re.fullmatch(r"double[1-4]?", item.pointer_to or "")), None):
+        raise LaunchError(
+            f"{kernel.name} takes {double.name} in double, and the course multiplies no matrices of float64: it has "
+            f"{', '.join(ELEMENT_TYPES)}. Launch it yourself with .launch(grid, block, args)."
+        )
+    a, b, c = (_ELEMENTS.get(item.pointer_to or "", "float32") for item in declared)
+    if a != b:
+        raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
+    return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
+
+
+@explained
+def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
+    """A problem in the kernel's own element types. Options are fields of `Problem`."""
+    dtype, out_dtype = types(kernel)
+    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, scale_block=block_scales.scale_block(kernel), **options)
+
+
+_P = TypeVar("_P", bound=Problem)
+
+
+def fitted(kernel: Kernel, problem: _P) -> _P:
+    """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some."""
+    return replace(problem, fused=is_fused(kernel), scale_block=block_scales.scale_block(kernel))
+
+
+def program_of(kernel: Kernel) -> Program | None:
+    """The kernel as the machine reads it; None where it cannot: a launch says why."""
+    with contextlib.suppress(RunError):
+        return load(kernel.compiled.ptx, kernel.compiled.symbol, kernel.compiled.filename)
+    return None
+
+
+def counted_size(kernel: Kernel) -> int:
+    """M = N = K of a quick run whose counters can be judged: no block hangs over an edge (tiles are powers of two)."""
+    return max(COUNTED_SIZE, *geometry(kernel).tile)
+
+
+def takes_batch(kernel: Kernel) -> bool:
+    """Does the kernel say that it looks at z, and take nothing that describes one product only?"""
+    describes_one = tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) is not None
+    return geometry(kernel).depth is not None and not describes_one
