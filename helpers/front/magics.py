@@ -17,6 +17,7 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+import helpers
 from helpers import still
 from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
@@ -25,6 +26,8 @@ from helpers.errors import CompileError, CourseError
 from helpers.run import gpu, untold
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.kernels import namesake
+
+from . import lesson_names
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COLLECT = (10_000, 10, 10)  # Python's own (700, …) looks at all objects again and again while a program of a hundred thousand is loaded
@@ -153,10 +156,14 @@ def _is_taken(name: str) -> bool:
     return name in _SET_UP or hasattr(builtins, name) or _OF_IPYTHON.fullmatch(name) is not None
 
 
-def missing_name_hint(name: str) -> str:
-    """What to run when a cell uses `name` too early, as a sentence; '' for a name the course knows nothing of."""
+def missing_name_hint(name: str, running: str = "") -> str:
+    """What to run when a cell uses `name` too early, as a sentence; '' for a name the course knows nothing of. running: that cell."""
+    if cell := lesson_names.defining(history.lesson(), name, running):
+        return f"{name} is not defined yet. Run {lesson_names.called(cell)}."
     if name in _SET_UP:
-        return f"{name} is not defined yet. Run the set-up cell at the top of the notebook first: the one with %load_ext helpers."
+        return f"{name} is not defined yet. Run {lesson_names.called(lesson_names.SET_UP)}."
+    if name in helpers.__all__:
+        return f"{name} is not defined yet. Run the cell that imports it first, or write: from helpers import {name}"
     practice = exercises.exercises().get(name)
     if any(name == step.entry for step in STEPS) or (practice and practice.language == "cu"):
         return f"{name} is not defined yet. Run the cell that begins with %%cuda {name} first."
@@ -167,7 +174,11 @@ def missing_name_hint(name: str) -> str:
 
 def _show_name_error(shell, kind, error, traceback, tb_offset=None):
     """A cell run out of order is told what to run; any other NameError is shown as ever."""
-    hint = missing_name_hint(error.name or "")
+    innermost = traceback
+    while innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    of_cell = innermost.tb_frame.f_globals is shell.user_ns  # and not of what it calls
+    hint = missing_name_hint(error.name or "", shell.user_ns.get("In", [""])[-1]) if of_cell else ""
     lines = [f"NameError: {hint}"] if hint else shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
     shell._showtraceback(kind, error, lines)
     return lines
