@@ -6,10 +6,12 @@ until the process ends. So the course imports them inside `delayed()`.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 
@@ -27,6 +29,45 @@ def delayed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt
+
+
+class TooLongError(Exception):
+    """What `bounded` was given was stopped."""
+
+
+@contextlib.contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Stop the block after so many seconds, as Ctrl-C would, and raise TooLongError: for a reader's Python, which may never end."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is ever interrupted
+        yield
+        return
+    lock, late, done = threading.Lock(), False, False
+
+    def stop() -> None:
+        nonlocal late
+        with lock:
+            if not done:
+                late = True
+                _thread.interrupt_main()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if late:
+            raise TooLongError from None
+        raise
+    else:
+        with lock:
+            done = True
+        if late:  # it ended at that very moment, and the interrupt is on its way
+            with contextlib.suppress(KeyboardInterrupt):
+                time.sleep(0.1)
+    finally:
+        done = True
+        timer.cancel()
 
 
 def half_imported(package: str) -> bool:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -31,6 +32,20 @@ def test_without_an_interrupt_nothing_happens_and_errors_pass_through():
     with pytest.raises(ValueError, match="mine"), interrupts.delayed():
         raise ValueError("mine")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_may_never_end_is_stopped_and_the_rest_is_left_alone():
+    with pytest.raises(interrupts.TooLongError), interrupts.bounded(0.2):
+        while True:
+            pass
+    with interrupts.bounded(0.2):
+        done = 1
+    time.sleep(0.4)
+    assert done
+    with pytest.raises(ZeroDivisionError), interrupts.bounded(5):
+        done / 0
+    with pytest.raises(KeyboardInterrupt), interrupts.bounded(5):
+        raise KeyboardInterrupt
 
 
 def test_other_threads_are_never_interrupted():

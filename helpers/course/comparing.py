@@ -211,8 +211,9 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
     ("shared loads", "sectors per load of A", …), or {title: those words, or a function of a run}. Kernels will do instead of runs where
     nothing has to be executed: for "registers per thread" and the like.
 
-    Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, for
-    words that mean nothing, and with the row's title where a function raises something else or answers with no number.
+    Two runs get their ratio as well. Where a run has nothing of the kind a dash stands. Raises CourseError if there is no run, for words
+    that mean nothing, for an array that no run has, and with the row's title where a function raises something else or answers with no
+    number.
     """
     if not isinstance(runs, Mapping) or not isinstance(wanted, Iterable) or isinstance(wanted, str):
         raise CourseError(
@@ -223,9 +224,7 @@ def compare_counts(runs: Mapping[str, Any], wanted: Iterable[str] | Mapping[str,
         raise CourseError("There is nothing to compare: give at least one run, such as {'mine': naive.gemm(64)}.")
     asked = wanted if isinstance(wanted, Mapping) else {str(what): what for what in wanted}
     functions = {title: what if callable(what) else measures.measure(what) for title, what in asked.items()}
-    rows = tuple(
-        (title, tuple(_or_none(title, function, name, run) for name, run in runs.items())) for title, function in functions.items()
-    )
+    rows = tuple((title, _row(title, function, runs)) for title, function in functions.items())
     shapes = {_shape(run) for run in runs.values() if hasattr(run, "arguments")}
     kernels = [getattr(run, "kernel", run) for run in runs.values()]
     estimate = next((each.compiled.estimate for each in kernels if isinstance(each, Kernel) and each.compiled.estimate), "")
@@ -240,12 +239,28 @@ def _shape(run: Run) -> str:
         return ""
 
 
+def _row(title: str, function: Callable[[Any], float | None], runs: Mapping[str, Any]) -> tuple[float | None, ...]:
+    """What the function says of each run. Raises CourseError for an array that none of them has: its name is a mistake."""
+    values, lacking = [], []
+    for name, run in runs.items():
+        try:
+            values.append(_or_none(title, function, name, run))
+        except measures.NoArrayError as error:
+            values.append(None)
+            lacking.append(error)
+    if len(lacking) == len(runs):
+        raise CourseError(f"“{title}”: {lacking[0].message}")
+    return tuple(values)
+
+
 def _or_none(title: str, function: Callable[[Any], float | None], name: str, run: Any) -> float | None:
-    """What the function says of the run, None where it has nothing of the kind. Raises CourseError for what is no number."""
+    """What the function says of the run, None where it has nothing of the kind. Raises CourseError for what is no number, NoArrayError."""
     try:
         value = function(run)
     except measures.NotRunError as error:
         raise measures.NotRunError(f"“{title}” of {name}: {error.message}") from error
+    except measures.NoArrayError:
+        raise
     except CourseError:
         return None
     except Exception as error:

@@ -32,6 +32,7 @@ from typing import Any
 
 from helpers.arguments import explained
 from helpers.errors import CourseError
+from helpers.interrupts import TooLongError, bounded
 from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
@@ -248,10 +249,14 @@ class Exercise:
         for case in (*self.cases, *(_near(case) for case in self.cases)):
             call, expected = f"{self.slug}{case if len(case) > 1 else f'({case[0]!r})'}", reference(*case)
             try:
-                yours = answer(*case)
+                with bounded(gemm.PATIENCE):
+                    yours = answer(*case)
                 good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
                 if not good or case in self.cases:  # the others are shown where they are wrong
                     rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
+            except TooLongError:
+                rows.append((False, f"{call} was stopped after {gemm.PATIENCE:g} seconds: a loop in it may never end."))
+                break
             except CourseError as error:  # of the grader's, which says the same of every call
                 rows.append((False, error.message))
                 break

@@ -146,6 +146,10 @@ class LessonKernel(Kernel):
 
         Raises CourseError for a size above SHOW_LIMIT.
         """
+        if isinstance(size, str):
+            raise CourseError(
+                f"size={size!r}: a size is a number, such as size={SHOW_SIZE}. A picture is named so: show(picture={size!r})."
+            )
         shape = extents(size)
         problem = gemm.problem_for(self, *shape)  # a size that is none is refused
         if max(shape) > SHOW_LIMIT:
@@ -165,11 +169,13 @@ class LessonKernel(Kernel):
         return widgets.explore(run, self.lesson_name, picture, pictures, again)
 
     @explained
-    def profile(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Profile:
+    def profile(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None, *, gpu: str | None = None) -> Profile:
         """Counters of a product, its time (measured with a GPU, predicted without), and what limits it.
 
-        size: M = N = K, or (M, N, K). gpu_name: predict for this GPU (a name of model/gpus.toml) even if there is one here.
+        size: M = N = K, or (M, N, K). gpu_name, or gpu, as `predict` calls it: predict for this GPU (a name of model/gpus.toml) even if
+        there is one here.
         """
+        gpu_name = _one_name(gpu_name, gpu)
         problem = gemm.problem_for(self, *extents(size))
         if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
             with Progress(f"counting {self.lesson_name} at {problem}") as progress:
@@ -179,14 +185,15 @@ class LessonKernel(Kernel):
         return Profile(self, problem, run, gpu_name or DEFAULT_GPU, timed)
 
     @explained
-    def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None) -> Climb:
+    def climb(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None, *, gpu: str | None = None) -> Climb:
         """Check the kernel, unless that is done, time it (or predict its time), put it on your ladder, and show the ladder.
 
-        size: M = N = K, or (M, N, K).
+        size: M = N = K, or (M, N, K). gpu_name, gpu: as in `profile`.
         A prediction counts only for a product that was computed: some blocks of it are executed at this size and compared. (Of the
         course's own code, unchanged, that was done on the GPU where its time was recorded.)
         Raises CourseError for a GPU that the course has no figures for, and for a kernel that is not right.
         """
+        gpu_name = _one_name(gpu_name, gpu)
         if gpu_name is not None:
             hardware.gpu(gpu_name)
         report = self._checked.get(place(None, self)) or self.check()
@@ -205,6 +212,13 @@ class LessonKernel(Kernel):
             source=self.source, counters=dict(profile.run.counters),
         )  # fmt: skip
         return Climb(profile, saved)
+
+
+def _one_name(gpu_name: str | None, gpu: str | None) -> str | None:
+    """The GPU that was named, by either word. Raises CourseError where they differ."""
+    if None not in (gpu_name, gpu) and gpu_name != gpu:
+        raise CourseError(f"gpu_name={gpu_name!r} and gpu={gpu!r} are two names for one thing, the GPU to predict for: give one of them.")
+    return gpu if gpu_name is None else gpu_name
 
 
 @explained

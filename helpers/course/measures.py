@@ -51,6 +51,10 @@ class NotRunError(CourseError):
     """What is counted in a run was asked of something else."""
 
 
+class NoArrayError(CourseError):
+    """What is counted was asked of an array that the kernel has not."""
+
+
 def _need_run(run) -> None:
     """Raise NotRunError for a kernel, or whatever else has not run."""
     if not hasattr(type(run), "counters"):
@@ -107,7 +111,7 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
         raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
     arrays = {a.name: a for a in trace.allocations if a.space == "global"}
     if array not in arrays:
-        raise CourseError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
+        raise NoArrayError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
     low, high = arrays[array].base, arrays[array].base + arrays[array].nbytes
     requests = pieces = 0
     inside = ((trace.addresses >= low) & (trace.addresses < high)).any(axis=1)

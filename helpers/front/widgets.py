@@ -400,8 +400,8 @@ def explore(
     if not names:
         raise CourseError(f"pictures={pictures!r}: give a list of names, such as ['coalescing', 'owners'].")
     for name in [*names, *([picture] if picture else [])]:
-        if not isinstance(name, str) or name not in PICTURES:
-            raise CourseError(f"There is no picture {name!r}. There are: {', '.join(PICTURES)}.")
+        if name not in [item.name for item in every]:
+            raise CourseError(f"There is no picture {name!r} of a run. There are: {', '.join(item.name for item in every)}.")
     return Explorer(run, _state(run, state), names, picture, again)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
 
 from helpers.errors import plural
@@ -215,8 +216,13 @@ def _key(ax, level: str, left: float, top: float, gap: float) -> None:
     shades = [(1.0, "in this step"), (_BEFORE, "in steps before")]
     if level != "block":
         shades.insert(1, (_OTHERS, "rest of the block"))
-    handles = [Patch(facecolor=tuple(1 + shade * (part - 1) for part in rgb(INK)), label=text) for shade, text in shades]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transData, borderaxespad=0, handletextpad=0.6)
+    handles = [
+        tuple(Patch(facecolor=tuple(1 + shade * (part - 1) for part in rgb(colour))) for colour in (BLUE, ORANGE)) for shade, _ in shades
+    ]
+    ax.legend(
+        handles, [text for _, text in shades], handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, loc="upper left",
+        bbox_to_anchor=(0, 0), bbox_transform=ax.transData, borderaxespad=0, handletextpad=0.6,
+    )  # fmt: skip
 
 
 def _outline(ax, part: TouchedPart, colour: str, x: float, y: float, extent: float) -> None:

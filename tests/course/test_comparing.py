@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import helpers
@@ -55,10 +56,10 @@ def test_what_the_readers_kernel_no_longer_has_is_said():
 
 
 def test_counts_side_by_side(runs):
-    found = compare_counts(runs, ["shared loads", "bank conflicts of shared stores", "sectors per load of A", "sectors per load of D"])
+    found = compare_counts(runs, ["shared loads", "bank conflicts of shared stores", "sectors per load of A", "sectors per load of C"])
     assert found["shared loads"] == {"as it is": 128 * 80, "padded": 128 * 128, "down a column": 128 * 128}
     assert found["bank conflicts of shared stores"]["down a column"] == 2 * 128 * 31
-    assert set(found["sectors per load of D"].values()) == {None}
+    assert set(found["sectors per load of C"].values()) == {None}
     assert "64 × 64 × 64" in str(found) and "10,240" in str(found) and "–" in str(found)
 
 
@@ -117,6 +118,15 @@ def test_what_no_variant_can_change_is_a_sentence(edits, sentence):
 def test_a_row_that_cannot_be_had_is_named(given, wanted, sentence):
     with pytest.raises(CourseError, match=sentence):
         compare_counts({"a": given}, wanted)
+
+
+def test_an_array_that_no_run_has_is_a_mistake_and_one_that_some_have_a_dash(runs):
+    name, run = next(iter(runs.items()))
+    with pytest.raises(CourseError, match="“sectors per load of D”: The kernel has no array D; it has "):
+        compare_counts({name: run, "again": run}, ["sectors per load of A", "sectors per load of D"])
+    source = "__global__ void set(float* D) { D[threadIdx.x] *= 2; }"
+    other = helpers.compile(source).launch(1, 32, [np.zeros(32, np.float32)], on="cpu", trace=True)
+    assert compare_counts({name: run, "other": other}, ["sectors per load of D"])["sectors per load of D"] == {name: None, "other": 4}
 
 
 def test_names_may_be_numbers_and_values_no_finite_ones():

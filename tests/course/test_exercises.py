@@ -232,6 +232,17 @@ def test_numpy_numbers_are_numbers():
     assert exercise("smallest_n").check(lambda peak, bandwidth: np.int64(np.ceil(6 * peak / bandwidth))).passed
 
 
+def test_a_function_that_does_not_end_is_stopped_once_and_told(monkeypatch):
+    monkeypatch.setattr(gemm, "PATIENCE", 0.3)
+
+    def endless(*_):
+        while True:
+            pass
+
+    report = exercise("intensity").check(endless)
+    assert not report and str(report).count("was stopped after 0.3 seconds: a loop in it may never end.") == 1
+
+
 def test_a_function_that_raises_is_reported():
     report = exercise("intensity").check(lambda m, n, k: 1 / 0)
     assert not report.passed

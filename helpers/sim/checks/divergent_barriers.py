@@ -23,7 +23,8 @@ MEANING = {KIND: "a barrier that some threads of the block never reach"}
 ADVISED = {KIND: "Every thread of the block must reach the same __syncthreads(): move it out of the if, or return later."}
 RETURNED = (  # CUDA Programming Guide, on independent thread scheduling: "all non-exited threads"
     "GPUs from sm_70 on wait for the threads that still run, so the kernel may work; CUDA's rule is that every thread of the block reaches "
-    "the same __syncthreads(). Move the return behind the last barrier, and guard loads and stores instead."
+    "the same __syncthreads(). If it stands in an `if` or a loop that some threads skip, move it out; if they return before it, move the "
+    "return behind the last barrier, and guard loads and stores instead."
 )
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
 WHOLE_WARPS = "Make the condition the same for all threads of a warp, or use barrier.sync, which threads of a warp may come to apart."
