@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from helpers.views import tiles
-from helpers.views.canvas import PICTURES
+from helpers.views.canvas import BLUE, INK, ORANGE, PICTURES, rgb
 from helpers.views.tiles import march
 from tests.views.view_builders import access_rows, one_load, run_of
 
@@ -44,6 +45,13 @@ def test_the_picture_says_steps_reuse_and_loads_per_result(shared_tile_run, naiv
     naive = said(tiles(naive_run, step=20))
     assert "Step 20 of 0 to 63: k = 20" in naive and "32 elements of B\nloaded 32 times each" in naive and "128 global = 2 K" in naive
     assert "shared" not in naive
+
+
+def test_the_legend_has_the_colours_of_the_matrices_whose_elements_are_loaded(shared_tile_run):
+    patches = tiles(shared_tile_run, step=1).get_legend().findobj(Rectangle)
+    colours = {tuple(round(part, 3) for part in patch.get_facecolor()[:3]) for patch in patches}
+    assert {tuple(round(part, 3) for part in rgb(colour)) for colour in (BLUE, ORANGE)} <= colours
+    assert tuple(round(part, 3) for part in rgb(INK)) not in colours and len(colours) == 4
 
 
 def test_alternative_text_and_controls(shared_tile_run):

@@ -417,6 +417,16 @@ extern "C" __global__ void f(float* C, int n) {
     assert c[:40].tolist() == list(range(39, -1, -1))  # the hardware goes on when threads have ended, and so do we
 
 
+def test_the_advice_on_a_barrier_in_an_if_is_to_move_it_out():
+    source = """
+extern "C" __global__ void f(float* C) {
+    if (threadIdx.x < 64) C[threadIdx.x] = 1, __syncthreads();  // barrier
+}"""
+    (finding,) = run(source, (1, 1, 1), (128, 1, 1), [np.zeros(64, np.float32)]).findings
+    assert finding.kind == "divergent-barrier" and finding.line == line_of(source, "// barrier")
+    assert "an `if` or a loop that some threads skip, move it out; if they return before it" in finding.advice
+
+
 def test_barriers_that_wait_for_each_other():
     source = """
 extern "C" __global__ void f(float* C) {
