@@ -1,9 +1,9 @@
 // 06 bank_conflicts: lay out shared memory, and share out C, so that a warp's lanes meet 32 different banks.
 //
 // What changed since 05, twice:
-//   1. A thread's TN columns are no longer neighbours but groups of four, BN / (TN / 4) apart. Sixteen threads side
-//      by side then read 16 x 16 neighbouring bytes: no bank twice. With eight neighbours each, they stood 32 bytes
-//      apart and met every second group of four banks twice.
+//   1. A thread's TN columns are no longer neighbours but groups of four, BN / (TN / 4) apart. Eight threads side by
+//      side (one phase of the load) then read 8 x 16 neighbouring bytes: no bank twice. With eight neighbours each,
+//      they stood 32 bytes apart and met every second group of four banks twice.
 //   2. The tile of A is stored transposed, As[k][row], so that a thread's TM rows at one k are neighbours: two
 //      128-bit loads a step instead of eight rows of four k held in registers. Each row of As has PAD unused floats
 //      at its end: the eight k that a warp stores side by side land 4 banks apart, not on one bank.

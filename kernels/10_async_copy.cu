@@ -4,8 +4,7 @@
 //   need no registers and no store instructions, and STAGES - 1 pairs of them can be under way. Past the edge of a
 //   matrix the copy writes zeros. A still has to be transposed on its way. cp.async copies bytes in order, so A goes
 //   one float at a time, from any alignment; B goes 128 bits at a time where its rows allow.
-// What it saves: the 32 registers of tiles in flight, the stores to shared memory, and what was left of global
-//   latency.
+// What it saves: the 32 registers of tiles in flight, and the stores to shared memory.
 // What it costs: STAGES pairs of tiles in shared memory, more than the 48 KB that need no permission: dynamic_shared.
 
 constexpr int BM = 128, BN = 128;  // tile of C per block

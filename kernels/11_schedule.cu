@@ -8,8 +8,8 @@
 //      banks of the register file deliver two a cycle: without reuse, every FMA would last a cycle and a half.
 //   4. Copies beyond the last row or column repeat that row or column, and nobody keeps the results: nothing is left
 //      to check in the loop but k. Two versions of the code, one for aligned rows of B, instead of a branch in it.
-//   5. With registers to spare, the tile is twice as high. And lanes are numbered down columns: more wavefronts for
-//      each shared load than in step 10, which is not what this kernel waits for.
+//   5. One block of 8 warps in place of two of 4: the tile is twice as high. And lanes are numbered down columns: more
+//      wavefronts for each shared load than in step 10, which is not what this kernel waits for.
 //   The order of the blocks (PANEL) and the batch (blockIdx.z) belong to step 12. They stand here because the compiler
 //   schedules a kernel as a whole: without those lines it makes another main loop of the same text.
 //

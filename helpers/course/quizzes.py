@@ -559,7 +559,7 @@ def _eight_bits() -> Part:
             },
         ),
         rows=_choice(
-            "A few columns of A are 60000 times as large as the others. Which factors keep the other columns exact?",
+            "A few columns of A are 60000 times as large as the others. With which factors are the others as exact as the format allows?",
             "one for 128 elements of a row, in all blocks without such a column",
             "An outlier ruins the blocks that hold it, and no others.",
             {

@@ -4,7 +4,7 @@
 //!     memory 128 bits at a time. On a GPU it stops with an error. Find out in which rows of As, say why, and
 //!     repair it with another padding, so that the stores stay free of conflicts.
 //! hint: The finding names an address. An access of 16 bytes must begin at a multiple of 16.
-//! hint: A row of As has 65 floats, 260 bytes. Where does row 1 begin, and where row 4?
+//! hint: A row of As has 65 floats, 260 bytes. Where do rows 1, 2 and 3 begin?
 //! hint: The padding must be a multiple of 4 floats. A warp stores 4 k for 8 rows: how far apart should the 4 k
 //!     lie, so that all 32 floats fall into different banks?
 //! expect: bank conflicts of shared stores == 0

@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: A promise nobody keeps
-//! task: This kernel decides for each piece whether to take it in one load, and stops with an error on some matrices. Find out which ones, and
-//!     make it take the slower path where it must, and only there.
+//! task: You saw this kernel stop. It decides for each piece whether to take it in one load, and asks one question too few. Add it, so that
+//!     the slower path is taken where it must be, and only there.
 //! hint: The check prints the shapes. What do their leading dimensions have in common?
 //! hint: The first element of row 1 lies lda * 4 bytes behind that of row 0. When is that a multiple of 16?
 //! hint: load4 need not know the leading dimension: the address of the piece says it all. Take the wide load only where the address is a

@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: The tail of a row
-//! task: A later author remembered the alignment and forgot something else. In nearly every shape the results are right,
-//!     and where they are not numbers, no access is out of bounds. Find the last piece of a row of A, and repair the kernel.
+//! task: You saw this kernel give NaN: it takes the last piece of a row of A whole. Repair it so that only such pieces go
+//!     another way; all others stay wide.
 //! hint: The padding of the matrices in a check is NaN. Who reads it?
 //! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
 //! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. A piece may be loaded whole only

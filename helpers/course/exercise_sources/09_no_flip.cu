@@ -1,11 +1,11 @@
 //! kind: diagnose
 //! title: Two buffers, one used
-//! task: Two pairs of tiles in shared memory, one barrier for each step, and check() reports a race. Find the line
-//!     that is out of place.
+//! task: Two pairs of tiles in shared memory, one barrier for each step, and check() reports a race. Find out
+//!     which line is missing, and where it belongs.
 //! hint: One of the two lines of the finding stores into a tile, the other reads a tile. Which half does each use,
 //!     and in which order do a fast warp and a slow one get there?
 //! hint: The half that is stored into must not be the one that slower warps still read.
-//! hint: Flip the buffer before the store, not after it.
+//! hint: buffer ^= 1; belongs before the store.
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per warp <= 1/8 K + 1
 //! expect: barriers per fill of shared memory <= 1

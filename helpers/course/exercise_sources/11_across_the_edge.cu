@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: Across the edge, too early
-//! task: Fragments are read one k ahead, across the tile's edge too. The wait and the barrier stand at the end of the
-//!     step, as they always did, and check() has a finding. Say which read comes too early, and repair it without
+//! task: Fragments are read one k ahead, across the tile's edge too. The wait and the barrier still stand between
+//!     two steps, and check() has a finding. Say which read comes too early, and repair it without
 //!     another barrier. The first k of a tile is still read one k ahead, so that a warp never executes more than the 3
 //!     shared loads of one k without a multiply-add after them; and the newest copies stay under way over the wait: at
 //!     least 400 multiply-adds, on average, lie between a copy and its wait.

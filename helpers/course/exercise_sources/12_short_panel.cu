@@ -3,7 +3,7 @@
 //! task: Blocks are numbered in panels of four rows of tiles, so that blocks which run together share tiles of B. Some
 //!     products come out right, small ones among them, and others do not. Find out which tiles are never computed,
 //!     say why, and repair it.
-//! hint: Take a grid with a single row of tiles, and work out block_row for block 1.
+//! hint: Take a grid with a single row of tiles, and work out row for block 1.
 //! hint: The last panel may have fewer rows of tiles than the others, and its blocks must be dealt out over those.
 //! hint: height = min(PANEL, rows of tiles that are left from this panel's first one on).
 //! after: Any order of the blocks is right as long as every tile is in it exactly once. Only speed depends on which.
