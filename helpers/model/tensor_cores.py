@@ -124,9 +124,17 @@ class Tiled:
 
     @property
     def terms(self) -> dict[str, float]:
-        """Cycles that each unit alone takes on the busiest multiprocessor; tensor cores with the sums that they wait for."""
+        """Cycles that each unit alone takes on the busiest multiprocessor, tensor cores with the sums that they wait for; and what makes
+        the launch longer than any unit does."""
         each = self.turns * self.together
-        return {"the tensor cores": each * (self.products + self.sums), "L2": each * self.port}
+        found = {"the tensor cores": each * (self.products + self.sums), "L2": each * self.port}
+        if self.refill:
+            found["the way of its tiles from L2, which too few stages cover"] = self.turns * self.refill
+        if self.pauses:
+            found["the tensor cores, which rest at each step for a wait or a fence"] = each * (self.products + self.sums + self.pauses)
+        if self.rounds > 1:
+            found["clusters for which there is no room until others are through"] = self.cycles
+        return found
 
 
 def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
