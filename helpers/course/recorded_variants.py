@@ -20,7 +20,7 @@ from .comparing import edited
 SIZES = (2048, 4096)
 _SAMPLES, _SECONDS = 8, 0.25
 _ONE_LEFT, _NONE_LEFT = "wgmma_wait<1>();", "wgmma_wait<0>();"
-_ARRIVE, _RELEASE = "mbarrier.arrive.shared::cluster.b64 _", "mbarrier.arrive.release.cluster.shared::cluster.b64 _"
+ARRIVE, ARRIVE_RELEASING = "mbarrier.arrive.shared::cluster.b64 _", "mbarrier.arrive.release.cluster.shared::cluster.b64 _"
 VARIANTS: Mapping[str, Sequence[Mapping[str, int | str]]] = {
     "shared_tile": (
         {"BM": 16, "BN": 16, "BK": 16}, {"BM": 16, "BN": 32, "BK": 32}, {"BM": 32, "BN": 32, "BK": 16}, {"BM": 8, "BN": 32, "BK": 32},
@@ -42,7 +42,7 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, int | str]]] = {
     "tma_wgmma": ({"STAGES": 3}, {"PANEL": 1}, {_ONE_LEFT: _NONE_LEFT}, {"STAGES": 3, _ONE_LEFT: _NONE_LEFT}),
     "warp_specialized": (
         {"STAGES": 3}, {"STAGES": 2}, {"CLUSTER": 1}, {"CLUSTER": 1, "STAGES": 2}, {"CLUSTER": 4}, {"SNAKE": 0}, {"TMA_STORE": 0},
-        {_ONE_LEFT: _NONE_LEFT}, {_ARRIVE: _RELEASE}, {"CLUSTER": 1, _ARRIVE: _RELEASE},
+        {_ONE_LEFT: _NONE_LEFT}, {ARRIVE: ARRIVE_RELEASING}, {"CLUSTER": 1, ARRIVE: ARRIVE_RELEASING},
         {"BM": 128, "STAGES": 2}, {"BM": 128, "STAGES": 3}, {"BM": 128, "STAGES": 6},
         {"BM": 64, "BN": 64, "C_BOXES": 1, "STAGES": 2}, {"BM": 64, "BN": 64, "C_BOXES": 1, "STAGES": 4},
     ),

@@ -8,7 +8,7 @@ from helpers.sim.counting import names
 _ENOUGH = 3 / 4  # of the multiply-adds: Strassen's way needs 7/8 of them, and twice in each other 49/64
 _SINGLE = ("FFMA", "FMUL", "DFMA", "DMUL")  # counted per thread where that is known
 _PAIRS = ("HFMA2", "HMUL2", "FFMA2", "FMUL2")  # two at a time, counted per warp
-_OTHERS = ("IDP", "IDP4A", "DMMA", "IMMA", "BMMA")  # which multiply otherwise, so that nothing can be said
+_DOT_PRODUCTS = ("IDP", "IDP4A")  # which multiply otherwise, so that nothing can be said
 
 
 def lacking(run) -> str:
@@ -19,7 +19,7 @@ def lacking(run) -> str:
     problem, counters = run.problem.get("problem"), run.counters
     if problem is None or names.INSTRUCTIONS not in counters or run.kernel.compiled.matrix_types:
         return ""
-    if any(counters.get(names.opcode(name)) for name in _OTHERS) or counters.get(names.tensor("gmma")):
+    if any(counters.get(names.opcode(name)) for name in _DOT_PRODUCTS):
         return ""
     pairs = sum(counters.get(names.opcode(name), 0) for name in _PAIRS)
     single = [counters.get(names.threads(name.lower()), WARP * counters.get(names.opcode(name), 0)) for name in _SINGLE]

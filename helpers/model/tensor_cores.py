@@ -109,9 +109,9 @@ class Tiled:
     turns: int
     together: int
     walks: bool
-    pauses: float = 0.0
-    refill: float = 0.0
-    rounds: int = 1
+    pauses: float
+    refill: float
+    rounds: int
 
     @property
     def cycles(self) -> float:

@@ -367,8 +367,7 @@ def check(
         random += (*(of_any_alignment(kernel, seed) if takes_several(kernel) else ()), *not_finite(kernel, seed))
         last = [] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)]
     else:
-        fixed, random, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], None
-        last = []
+        fixed, random, last, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], [], None
         _need("check", kernel, *fixed)
         if not fixed:
             raise LaunchError("check was given no problem, and nothing is right because nothing was tried. Leave problems out for its own.")

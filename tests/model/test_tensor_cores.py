@@ -75,8 +75,7 @@ def test_a_release_at_a_barrier_of_the_cluster_waits_for_the_whole_gpu():
     assert tensor_cores.tiled(counted("warp_specialized", 1024, "64 × 128, alone"), chip(H200), 0.0)[0].end < 1000, "no cluster, no barrier"
 
 
-ARRIVE = "mbarrier.arrive.shared::cluster.b64 _"
-FENCED = {ARRIVE: ARRIVE.replace("arrive", "arrive.release.cluster")}
+FENCED = {recorded_variants.ARRIVE: recorded_variants.ARRIVE_RELEASING}
 
 
 @pytest.mark.parametrize(

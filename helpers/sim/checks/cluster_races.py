@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.errors import called_at
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
 
 from .accesses import CHUNK, Access, MatrixAccess, PieceAccess, RemoteAccess
+from .findings import place_of
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
@@ -36,7 +36,7 @@ ADVICE = "Put cluster.sync(), or a wait for an mbarrier that the other block arr
 ADVICE_FIRST = "Call cluster.sync() before the first access to another block's shared memory."
 ADVICE_LAST = "Call cluster.sync() before the kernel ends, so that no block ends while others use its shared memory."
 ADVICE_RELAXED = (
-    "All threads meet at the cluster's barrier of line {}, but they arrive there with .relaxed, which orders no accesses: write "
+    "All threads meet at the cluster's barrier of {}, but they arrive there with .relaxed, which orders no accesses: write "
     "barrier.cluster.arrive.release instead (what cluster.sync() does), or put a fence in front of it: fence.acq_rel.cluster, or "
     "fence.mbarrier_init.release.cluster where all that others must see is that mbarriers are initialised."
 )
@@ -184,12 +184,9 @@ class ClusterRaces(SharedCheck):
     def _relaxed_between(self, row: int, column: int, time: int) -> str:
         """What to do where only .relaxed keeps a cluster's barrier from ordering an access before what the block `row` does; "" if there is
         none. column, time: of the access."""
-        program = self.launch.program
         for position, (_, passed) in self.withheld.items():
-            if passed[row, column] >= time:
-                line, *calls = program.chains().get(program.ops[position].ptx_line, ()) or (None,)
-                if line is not None:
-                    return ADVICE_RELAXED.format(f"{line} ({called_at(calls[0], '')})" if calls else line)
+            if passed[row, column] >= time and (place := place_of(self.launch.program, position)):
+                return ADVICE_RELAXED.format(place)
         return ""
 
     def fence(self, m: Machine, acquires: bool = True) -> None:

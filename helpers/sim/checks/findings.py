@@ -12,10 +12,12 @@ import pkgutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, RunError
+from helpers.errors import Finding, RunError, called_at
 
 if TYPE_CHECKING:
     from helpers.sim.code.sites import Site
+
+    from .protocols import LoadedKernel
 
 MAX_FINDINGS = 100
 
@@ -88,3 +90,11 @@ class Findings:
 def at(line: int | None) -> str:
     """' at line 12' or ''."""
     return "" if line is None else f" at line {line}"
+
+
+def place_of(program: LoadedKernel, position: int) -> str:
+    """Where the instruction at a position stands: 'line 12', with the call that it was copied in for; '' where that is not known."""
+    line, *calls = program.chains().get(program.ops[position].ptx_line) or (None,)
+    if line is None:
+        return ""
+    return f"line {line} ({called_at(calls[0], '')})" if calls else f"line {line}"

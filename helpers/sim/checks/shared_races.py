@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from helpers.errors import called_at
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
-from .findings import at
+from .findings import place_of
 from .missing_wait import unheeded
 from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
@@ -498,9 +497,8 @@ class SharedRaces(SharedCheck):
         program = self.launch.program
         if position in program.late_waits:
             return "by a copy for which it waits only behind the barrier", LATE_WAIT_ADVICE
-        line, *calls = program.chains().get(program.ops[position].ptx_line, (None,)) or (None,)
-        called = f" ({called_at(calls[0], '')})" if calls else ""
-        return f"by a copy for which it waits{at(line)}{called}, with no barrier behind that", NO_BARRIER_ADVICE
+        there = f" at {place}" if (place := place_of(program, position)) else ""
+        return f"by a copy for which it waits{there}, with no barrier behind that", NO_BARRIER_ADVICE
 
     def _pair(self, m: Machine, name: str, touched: Touched, i: int, last: int) -> tuple[int, int, bool]:
         """(a thread + 1 that touches the i-th granule, another that did before or 0, is that the `…_two`?)."""

@@ -366,14 +366,17 @@ def test_one_lane_arrives_at_an_mbarrier_for_its_warp(writing, reading, arrivals
     assert all(one.kind == "race" and told in one.message and one.advice == LANES_ADVICE for one in found)
 
 
-COPIES = """extern "C" __global__ void f(const float* x, float* y) {
-    __shared__ __align__(16) float s[2][64];
+STAGES = """extern "C" __global__ void f(const float* x, float* y) {
+    __shared__ __align__(16) float s[STAGES][64];
     const int t = threadIdx.x;
     auto start = [&](int stage) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[stage][t])), "l"(x + t) : "memory");
         asm volatile("cp.async.commit_group;");
     };
-    start(0);
+"""
+COPIES = (
+    STAGES.replace("STAGES", "2")
+    + """    start(0);
     float sum = 0;
     #pragma unroll 1
     for (int i = 0; i < 3; i++) {
@@ -381,6 +384,7 @@ COPIES = """extern "C" __global__ void f(const float* x, float* y) {
     }
     y[t] = sum;
 }"""
+)
 WAIT = 'asm volatile("cp.async.wait_group 0;" ::: "memory"); '
 
 
@@ -408,14 +412,9 @@ def test_a_wait_behind_the_barrier_is_said_to_stand_on_its_wrong_side(loop, late
         assert not helpers.compile(mended).launch(1, 64, (x, np.zeros_like(x)), on="cpu", counters=False).findings
 
 
-AHEAD = """extern "C" __global__ void f(const float* x, float* y) {
-    __shared__ __align__(16) float s[3][64];
-    const int t = threadIdx.x;
-    auto start = [&](int stage) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(&s[stage][t])), "l"(x + t) : "memory");
-        asm volatile("cp.async.commit_group;");
-    };
-    auto wait = [&] { asm volatile("cp.async.wait_group 1;" ::: "memory"); };  // the wait
+AHEAD = (
+    STAGES.replace("STAGES", "3")
+    + """    auto wait = [&] { asm volatile("cp.async.wait_group 1;" ::: "memory"); };  // the wait
     float sum = 0;
     for (int stage = 0; stage < 2; stage++) start(stage);
     FIRST
@@ -425,6 +424,7 @@ AHEAD = """extern "C" __global__ void f(const float* x, float* y) {
     }
     y[t] = sum;
 }"""
+)
 USE = "sum += s[i % 3][63 - t]; start((i + 2) % 3);"
 
 
