@@ -300,7 +300,8 @@ class Profile(Tabular):
         if self.prediction is None or self.milliseconds is None:
             return ""
         predicted = self.prediction.milliseconds
-        return f"; the model would have said {predicted:.4g} ms, {predicted / self.milliseconds - 1:+.0%}"
+        off = round(predicted / self.milliseconds - 1, 2) + 0.0  # which makes 0 of -0
+        return f"; the model would have said {predicted:.4g} ms, {off:+.0%}"
 
     def as_predicted(self) -> Profile:
         """The same with the model's time in place of the recorded one, to stand beside variants of which none was recorded."""
