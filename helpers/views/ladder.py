@@ -176,7 +176,7 @@ def _say(rung) -> str:
 
 
 def _row(ax, y: int, row: Row, start: float) -> None:
-    timed = sorted((rung for rung in row.rungs if rung.tflops), key=lambda rung: (rung.mine, rung.kind == "recorded", rung.tflops))
+    timed = sorted((rung for rung in row.rungs if rung.tflops), key=lambda rung: (_rank(rung), rung.tflops))
     bars = set()
     for rung in timed:
         if rung.kind == "recorded":
@@ -204,6 +204,12 @@ def _row(ax, y: int, row: Row, start: float) -> None:
         own = compared[-1] is timed[-1]  # else it is not of the figure that is written, but of the recorded bar
         style = _font(compared[-1]) if own else {"va": "center", "fontsize": 13, "color": QUIET}
         ax.annotate(text if own else f"({text})", (1, y), (_SHARE, 0), **beside, **style)
+
+
+def _rank(rung) -> tuple[bool, bool, bool]:
+    """Whose figure is written beside a row, the highest: the reader's own, of a kernel that they changed before that of the course's,
+    and what was measured before what was predicted; else what the course recorded."""
+    return rung.mine, (rung.kind == "recorded") != rung.mine, rung.kind == "measured"
 
 
 def _font(rung) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .canvas import AS_TEXT, BLUE, FAINT, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, blocks_of, cut, nearest, once_per_trace, shared_shape, source_line
+from .places import block_label, blocks_of, cut, nearest, nth, once_per_trace, shared_shape, source_line
 
 _LOADS, _STORES = (AccessKind.LOAD,), (AccessKind.STORE, AccessKind.COPY)
 _FRAMES = 16  # of one warp's loads, at most
@@ -272,7 +272,7 @@ def overtaking(
     _tracks(ax, now)
     _grid(ax, now, 112.0, height)
     title = _title(now)
-    where = f"{now.array} of {block_label(run.trace, now.block)}, interval {now.interval} of 0 to {now.intervals - 1}"
+    where = f"{now.array} of {block_label(run.trace, now.block)}, interval {nth(now.interval, now.intervals)}"
     where += f"; the order of the warps is chosen, what they do is executed{cut(run.trace)}"
     current = now.current
     line = source_line(run, current.line).split("//")[0].strip() if current else ""

@@ -171,8 +171,8 @@ def _menu(found: list[Place], place: Place) -> str:
 
 
 def nth(number: int, count: int) -> str:
-    """ "3 of 0 to 7", as the controls count; "0, the only one"."""
-    return f"{number} of 0 to {count - 1}" if count > 1 else f"{number}, the only one"
+    """ "3 (of 0 to 7)", as the controls count; "0, the only one"."""
+    return f"{number} (of 0 to {count - 1})" if count > 1 else f"{number}, the only one"
 
 
 def at(trace, moment_: Moment) -> str:

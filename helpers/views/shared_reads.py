@@ -8,16 +8,18 @@ address came from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
 
 from helpers.errors import plural
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .canvas import AS_TEXT, BLUE, INK, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
+from .canvas import AS_TEXT, BLUE, ORANGE, PURPLE, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
 from .places import block_label, code, cut, nearest, nth, once_per_trace, shared_shape, steps_along_k, thread_label
 
 LEVELS = ("thread", "warp", "block")
@@ -211,7 +213,7 @@ def shared_reads(run, level: str = "thread", block: int = 0, warp: int = 0, thre
     room = (height - 10) / len(seen.tiles)
     notes = []
     for number, tile in enumerate(seen.tiles):
-        colour = _COLOURS.get(tile.name[:1].upper(), PURPLE)
+        colour = _colour(tile)
         notes.append(_note(tile, level))
         top = number * room + 26
         _tile(ax, tile, colour, top, min(room - 52, 22.0 * len(tile.now)))
@@ -226,8 +228,12 @@ def shared_reads(run, level: str = "thread", block: int = 0, warp: int = 0, thre
     where = block_label(run.trace, seen.block) + ("" if level == "block" else f", {chosen}") + each
     where += f", {plural(seen.instructions, 'load')} of all its warps" if level == "block" else ""
     heading(ax, title, code=code(run, seen.line), detail=where + cut(run.trace))
-    _key(ax, level)
+    _key(ax, level, [_colour(tile) for tile in seen.tiles])
     return f"{title}. {where}. " + " ".join(f"{tile.name}: {note}." for tile, note in zip(seen.tiles, notes, strict=True))
+
+
+def _colour(tile: TileReads) -> str:
+    return _COLOURS.get(tile.name[:1].upper(), PURPLE)
 
 
 def _tile(ax, tile: TileReads, colour: str, top: float, height: float) -> None:
@@ -265,10 +271,16 @@ def _times(average: float) -> str:
     return "each read once" if average == 1 else f"each read {average:,.3g} times"
 
 
-def _key(ax, level: str) -> None:
-    """What the strengths of the colours mean, as patches: a dark theme turns light and dark around."""
+def _key(ax, level: str, colours: Sequence[str]) -> None:
+    """What the strengths of the tiles' colours mean, as patches: a dark theme turns light and dark around."""
     shades = ((_NOW, "read in this step"),) if level == "block" else (
         (_NOW, "this load"), (_SO_FAR, f"earlier loads of this {level}"), (_OTHERS, "the rest of the block in this step"),
     )  # fmt: skip
-    handles = [Patch(facecolor=tuple(1 + shade * (part - 1) for part in rgb(INK)), label=text) for shade, text in shades]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.01, -0.005), ncols=len(handles), columnspacing=1.6, handletextpad=0.5)
+    handles = [
+        tuple(Patch(facecolor=tuple(1 + shade * (part - 1) for part in rgb(colour))) for colour in dict.fromkeys(colours))
+        for shade, _ in shades
+    ]
+    ax.legend(
+        handles, [text for _, text in shades], handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, loc="upper left",
+        bbox_to_anchor=(-0.01, -0.005), ncols=len(handles), columnspacing=1.6, handletextpad=0.5,
+    )  # fmt: skip

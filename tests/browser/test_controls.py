@@ -88,13 +88,13 @@ def test_the_state_survives_running_the_cell_again(notebook):
 
 def test_buttons_step_forward_and_back_and_play(notebook):
     cell = cell_of(notebook, "tiles")
-    notebook.wait_for(cell, "Step 0 of 0 to 1")
+    notebook.wait_for(cell, "Step 0 (of 0 to 1)")
     cell.get_by_title("step along K: one forward").click()
-    notebook.wait_for(cell, "Step 1 of 0 to 1")
+    notebook.wait_for(cell, "Step 1 (of 0 to 1)")
     press(notebook, cell.get_by_title("step along K: one back"), "Enter")
-    notebook.wait_for(cell, "Step 0 of 0 to 1")
+    notebook.wait_for(cell, "Step 0 (of 0 to 1)")
     cell.locator(".jupyter-widgets.widget-play button").first.click()
-    notebook.wait_for(cell, "Step 1 of 0 to 1")
+    notebook.wait_for(cell, "Step 1 (of 0 to 1)")
 
 
 def test_a_menu_brings_the_slider_that_belongs_to_it(notebook):

@@ -47,7 +47,7 @@ def test_what_was_seen_is_shown_without_its_kernel(open_notebook, lab, complaint
     assert len({left for left, _ in places}) == 1 and min(wide for _, wide in places) > 5, "a long choice hides its button"
     picture = notebook.show(INDEX["picture"])
     picture.get_by_title("step along K: one forward").click()
-    notebook.wait_for(picture, "Step 1 of 0 to 1")
+    notebook.wait_for(picture, "Step 1 (of 0 to 1)")
     seen = notebook.alternatives(picture)
     task = notebook.show(INDEX["task"])
     task.get_by_role("button", name="Hint").click()
@@ -81,11 +81,11 @@ def test_running_a_cell_again_renews_its_picture_and_its_controls(open_notebook,
     for _ in range(2):
         notebook.run_cell(INDEX["picture"])
         notebook.wait_until_idle()
-        notebook.wait_for(cell, "Step 0 of 0 to 1")
+        notebook.wait_for(cell, "Step 0 (of 0 to 1)")
         cell.get_by_title("step along K: one forward").click()
-        notebook.wait_for(cell, "Step 1 of 0 to 1")
+        notebook.wait_for(cell, "Step 1 (of 0 to 1)")
         cell.get_by_title("step along K: one back").click()
-        notebook.wait_for(cell, "Step 0 of 0 to 1")
+        notebook.wait_for(cell, "Step 0 (of 0 to 1)")
     assert cell.locator(".jp-OutputArea img:visible").count() == 1
 
 

@@ -31,9 +31,9 @@ def alt(panel):
 
 def test_a_moved_slider_redraws_the_picture(shared):
     panel = widgets.tiles(shared)
-    assert panel.values == {"level": "block", "block": 0, "step": 0} and "Step 0 of 0 to 1" in alt(panel)
+    assert panel.values == {"level": "block", "block": 0, "step": 0} and "Step 0 (of 0 to 1)" in alt(panel)
     panel._fields["step"].value = 1  # what the browser does
-    assert "Step 1 of 0 to 1" in alt(panel)
+    assert "Step 1 (of 0 to 1)" in alt(panel)
     panel.set(block=3)
     assert "block (1, 1)" in alt(panel) and panel.values["step"] == 1
 
@@ -135,7 +135,7 @@ def test_compare_changes_the_picture_of_both_sides_and_keeps_it(shared):
     assert "stepper" not in [name for _, name in pair.choice.options]  # it needs a run of its own
     pair.choice.value = "tiles"
     left, right = pair.panels
-    assert "Step 0 of 0 to 63" in alt(left) and "Step 0 of 0 to 1" in alt(right)
+    assert "Step 0 (of 0 to 63)" in alt(left) and "Step 0 (of 0 to 1)" in alt(right)
     assert widgets.compare(gemm_run("naive", 64, 64, 64), shared, line=3).choice.value == "tiles"
     assert widgets.compare(shared, shared, "owners").choice.value == "owners"  # a cell that asks for another picture
 
@@ -196,7 +196,7 @@ def test_buttons_step_back_and_forward_and_stop_at_the_ends(shared):
     panel = widgets.tiles(shared)
     back, forth = buttons(panel)
     forth.click()
-    assert panel.values["step"] == 1 and "Step 1 of 0 to 1" in alt(panel)
+    assert panel.values["step"] == 1 and "Step 1 (of 0 to 1)" in alt(panel)
     forth.click()
     assert panel.values["step"] == 1
     back.click()

@@ -73,6 +73,15 @@ def test_a_climb_with_the_course_s_kernel_is_drawn_and_said_once(said):
     assert "bold green: yours" in said(ax)
 
 
+@pytest.mark.parametrize("kind", ["predicted", "measured"])
+def test_beside_a_row_stands_the_figure_of_the_kernel_that_was_changed(kind):
+    course = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124)
+    unchanged = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124, mine=True)
+    edited = Rung(kind, "coalesced", step=2, tflops=7.1, mine=True)
+    texts = {text.get_text(): text.get_weight() for text in ladder([course, unchanged, edited]).texts}
+    assert texts["7.10"] == "bold" and "6.30" not in texts and texts["(12 %)"] == "normal"
+
+
 def test_error_bars_are_the_spread():
     ax = ladder(RUNGS)
     bars = [line for line in ax.collections if type(line).__name__ == "LineCollection"]

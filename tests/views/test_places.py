@@ -53,4 +53,4 @@ def test_plurals():
 
 
 def test_steps_are_counted_as_the_controls_count_them():
-    assert nth(3, 8) == "3 of 0 to 7" and nth(0, 1) == "0, the only one"
+    assert nth(3, 8) == "3 (of 0 to 7)" and nth(0, 1) == "0, the only one"

@@ -1,5 +1,6 @@
 """Shared reads: elements that threads read of shared tiles, for kernels whose answer is known, and as many as the run counts."""
 
+import matplotlib.colors
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ import helpers
 from helpers.sim import TraceFilter
 from helpers.sim.counting import names
 from helpers.views import shared_reads
+from helpers.views.canvas import BLUE
 from helpers.views.shared_reads import shared_reads_of
 from tests.views.view_builders import one_load
 
@@ -48,9 +50,14 @@ def test_a_thread_a_warp_and_the_block_read_their_part(run, said):
     assert (block.now[2, :8] == 8).all() and (block.now[3] == 8).all() and not block.now[:2].any()
     shown = said(shared_reads(run, level="warp", step=2))
     assert (
-        "One warp reads 36 of As in step 2 of 0 to 2" in shown
+        "One warp reads 36 of As in step 2 (of 0 to 2)" in shown
         and "36 elements, each read 4.44 times; the block: 40, each read 8 times" in shown
     )
+
+
+def test_the_legend_has_the_colours_of_the_tiles(run):
+    patches = shared_reads(run).get_legend().get_patches()
+    assert matplotlib.colors.to_hex(patches[0].get_facecolor()) == BLUE.lower()
 
 
 def test_the_loads_of_all_steps_are_those_that_were_counted(run):

@@ -40,10 +40,10 @@ def test_a_warp_and_a_thread_touch_their_part(naive_run, coalesced_run):
 
 def test_the_picture_says_steps_reuse_and_loads_per_result(shared_tile_run, naive_run, said):
     shared = said(tiles(shared_tile_run, step=1))
-    assert "Step 1 of 0 to 1: k = 32 to 63" in shared and "1,024 elements of A\nloaded once each" in shared
+    assert "Step 1 (of 0 to 1): k = 32 to 63" in shared and "1,024 elements of A\nloaded once each" in shared
     assert "4 global = K/16" in shared and "128 shared = 2 K" in shared
     naive = said(tiles(naive_run, step=20))
-    assert "Step 20 of 0 to 63: k = 20" in naive and "32 elements of B\nloaded 32 times each" in naive and "128 global = 2 K" in naive
+    assert "Step 20 (of 0 to 63): k = 20" in naive and "32 elements of B\nloaded 32 times each" in naive and "128 global = 2 K" in naive
     assert "shared" not in naive
 
 
@@ -55,7 +55,7 @@ def test_the_legend_has_the_colours_of_the_matrices_whose_elements_are_loaded(sh
 
 
 def test_alternative_text_and_controls(shared_tile_run):
-    assert "Step 0 of 0 to 1" in tiles(shared_tile_run).alt and "block (0, 0)" in tiles(shared_tile_run).alt
+    assert "Step 0 (of 0 to 1)" in tiles(shared_tile_run).alt and "block (0, 0)" in tiles(shared_tile_run).alt
     assert [control.name for control in PICTURES["tiles"].controls(shared_tile_run)] == ["level", "block", "step"]
     assert [c.name for c in PICTURES["tiles"].controls(shared_tile_run, level="thread")] == ["level", "block", "thread", "step"]
     assert PICTURES["tiles"].controls(shared_tile_run)[-1].high == 1

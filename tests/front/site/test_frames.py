@@ -20,7 +20,7 @@ def test_a_panel_is_recorded_one_control_at_a_time_and_left_as_it_was(shared):
     (level, block, step) = made["controls"]
     assert (panel.values, panel.shown) == before == (panel.values, made["frames"][""])
     assert step == {"name": "step", "label": step["label"], "slider": True, "values": ["0", "1"], "at": 0} and not level["slider"]
-    assert len(block["values"]) == 4 and "Step 1 of 0 to 1" in made["frames"]["step=1"] and "block (1, 1)" in made["frames"]["block=3"]
+    assert len(block["values"]) == 4 and "Step 1 (of 0 to 1)" in made["frames"]["step=1"] and "block (1, 1)" in made["frames"]["block=3"]
     assert len(made["frames"]) == 1 + sum(len(control["values"]) - 1 for control in made["controls"])
 
 
