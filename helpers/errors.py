@@ -6,6 +6,8 @@ wants the details reads the attributes.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -53,6 +55,11 @@ class Finding:
             return "" if same else f" The other time it is {called_at(self.other_call, self.other_call_code)}."
         called = f", {called_at(self.other_call, self.other_call_code)}" if self.other_call is not None else ""
         return f" Line {self.other_line} is “{self.other_code}”{called}." if self.other_code else ""
+
+
+def in_html(sentence: str) -> str:
+    """A sentence in which code stands between backticks."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(sentence))
 
 
 def called_at(line: int | None, code: str) -> str:

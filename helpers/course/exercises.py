@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import html
 import math
 import numbers
 import random
@@ -31,7 +30,7 @@ from types import FunctionType
 from typing import Any
 
 from helpers.arguments import explained
-from helpers.errors import CourseError
+from helpers.errors import CourseError, in_html
 from helpers.interrupts import TooLongError, bounded
 from helpers.progress import Progress
 from helpers.run import gemm
@@ -84,7 +83,7 @@ class ExerciseReport(CheckReport):
     __repr__ = CheckReport.__repr__
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + "".join(f"<p>{html.escape(text)}</p>" for text in self._said)
+        return super()._repr_html_() + "".join(f"<p>{in_html(text)}</p>" for text in self._said)
 
     @property
     def _said(self) -> list[str]:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import html
 import math
-import re
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.arguments import explained
-from helpers.errors import CourseError
+from helpers.errors import CourseError, in_html
 from helpers.interrupts import delayed
 from helpers.translation import ENGLISH, chosen, translated
 
@@ -261,7 +260,7 @@ def question_card(question: Question, store: Store):
         try:
             settle(commit(question, field.value, store))
         except CourseError as error:
-            said.value = html.escape(error.message)
+            said.value = in_html(error.message)
 
     button.on_click(pressed)
     field.on_msg(lambda _, content, __: None if field.disabled or content.get("event") != "submit" else pressed(field))  # the Enter key
@@ -293,11 +292,6 @@ def mark_solved(slug: str) -> None:
         task.value = _task(text, solved=True)
 
 
-def _with_code(text: str) -> str:
-    """HTML of a sentence in which code stands between backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
-
-
 def exercise_card(exercise: Exercise):
     """The task of an exercise, a button for the next hint, and after the last hint one for the solution. What was shown is remembered."""
     with delayed():
@@ -306,7 +300,7 @@ def exercise_card(exercise: Exercise):
         from helpers.still import Kept
 
     store = own()
-    text = f"<b>{html.escape(exercise.title)}</b> ({exercise.what}). {_with_code(exercise.task)}"
+    text = f"<b>{html.escape(exercise.title)}</b> ({exercise.what}). {in_html(exercise.task)}"
     task = widgets.HTML(_task(text, exercise.solved()))
     _tasks.setdefault(exercise.slug, weakref.WeakKeyDictionary())[task] = text
     shown = widgets.HTML()
@@ -318,7 +312,7 @@ def exercise_card(exercise: Exercise):
         left = len(exercise.hints) - taken
         hint.description = f"Hint ({left} left)" if left > 0 else "No more hints"
         hint.disabled, solution.disabled = left <= 0, left != 0
-        items = "".join(f"<li>{_with_code(text)}</li>" for text in exercise.hints[:taken])
+        items = "".join(f"<li>{in_html(text)}</li>" for text in exercise.hints[:taken])
         code = f"<pre style='background:#f4f4f4;color:#111;padding:.6em;overflow-x:auto'>{html.escape(exercise.solution)}</pre>"
         shown.value = f"<ol style='max-width:60em'>{items}</ol>{code if left < 0 else ''}" if taken else ""
 

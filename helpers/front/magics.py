@@ -22,7 +22,7 @@ from helpers import still
 from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
-from helpers.errors import CompileError, CourseError
+from helpers.errors import CompileError, CourseError, in_html
 from helpers.run import gpu, untold
 from helpers.toolchain.compile import compile_source
 from helpers.toolchain.kernels import namesake
@@ -93,7 +93,7 @@ class CompileSummary:
 
     def _repr_html_(self) -> str:
         head, *rest = repr(self).split("\n")
-        body = "".join(f"<div style='white-space:pre-wrap'>{html.escape(line.strip())}</div>" for line in rest)
+        body = "".join(f"<div style='white-space:pre-wrap'>{in_html(line.strip())}</div>" for line in rest)
         return f"<div style='border-left:4px solid #007a5a;padding-left:.7em'><b>{html.escape(head)}</b>{body}</div>"
 
 

@@ -20,7 +20,7 @@ import ipywidgets
 
 from helpers import still, views
 from helpers.arguments import explained, listed
-from helpers.errors import CourseError
+from helpers.errors import CourseError, in_html
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, NothingToSee, Picture, Span, settle
 
@@ -215,7 +215,7 @@ class Panel(still.Kept):
             try:
                 return self._picture.html(self._what, **options)._repr_html_()
             except CourseError as error:
-                return f"<p>{html.escape(error.message)}</p>"
+                return f"<p>{in_html(error.message)}</p>"
         return views.to_html(self._picture.draw(self._what, **options))
 
     def _offer(self) -> None:
@@ -349,7 +349,7 @@ def _worth_seeing(names: list[str], runs: list[Any], asked: str | None, again: b
     notes = [ipywidgets.HTML(f"<small>{html.escape(estimate)}</small>")] if estimate else []
     if not kept or not reasons:
         return kept or names, notes
-    said = "<br>".join(f"<b>{html.escape(', '.join(titles))}</b>: {html.escape(why)}" for why, titles in reasons.items())
+    said = "<br>".join(f"<b>{html.escape(', '.join(titles))}</b>: {in_html(why)}" for why, titles in reasons.items())
     left_out = html.escape(", ".join(title for titles in reasons.values() for title in titles))
     style = "max-width:70em;line-height:1.4;font-size:.9em;opacity:.8"
     shown = f'<details style="{style}"><summary>Nothing to show here: {left_out}</summary>{said}</details>'

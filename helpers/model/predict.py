@@ -56,8 +56,9 @@ VALIDATION = CONSTANTS.with_name("validation.toml")
 _SCHEDULERS = 4
 _ALL = ("ld", "st", "atom", "red")
 _ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in part)"
-_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", "the tensor cores", "DRAM bandwidth", _ATOMICS, _PARTS)  # what nothing exceeds
+_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM bandwidth", _ATOMICS, _PARTS)  # what nothing exceeds
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
+_WORTH_SAYING = 0.1  # share of the time that a unit rests for one thing
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
 
@@ -276,7 +277,8 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     }
     terms |= {name: value for name, value in ((_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"])) if value}
     if need.matrix_types:
-        terms["the tensor cores"] = share * gpu.sms * need.product / (tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12) * per_clock
+        peak = tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12
+        terms[tensor_cores.TENSOR_UNIT] = share * gpu.sms * need.product / peak * per_clock
     else:  # pairs of 16-bit numbers are multiplied two at a time
         at_once = capability.fp32_lanes * (2 if element_type(need.dtype).bytes == 2 else 1)
         terms["FP32 arithmetic"] = max(terms["FP32 arithmetic"], share * need.product / 2 / at_once)
@@ -374,7 +376,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         if need.matrix_types:
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
             slower = walked.off_peak if walked else 1.0
-            terms |= tiled.terms if tiled else {"the tensor cores": slower * pipe * _quantised(need.blocks, device.sms)}
+            terms |= tiled.terms if tiled else {tensor_cores.TENSOR_UNIT: slower * pipe * _quantised(need.blocks, device.sms)}
         if problem is None and need.least_bytes <= device.l2_bytes:  # the first of the launches that are timed together fetches it for all
             terms["DRAM bandwidth"] /= batch(known, parts)
         hard = max(terms[name] for name in _PEAKS if name in terms)
@@ -391,6 +393,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
         limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
     states = _by_share(walked.states) if walked else {}
+    if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
+        limiter += f", which rest for {idle:.0%} of the time while results are stored"
     if limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
         waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]

@@ -89,6 +89,9 @@ def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str
     return chip.gpu.clock_mhz * (at_first + (min(at_first, sustained) - at_first) * reached)
 
 
+TENSOR_UNIT, STORING = "the tensor cores", "storing C"  # as `terms` call them
+
+
 @dataclass(frozen=True)
 class Tiled:
     """Cycles of one multiprocessor for one tile of C, or for beginning and ending, by what takes them.
@@ -127,7 +130,7 @@ class Tiled:
         """Cycles that each unit alone takes on the busiest multiprocessor, tensor cores with the sums that they wait for; and what makes
         the launch longer than any unit does."""
         each = self.turns * self.together
-        found = {"the tensor cores": each * (self.products + self.sums), "L2": each * self.port}
+        found = {TENSOR_UNIT: each * (self.products + self.sums), "L2": each * self.port, STORING: self.turns * self.store}
         if self.refill:
             found["the way of its tiles from L2, which too few stages cover"] = self.turns * self.refill
         if self.pauses:

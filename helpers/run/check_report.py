@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, called_at, quote
+from helpers.errors import Finding, called_at, in_html, quote
 
 from .differences import stored
 
@@ -119,7 +119,7 @@ class CheckReport:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<li style='list-style:none;margin:.2em 0'><span style='color:{_MARKS[ok][1]};font-weight:bold'>"
-            f"{_MARKS[ok][0]}</span> <span style='white-space:pre-wrap'>{html.escape(text)}</span></li>"
+            f"{_MARKS[ok][0]}</span> <span style='white-space:pre-wrap'>{in_html(text)}</span></li>"
             for ok, text in self.lines()
         )
         return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"

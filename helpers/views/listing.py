@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from helpers.errors import plural
+from helpers.errors import in_html, plural
 from helpers.sim.code import sass
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import parsed
@@ -176,7 +176,7 @@ class ListingTable:
             code = f'<td class="code" style="padding-left:{hang + 1}ch;text-indent:-{hang}ch">{html.escape(entry.text)}</td>'
             body.append(f'<tr{mark}><th scope="row">{entry.label}</th>{code}{"".join(cells)}</tr>')
             body += [
-                f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{html.escape(sentence)}</td></tr>'
+                f'<tr class="finding"><th scope="row">⚠</th><td colspan="{1 + len(self.columns)}">{in_html(sentence)}</td></tr>'
                 for sentence in entry.findings
             ]
         return (

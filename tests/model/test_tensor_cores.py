@@ -19,9 +19,9 @@ BF16, FP8 = frozenset({"bf16"}), frozenset({"e4m3"})
 
 
 @functools.cache
-def counted(slug, size, configuration=""):
+def counted(slug, size, configuration="", **constants):
     step = steps.get(slug)
-    source = step.kernel_path.read_text(encoding="utf-8")
+    source = edited(step.kernel_path.read_text(encoding="utf-8"), constants, slug)
     if configuration:
         source = strategy.sources(source, [configuration], "bfloat16")[configuration]
     made = kernel.compile(source, entry=step.entry, arch=step.target())
@@ -168,6 +168,13 @@ def test_a_prediction_says_its_clock_its_error_and_what_limits():
     made = kernel.compile(plain.kernel_path.read_text(encoding="utf-8"), entry=plain.entry)
     lanes = gemm.count(made, gemm.Problem(256, 256, 256)).predict()
     assert lanes.clock_mhz == H200.clock_mhz and "lowers the clock" not in str(lanes)
+
+
+def test_results_that_take_their_time_are_named_beside_what_limits():
+    stored = counted("warp_specialized", 4096, TMA_STORE=0).predict()
+    rest = stored.terms[tensor_cores.STORING] / (stored.milliseconds * stored.clock_mhz * 1e3)
+    assert stored.limiter == f"the tensor cores, which rest for {rest:.0%} of the time while results are stored" and 0.1 < rest < 0.4
+    assert stored.terms[tensor_cores.STORING] > 2 * counted("warp_specialized", 4096).predict().terms[tensor_cores.STORING]
 
 
 def test_warps_that_multiply_by_themselves_are_simulated():

@@ -55,6 +55,11 @@ def test_a_right_kernel_passes(plain):
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
+def test_code_in_a_finding_is_set_as_code():
+    report = broken("float sum = 0", "float sum")
+    assert "Give `sum` a value" in str(report) and "Give <code>sum</code> a value" in report._repr_html_()
+
+
 @pytest.mark.parametrize(("slug", "columns"), [("shared_tile", 141), ("warp_specialized", 21)])
 def test_a_check_has_more_columns_of_tiles_than_there_are_multiprocessors(slug, columns):
     step = steps.get(slug)
