@@ -190,6 +190,21 @@ def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     )
 
 
+def of_any_end(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
+    """What such a kernel has to bear besides: products whose rows all begin at a multiple of 16 bytes, and end within a vector of them, of
+    which all elements but one are there, half, or fewer. What follows in memory is NaN."""
+    dtype, out_dtype = types(kernel)
+    vector = VECTOR // element_type(dtype).bytes
+    lefts = vector - 1, vector // 2, vector // 2 - 1
+    return tuple(
+        Problem(
+            20, 7 * vector + of_bc, 5 * vector + of_a, dtype=dtype, out_dtype=out_dtype, seed=seed + of_a,
+            pad_a=vector - of_a, pad_b=vector - of_bc, pad_c=vector - of_bc,
+        )
+        for of_a, of_bc in zip(lefts, lefts[-1:] + lefts[:-1], strict=True)
+    )  # fmt: skip
+
+
 def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
     """What a kernel with a maximum, or one that converts its results, has to bear besides: NaN and infinity, in rows of whole vectors and
     in others. No other kernel of the course decides anything by its results. None for types without them, and for kernels that multiply

@@ -26,7 +26,7 @@ from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
 from .check_report import Case, CheckReport
-from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, takes_several
+from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, of_any_end, takes_several
 from .differences import changed, compare, compare_others, few_bits, first_difference, inexact, line_of_16_bits, nearly, stored, wrong_ones
 from .geometry import Geometry, geometry
 from .kernel import Kernel, Run, gpu_multiprocessors, place
@@ -344,8 +344,8 @@ def check(
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
-    problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` for a kernel that `takes_several`, those that are
-    `not_finite`, and the one `beyond_16_bits`.
+    problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` and `of_any_end` for a kernel that `takes_several`,
+    those that are `not_finite`, and the one `beyond_16_bits`.
     seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
@@ -364,7 +364,8 @@ def check(
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
-        random += (*(of_any_alignment(kernel, seed) if takes_several(kernel) else ()), *not_finite(kernel, seed))
+        wide = (*of_any_alignment(kernel, seed), *of_any_end(kernel, seed)) if takes_several(kernel) else ()
+        random += (*wide, *not_finite(kernel, seed))
         last = [] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)]
     else:
         fixed, random, last, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], [], None

@@ -314,6 +314,9 @@ CLAIMS = (
           holds=lambda: [(one.pad_a, one.pad_b, one.pad_c) for one in gemm.of_any_alignment(reference("vectorized"), 1)] == [*MOVED, *[(0, 0, 0)] * 4]),
     Claim(7, "in the other four the matrix itself begins late: one of the three by an element, or all by two.",
           holds=lambda: [one.shifts for one in gemm.of_any_alignment(reference("vectorized"), 1)[4:]] == MOVED),
+    Claim(7, "In three more all rows begin at such multiples and end within a piece, of which three, two or one elements are left",
+          holds=lambda: [(one.k % 4, one.n % 4, one.lda % 4, one.ldb % 4, one.ldc % 4) for one in gemm.of_any_end(reference("vectorized"), 1)]
+          == [(3, 1, 0, 0, 0), (2, 3, 0, 0, 0), (1, 2, 0, 0, 0)]),
     Claim(7, "The barriers themselves cost a few per cent.",
           holds=lambda: 0.02 < what_if(reference("vectorized").profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS) < 0.05),
     Claim(7, "The stairs from {} to {}.", lambda: (by_nvcc("05"), logged(r"the vector path all-or-nothing: ([\d.]+)\.")[0])),

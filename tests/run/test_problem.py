@@ -23,6 +23,13 @@ def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(bas
     assert [str(case.problem) for case in report.cases if case.message] == wrong, "without these data it passed"
 
 
+@pytest.mark.parametrize(("base", "edits"), [(base, edits) for base, *edits in cheats.BEYOND_THE_END])
+def test_wide_accesses_are_tried_where_a_row_ends_within_them(base, edits):
+    kernel = helpers.compile(cheats.source(base, edits))
+    assert not gemm.check(kernel, gemm.of_any_end(kernel, seed=1), on="cpu").correct
+    assert not gemm.check(kernel, on="cpu", seed=1).correct
+
+
 def test_nan_and_infinity_are_tried_where_a_kernel_has_a_maximum():
     fused, plain = helpers.reference("fused_epilogue"), helpers.reference("async_copy")
     assert len(gemm.not_finite(fused, 1)) == 2 and not gemm.not_finite(plain, 1)

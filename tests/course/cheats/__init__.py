@@ -432,6 +432,15 @@ UNALIGNED = [
     ("tail", "the beginning", ("(size_t)matrix % 16 | ld % 4", "ld % 4")),
 ]  # fmt: skip
 
+# Wide accesses where less than a whole vector is left of a row that is aligned: (base, edits).
+BEYOND_THE_END = [
+    ("tail", ("aligned && left > 3", "aligned && left > 2")),
+    ("tail", ("aligned && left > 3", "aligned && left > 1")),
+    ("vectorized", ("cols % 4", "cols % 2")),
+    ("async_copy", ("ldc % 4 | N % 4", "ldc % 4 | N % 2")),
+    ("wmma", ("lda % 8 | K % 8", "lda % 8 | K % 4")),
+]  # fmt: skip
+
 
 def source(base: str, edits=()) -> str:
     """The source of a base, edited. Every edit must find its place."""
