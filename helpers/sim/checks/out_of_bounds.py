@@ -26,6 +26,7 @@ NONE_GIVEN = (
     "The kernel declares extern __shared__ memory, and the launch gives it none. Say how many bytes a block has: shared= of the launch, "
     'or in a kernel of a lesson by extern "C" __device__ constexpr int dynamic_shared[] = {…};'
 )
+OF_AN_ARRAY = "Check the index against the extent of {}."
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 
 
@@ -112,7 +113,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         name, distance, side = _closest(spans, offset, width)
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
     nothing_given = any(not nbytes for _, _, nbytes in m.program.shared) and m.shared.end == m.program.dynamic_shared_at
-    advice = NONE_GIVEN if nothing_given else _of_alignments(m)
+    advice = NONE_GIVEN if nothing_given else _of_alignments(m) or (OF_AN_ARRAY.format(name) if name else None)
     m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice, array=name or "shared", sites=(site,))
 
 
@@ -127,7 +128,7 @@ def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, wi
     what = f"A thread {_verb(site)} {width} bytes {f'{distance} bytes' if distance else 'just'} {side} {name}"
     m.findings.add(
         KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count, array=name or "",
-        advice=f"Check the index against the extent of {name}: nothing stops an access from reaching what lies beside it.",
+        advice=f"{OF_AN_ARRAY.format(name)[:-1]}: nothing stops an access from reaching what lies beside it.",
         sites=(site,),
     )  # fmt: skip
 

@@ -139,7 +139,7 @@ class DeviceMemory:
         if not inside.all():
             out_of_bounds.in_device_memory(m, site, self.allocations, offsets, width, ~inside, self._rest_of)
         if not (straight | ~inside).all():
-            misaligned.in_device_memory(m, site, offsets, width, inside & ~straight)
+            misaligned.in_device_memory(m, site, self.allocations, offsets, width, inside & ~straight)
         fallback = offsets[good].flat[0] if good.any() else 0
         mask = good if m.mask is None else good & m.mask
         return np.where(good, offsets, fallback), mask

@@ -201,3 +201,40 @@ def test_an_access_is_told_of_the_array_that_it_starts_from():
     assert said.endswith(" bytes past the end of a.")
     whole = np.zeros(100, np.float32)
     assert missed("k(float* a, float* b, int i)", "i", whole[:50], whole, 100, pointer="b")[0].endswith("just past the end of b.")
+
+
+ROWS = """extern "C" __global__ void k(float* C, const float* A) {
+    __shared__ float As[8][33];
+    for (int i = threadIdx.x; i < 8 * 33; i += 32) As[i / 33][i % 33] = A[i];
+    __syncwarp();
+    float4 v = *reinterpret_cast<float4*>(&As[threadIdx.x % 8][0]);
+    C[threadIdx.x] = v.x + v.y + v.z + v.w;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "line", "where", "advice"),
+    [
+        (
+            ("", ""),
+            5,
+            "at address 0x484 (byte 132 of As), which is not a multiple of 16",
+            "that a row of As, padding included, is a multiple",
+        ),
+        (
+            ("&As[threadIdx.x % 8][0]", "(float*)&A[threadIdx.x * 3]"),
+            5,
+            "(byte 12 of A), which",
+            "check the pointer and the leading dimension",
+        ),
+        (("= A[i]", "= As[7][i + 33] = A[i]"), 3, "just past the end of As.", "Check the index against the extent of As."),
+    ],
+)
+def test_a_bad_access_is_told_by_its_array(edit, line, where, advice):
+    kernel, arrays = helpers.compile(ROWS.replace(*edit)), [np.zeros(32, np.float32), np.ones(264, np.float32)]
+    try:
+        findings = kernel.launch(1, 32, arrays, on="cpu").findings
+    except helpers.RunError as error:
+        findings = error.findings
+        assert where.partition(",")[0].partition("address 0x484 ")[2] in error.message
+    assert findings[0].line == line and where in findings[0].message and advice in findings[0].advice
