@@ -50,6 +50,8 @@ PROFILE_SIZE = 4096  # the ladder's size
 
 Size = int | tuple[int, int, int]  # M = N = K, or (M, N, K)
 
+_OF_COPIES = (metrics.SHARED_WAVEFRONTS_OF_ALL, metrics.SHARED_WAVEFRONTS_OF_ALL_IDEAL)  # without copies they are sums of what is told
+
 
 def extents(size: Size) -> tuple[int, int, int]:
     """M, N and K of a size. Raises CourseError for what is none."""
@@ -341,7 +343,7 @@ class Profile(Tabular):
                     meaning += f"; as instructions of whole warps: {executed:,}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
         for name, meaning in metrics.MEANINGS_OF_OTHER_UNITS.items():
-            if run.counters.get(name):
+            if run.counters.get(name) and (name not in _OF_COPIES or run.counters.get(metrics.executed("ldgsts"))):
                 found.append((name, f"{run.counters[name]:,}", meaning))
         return found
 

@@ -400,6 +400,16 @@ def shared_stores_per_result(run) -> float:
     return WARP * sum(map(functools.partial(_shared_accesses, run), ("st", "atom"))) / (shape.m * shape.n)
 
 
+def wavefronts_per_copy(run) -> float:
+    """Wavefronts of the asynchronous copies that go through the banks of shared memory (cp.async.ca), for each that they need at the
+    least: 1 where no two lanes of a copy of 4 bytes meet in a bank. 0 without such copies, 16-byte ones past the cache left out."""
+    of_others = sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st", "atom"))
+    conflicts = sum(count(run, names.shared_conflicts(op)) for op in ("ld", "st", "atom"))
+    copies = count(run, names.SHARED_WAVEFRONTS_OF_ALL) - of_others
+    needed = count(run, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL) - (of_others - conflicts)
+    return copies / needed if needed else 0.0
+
+
 @explained
 def barriers_per_warp(run) -> float:
     """Barriers that each warp comes to, named ones as well. Raises CourseError where instructions were not counted: a loop that waits
@@ -558,6 +568,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"shared loads per result", shared_loads_per_result),
     (r"shared stores per result", shared_stores_per_result),
     (r"wavefronts per shared load", wavefronts_per_shared_load),
+    (r"wavefronts per asynchronous copy", wavefronts_per_copy),
     (r"wavefronts per multiply-add", shared_wavefronts_per_multiply_add),
     (r"most TFLOPS by shared memory", shared_memory_limit),
     (r"most TFLOPS by instructions", instruction_limit),

@@ -21,6 +21,8 @@ SIZES = (2048, 4096)
 _SAMPLES, _SECONDS = 8, 0.25
 _ONE_LEFT, _NONE_LEFT = "wgmma_wait<1>();", "wgmma_wait<0>();"
 ARRIVE, ARRIVE_RELEASING = "mbarrier.arrive.shared::cluster.b64 _", "mbarrier.arrive.release.cluster.shared::cluster.b64 _"
+BOUND = "__launch_bounds__(THREADS"  # with more blocks behind it than there are registers for, these spill
+_BOUNDED = {f"{BOUND})": f"{BOUND}, 3)"}, {f"{BOUND})": f"{BOUND}, 4)"}
 VARIANTS: Mapping[str, Sequence[Mapping[str, int | str]]] = {
     "shared_tile": (
         {"BM": 16, "BN": 16, "BK": 16}, {"BM": 16, "BN": 32, "BK": 32}, {"BM": 32, "BN": 32, "BK": 16}, {"BM": 8, "BN": 32, "BK": 32},
@@ -31,12 +33,14 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, int | str]]] = {
     ),
     "thread_tile_2d": (
         {"BM": 64, "BN": 64}, {"BM": 64, "BN": 64, "TM": 4, "TN": 4}, {"BK": 16}, {"BM": 128, "BN": 64}, {"TM": 4},
-        {"TM": 4, "TN": 8, "BM": 64},
+        {"TM": 4, "TN": 8, "BM": 64}, {f"{BOUND}, 2)": f"{BOUND}, 3)"}, {f"{BOUND}, 2)": f"{BOUND}, 4)"},
     ),
     "bank_conflicts": ({"PAD": 0}, {"BK": 16}, {"BM": 64, "BN": 64}, {"BM": 64}, {"TM": 4}),
-    "vectorized": ({"PAD": 0}, {"BK": 8}, {"BM": 64, "BN": 64}, {"BM": 64}, {"TM": 4}, {"BK": 32}),
-    "warp_tile": ({"WM": 64, "WN": 32}, {"BM": 64}, {"BM": 64, "BN": 64}, {"BK": 8}, {"BK": 32}, {"TM": 4, "WM": 16}),
-    "double_buffer": ({"BK": 8}, {"BM": 64}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 128, "BN": 64}),
+    "vectorized": ({"PAD": 0}, {"BK": 8}, {"BM": 64, "BN": 64}, {"BM": 64}, {"TM": 4}, {"BK": 32}, *_BOUNDED),
+    "warp_tile": (
+        {"WM": 64, "WN": 32}, {"BM": 64}, {"BM": 64, "BN": 64}, {"BK": 8}, {"BK": 32}, {"TM": 4, "WM": 16}, *_BOUNDED,
+    ),
+    "double_buffer": ({"BK": 8}, {"BM": 64}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 128, "BN": 64}, *_BOUNDED),
     "async_copy": ({"STAGES": 2}, {"STAGES": 4}, {"BK": 8}, {"BM": 64, "BN": 64}, {"TM": 8, "WM": 32}, {"BM": 256}),
     "schedule": ({"STAGES": 2}, {"STAGES": 4}, {"BM": 128}, {"BM": 128, "BN": 256}, {"BK": 8}, {"AT_ONCE": 1}, {"BM": 128, "BN": 64}),
     "tma_wgmma": ({"STAGES": 3}, {"PANEL": 1}, {_ONE_LEFT: _NONE_LEFT}, {"STAGES": 3, _ONE_LEFT: _NONE_LEFT}),

@@ -225,6 +225,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared stores per result == 0"),
             expect("barriers per warp == 1/16 K"),
             expect("bank conflicts of shared loads == 0"),
+            expect("wavefronts per asynchronous copy <= 4"),
         ),
     ),
     Step(
@@ -240,6 +241,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
+            expect("wavefronts per asynchronous copy <= 4"),
         ),
     ),
     Step(
@@ -271,6 +273,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
+            expect("wavefronts per asynchronous copy <= 4"),
         ),
     ),
     Step(

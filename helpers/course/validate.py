@@ -34,7 +34,8 @@ LEAST, MOST = 512, 8192
 SPLIT = 4104  # the size by which the model learned what rows cost that begin within lines (chip.toml, warpgroup.split)
 TENSOR_GROUPS = ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants")
 LAUNCHED = "launches"
-GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", "search", LAUNCHED, *TENSOR_GROUPS)  # on DEVICE
+SPILLING, SPILLING_FITTED = "spilling", "spilling_fitted"  # steps of which more blocks have to fit than have room for their registers
+GROUPS = ("fitted", "steps_at_other_sizes", "other_constants", SPILLING_FITTED, SPILLING, "search", LAUNCHED, *TENSOR_GROUPS)  # on DEVICE
 OTHER_GPU, TENSOR_OTHER_GPU = "other_gpu", "tensor_other_gpu"
 ABROAD = rungs.DATA / "other_gpus"  # what `course record --out` wrote there; the ladder does not draw it
 ALIGNED = 8  # elements: rows that TMA takes; of others the course makes copies, whose time is another one
@@ -91,10 +92,14 @@ def cases() -> list[TimedRun]:
 
 
 def _varied(item: recorded_variants.Variant) -> TimedRun:
-    """A step with other constants. Of those for tensor cores, figures were chosen on what took place at a size of FITTED."""
+    """A step with other constants. Of those for tensor cores, figures were chosen on what took place at a size of FITTED; what stores to
+    local memory cost is read off step 05."""
     lanes = on_lanes(item.step.kernel_source(), item.step.entry)
-    fitted = not lanes and item.size in FITTED
+    spills = any(recorded_variants.BOUND in text for text in item.constants)
+    fitted = item.step.slug == "thread_tile_2d" if spills else not lanes and item.size in FITTED
     group = "other_constants" if lanes else TENSOR_GROUPS[0 if fitted else 2]
+    if spills:
+        group = SPILLING_FITTED if fitted else SPILLING
     return TimedRun(
         item.name, item.source, item.step.entry, item.size, item.milliseconds, fitted, group=group, arch=item.step.target(),
     )  # fmt: skip

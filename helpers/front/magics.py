@@ -71,6 +71,8 @@ class CompileSummary:
         parts = [registers, f"{compiled.shared_bytes:,}{dynamic} bytes of shared memory per block"]
         if compiled.spill_stores or compiled.spill_loads:
             parts.append(f"spills: {compiled.spill_stores} bytes stored, {compiled.spill_loads} loaded")
+        elif compiled.local_bytes:
+            parts.append(f"{compiled.local_bytes:,} bytes of local memory per thread")
         found = [", ".join(parts)]
         if shape:
             threads = " × ".join(str(extent) for extent in shape.block)

@@ -56,7 +56,9 @@ VALIDATION = CONSTANTS.with_name("validation.toml")
 _SCHEDULERS = 4
 _ALL = ("ld", "st", "atom", "red")
 _ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in part)"
-_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM bandwidth", _ATOMICS, _PARTS)  # what nothing exceeds
+_LOCAL = "L2 (stores to local memory, which all go through to it)"
+# What nothing exceeds.
+_PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _WORTH_SAYING = 0.1  # share of the time that a unit rests for one thing
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
@@ -107,6 +109,8 @@ class Demand:
     shared_loads: float = 0.0  # warp instructions
     atomics: float = 0.0  # cycles of L2
     parts: float = 0.0  # sectors that are written in part
+    local_requests: float = 0.0  # warp instructions: spilled registers, and arrays whose index is known late
+    local_stored: float = 0.0  # sectors, which all go through to L2
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,8 @@ def demand(run) -> Demand:
         shared_loads=counters.get(names.executed("shared_ld"), 0),
         atomics=memory.atomics,
         parts=memory.parts,
+        local_requests=_summed(counters, lambda op: names.requests("local", op), ("ld", "st")),
+        local_stored=counters.get(names.sectors("local", "st"), 0),
     )
 
 
@@ -275,7 +281,10 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
-    terms |= {name: value for name, value in ((_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"])) if value}
+    unit = figures()["load_store"]
+    stored = share * need.local_stored * max(unit["store_sector"], unit["store_sector_all"] * min(1.0, need.blocks / gpu.sms))
+    others = (_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"]), (_LOCAL, stored)
+    terms |= {name: value for name, value in others if value}
     if need.matrix_types:
         peak = tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12
         terms[tensor_cores.TENSOR_UNIT] = share * gpu.sms * need.product / peak * per_clock
@@ -299,6 +308,8 @@ TENSOR_CORES = "tensor cores"
 TENSOR_OTHERS = "tensor cores, in a signature of its own"
 STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
+SPILLS = "much in local memory"
+_SPILLED = 0.02  # local loads and stores for each FP32 instruction of a warp, from which they count
 _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a launch moves data
 
 
@@ -310,6 +321,8 @@ def kernel_class(need: Demand) -> str:
         return ""
     if not need.in_signature:
         return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS
+    if need.local_requests > _SPILLED * need.fp32_warps:
+        return SPILLS
     if not need.shared_loads:
         return "global memory alone"
     return "tiles in registers" if need.fp32_warps > _FEW * need.shared_loads else "tiles in shared memory"
@@ -326,6 +339,8 @@ def _unlike(need: Demand) -> str:
         return "they were launched as products, in the course's signature"
     if need.matrix_types:
         return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
+    if kernel_class(need) == SPILLS:
+        return "they keep little in local memory"
     return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 

@@ -49,6 +49,24 @@ def test_profile_counts_a_large_product_in_a_moment_and_labels_its_time():
     assert f"as instructions of whole warps: {4096**3 // 32:,}" in str(profile)
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("async_copy", {names.SHARED_WAVEFRONTS_OF_ALL, names.SHARED_WAVEFRONTS_OF_ALL_IDEAL}),
+        ("thread_tile_2d", {names.requests("local", "ld"), names.requests("local", "st")}),
+        ("bank_conflicts", set()),
+    ],
+)
+def test_a_profile_tells_of_copies_and_of_local_memory_where_there_are_any(step, told):
+    special = {
+        names.SHARED_WAVEFRONTS_OF_ALL,
+        names.SHARED_WAVEFRONTS_OF_ALL_IDEAL,
+        names.requests("local", "ld"),
+        names.requests("local", "st"),
+    }
+    assert special & {what for what, _, _ in reference(step).profile(256).rows()} == told
+
+
 @pytest.mark.parametrize("size", [3, 33])
 def test_multiply_adds_of_warps_that_are_not_full_are_those_that_were_counted(size, monkeypatch):
     """27 multiply-adds of nine warps are nine instructions, not one; where the machine code was not counted, nothing is said of them."""

@@ -9,6 +9,7 @@ import pytest
 
 import helpers
 from helpers.course import measures
+from helpers.course.comparing import edited
 from helpers.course.exercises import exercise
 from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
@@ -128,6 +129,20 @@ def test_conflicts_of_stores():
     run = gemm.run(helpers.compile(source), helpers.Problem(32, 32, 32), on="cpu")
     assert measures.shared_store_conflicts(run) == 32 * 31  # each of 32 warps goes down a column: one bank, 32 rows
     assert not measures.expect("bank conflicts of shared stores == 0").judge(run).ok
+
+
+@pytest.mark.parametrize(("padding", "each"), [(4, 2), (0, 16), (8, 4)])
+def test_copies_meet_in_banks_too(padding, each):
+    """Sixteen columns of the tile of A, each two words of a warp's copy: what separates them is the padding alone."""
+    source = edited(get("async_copy").kernel_path.read_text(encoding="utf-8"), {"PAD": padding}, "step 10")
+    run = gemm.count(helpers.compile(source), helpers.Problem(256, 256, 256))
+    assert measures.wavefronts_per_copy(run) == each
+    assert not measures.shared_load_conflicts(run) and not measures.shared_store_conflicts(run), "these leave copies out"
+    assert measures.expect("wavefronts per asynchronous copy <= 4").judge(run).ok == (each <= 4)
+
+
+def test_without_copies_there_is_nothing_to_say_of_them():
+    assert measures.wavefronts_per_copy(run_of("vectorized", 64, 64, 32, trace=False)) == 0
 
 
 def test_accesses_of_one_array_per_result():

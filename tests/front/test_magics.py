@@ -13,6 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from helpers.course import history
 from helpers.course.lesson import LessonKernel
 from helpers.errors import CompileError, CourseError
+from helpers.front.magics import CompileSummary
+from helpers.toolchain.compile import compile_source
 
 CELL = "__global__ void double_it(float* p) {\n    p[threadIdx.x] *= 2;\n}\n"
 
@@ -44,6 +46,18 @@ def test_the_cell_binds_a_kernel_and_says_what_it_needs(shell, capsys):
     assert (kernel.name, kernel.lesson_name) == ("double_it", "mine")
     shown = capsys.readouterr().out
     assert "registers per thread" in shown and "shared memory" in shown
+
+
+def test_an_array_in_local_memory_is_told():
+    source = """
+extern "C" __global__ void k(float* C, const int* A) {
+    float late[64] = {};
+    for (int i = 0; i < 64; i++) late[A[i] & 63] = i;
+    C[threadIdx.x] = late[A[threadIdx.x]] + late[A[threadIdx.x + 1]];
+}"""
+    kernel = LessonKernel(compile_source(source), "k")
+    (resources, *_) = CompileSummary(kernel, 1.0).lines()
+    assert f", {kernel.compiled.local_bytes} bytes of local memory per thread" in resources and kernel.compiled.local_bytes >= 256
 
 
 def test_the_first_cell_of_a_lesson_says_nothing_the_second_time(shell, capsys):

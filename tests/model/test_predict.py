@@ -34,6 +34,8 @@ NOTHING = Demand(
         ({"requests": 132_000}, "the load/store unit", 500),
         ({"fp32_warps": 132_000}, "FP32 arithmetic", 250),
         ({"instructions": 132_000}, "instruction issue", 250),
+        ({"local_stored": 132_000}, "L2 (stores to local memory, which all go through to it)", 2030),
+        ({"local_stored": 132_000, "blocks": 33}, "L2 (stores to local memory, which all go through to it)", 4000),
         ({"fp64_warps": 132_000}, "FP64 arithmetic", 500),
         ({"product": 132_000 * 64}, "FP32 arithmetic", 250),
         ({"product": 132_000 * 128, "dtype": "float16"}, "FP32 arithmetic", 250),

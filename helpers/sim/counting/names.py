@@ -98,6 +98,10 @@ MEANINGS: dict[str, str] = {
 
 # Of units that few kernels use: told where there is something to tell.
 MEANINGS_OF_OTHER_UNITS: dict[str, str] = {
+    requests("local", "ld"): "loads of local memory: spilled registers, and arrays whose index is not known when the kernel is compiled",
+    requests("local", "st"): "stores to it, which all go through to L2",
+    SHARED_WAVEFRONTS_OF_ALL: "wavefronts of all kinds of access, asynchronous copies (cp.async.ca) among them",
+    SHARED_WAVEFRONTS_OF_ALL_IDEAL: "as many as they would be without bank conflicts",
     tensor("hmma"): "matrix instructions of a warp: 16-bit and TF32 products on the tensor cores",
     tensor("gmma"): "matrix instructions of a warpgroup (wgmma), counted for each of its four warps",
     bulk_executed("ld"): "bulk copies to shared memory that were started (TMA)",

@@ -7,7 +7,8 @@ import tomllib
 
 import pytest
 
-from helpers.course import recorded_states, steps, validate
+from helpers.course import recorded_states, recorded_variants, steps, validate
+from helpers.course.comparing import edited
 from helpers.model import hardware, predict
 from helpers.model.cycles.chip import chip
 from helpers.model.cycles.estimate import estimate, main_loop
@@ -51,6 +52,27 @@ def test_launches_in_their_own_signature_are_what_the_model_says(table):
         assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
 
 
+def test_a_kernel_that_spills_waits_for_its_stores(table):
+    """All stores to local memory go through to L2, so a block more on a multiprocessor costs three quarters of the speed."""
+    step, bound = steps.get("thread_tile_2d"), recorded_variants.BOUND
+    source = edited(step.kernel_source(), {f"{bound}, 2)": f"{bound}, 3)"}, step.name)
+    spilling = kernel.compile(source, entry=step.entry)
+    got = gemm.count(spilling, gemm.problem_for(spilling, 2048, 2048, 2048)).predict("H200 SXM")
+    row = next(row for row in table["runs"] if row["run"] == f"{step.name} with {bound}, 3) at 2048³")
+    assert got.milliseconds == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+    assert row["class"] == predict.SPILLS and f"kernels like this one ({predict.SPILLS})" in got.error
+    assert 0.2 < counted("thread_tile_2d", 2048).predict("H200 SXM").milliseconds / got.milliseconds < 0.28
+    assert set(list(got.states)[:2]) == {"lg throttle", "long scoreboard"}
+
+
+def test_an_array_whose_index_is_known_late_is_slow_though_its_instructions_are_not_known():
+    step, loop = steps.get("vectorized"), "#pragma unroll\n                for (int j = 0; j < TN; j++) sum"
+    late = kernel.compile(edited(step.kernel_source(), {loop: loop.replace("unroll", "unroll 1")}, step.name), entry=step.entry)
+    got = gemm.count(late, gemm.problem_for(late, 1024, 1024, 1024)).predict("H200 SXM")
+    assert got.from_counters and got.tflops < 3 and got.limiter.startswith("L2 (stores to local memory")
+    assert got.error == "None of the recorded kernels is like this one (they keep little in local memory), so the error is unknown."
+
+
 @pytest.mark.parametrize("slug", ["shared_tile", "bank_conflicts"])
 def test_the_table_is_what_the_model_says(table, slug):
     step = steps.get(slug)
@@ -68,10 +90,11 @@ def test_the_claims_hold(table):
     assert table["states"]["two_largest"] >= 20 and table["states"]["within_ten_points"] >= 22, "the picture of warp states says so"
     for group in ("steps_at_other_sizes", "other_constants", "search"):
         assert table[group]["mean"] <= 0.06 and table[group]["worst"] <= 0.25, group
+    assert table[validate.SPILLING]["runs"] >= 12 and table[validate.SPILLING]["mean"] <= 0.065 and table[validate.SPILLING]["worst"] <= 0.2
     own = {case.label for case in validate.launches()}
     assert table["launches"]["runs"] == len(own) >= 36 and table["launches"]["mean"] <= 0.1 and table["launches"]["worst"] <= 0.35
     errors = [row["error"] for row in table["runs"] if not row["fitted"] and row["run"] not in own]
-    groups = [table[name] for name in ("steps_at_other_sizes", "other_constants", "search", *validate.TENSOR_GROUPS[1:])]
+    groups = [table[name] for name in ("steps_at_other_sizes", "other_constants", validate.SPILLING, "search", *validate.TENSOR_GROUPS[1:])]
     whole = sum(group["runs"] * group["mean"] for group in groups) / sum(group["runs"] for group in groups)
     assert validate.summary(errors)["mean"] == pytest.approx(whole, rel=1e-3)
 
