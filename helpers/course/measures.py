@@ -412,13 +412,16 @@ def wavefronts_per_copy(run) -> float:
 
 @explained
 def barriers_per_warp(run) -> float:
-    """Barriers that each warp comes to, named ones as well. Raises CourseError where instructions were not counted: a loop that waits
-    at an mbarrier in their place depends on what others do, and cannot be. Without machine code they are those of the trace.
+    """Barriers that each warp comes to, named ones as well. An instruction whose guard is false is executed, and no barrier. Raises
+    CourseError where instructions were not counted: a loop that waits at an mbarrier in their place depends on what others do, and
+    cannot be. Without machine code they are those of the trace.
     """
     if run.kernel.compiled.estimate:
         return float(np.count_nonzero(run.trace.barriers["kind"] == "sync")) / _warps(run)
     if names.INSTRUCTIONS not in run.counters:
         raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
+    if (came := names.opcode_threads("BAR")) in run.counters:
+        return count(run, came) / (math.prod(run.grid) * math.prod(run.block))
     return count(run, names.opcode("BAR")) / _warps(run)
 
 
@@ -629,6 +632,8 @@ def busiest_line(run, words: str) -> int | None:
     counter, array = _counted(words)
     if not counter:
         return None
+    if counter == names.opcode("BAR") and names.opcode_threads("BAR") in run.counters:
+        counter = names.opcode_threads("BAR")
     counted = {number: count(LineOfRun(run, number), counter) for number in (_lines_of(run, array) if array else run.by_line)}
     return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
 

@@ -122,6 +122,26 @@ def test_barriers_are_counted_from_one_fill_to_the_next():
         assert measures.barriers_per_warp(run) == 1 + k / 16 * (2 if source is twice else 1)
 
 
+@pytest.mark.parametrize(
+    ("slug", "old", "new", "expected"),
+    [
+        ("every_second", "        if (turn % 2 == 0) {  // for this turn and the next one\n            wait<0>();\n            __syncthreads();\n        }\n",
+         "        wait<0>();\n        if (turn % 2 == 0) __syncthreads();\n", 4),
+        ("warp_barrier", "        __syncthreads();\n    }\n\n    for (int i = 0; i < TM", "        if (k0 + BK < K) __syncthreads();\n    }\n\n    for (int i = 0; i < TM", 15),
+    ],
+)  # fmt: skip
+def test_a_barrier_whose_guard_is_false_is_none(slug, old, new, expected):
+    """ptxas makes a predicate of a short `if`: the instruction is executed in every turn, the barrier is not."""
+    kernel = helpers.compile(cheats.source(slug, [(old, new)]))
+    assert any("@" in line and "BAR.SYNC" in line for line in kernel.sass.splitlines())
+    run = gemm.run(kernel, helpers.Problem(64, 64, 64), on="cpu", trace=True)
+    assert measures.barriers_per_warp(run) == measures.barriers_passed(run) == expected
+    assert measures.barriers_per_warp(gemm.count(kernel, helpers.Problem(64, 64, 64))) == expected
+    assert measures.busiest_line(run, "barriers per warp") in (
+        number for number, line in enumerate(kernel.source.splitlines(), 1) if "__syncthreads" in line
+    )
+
+
 def test_conflicts_of_stores():
     source = (
         get("shared_tile").kernel_path.read_text(encoding="utf-8").replace("As[ty][tx]", "As[tx][ty]").replace("As[ty][k]", "As[k][ty]")

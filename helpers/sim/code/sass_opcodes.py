@@ -102,7 +102,7 @@ class SassOpcode:
     convergence: it changes which threads meet at a BSYNC.
     How it is counted (see `counting.names`): executed_as, tensor, thread_op complete the names of Nsight Compute's counters of
     executed instructions, of the tensor cores' parts (beside the whole; measured on an H200), and of threads. per_thread:
-    arithmetic that is counted per thread, under a counter or not.
+    what is counted per thread, under a counter or not. meets: a barrier of the block.
     pipe: where it executes: 'fma' (either of its halves), 'fmaheavy', 'alu', 'xu', 'fp64', 'half', 'tensor', 'mio' (a queue of shared
     memory's without an access), or '' for what takes none that others wait for.
     """
@@ -124,6 +124,7 @@ class SassOpcode:
     executed_as: str = ""
     tensor: tuple[str, ...] = ()
     per_thread: bool = False
+    meets: bool = False
     thread_op: str = ""
     pipe: str = "alu"
 
@@ -159,11 +160,12 @@ _ROWS = (
     *_all("LDC ULDC LDCU", registers=_constant, pipe=""),
     # Copies, fences and barriers that write no register.
     *_all(
-        "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES BAR MEMBAR FENCE "
+        "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES MEMBAR FENCE "
         "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
         results="none",
         pipe="",
     ),
+    SassOpcode("BAR", results="none", per_thread=True, meets=True, pipe=""),
     # Control.
     *_all("BRA EXIT RET JMP BRX BRXU JMX JMXU KILL", results="none", ends_block=True, leaves=True, pipe=""),
     *_all("BSYNC WARPSYNC ENDCOLLECTIVE CALL BPT", results="none", ends_block=True, pipe=""),

@@ -59,6 +59,11 @@ def opcode(name: str) -> str:
     return f"sass__inst_executed_per_opcode.{name}"
 
 
+def opcode_threads(name: str) -> str:
+    """The same per thread whose guard is true. Of barriers only, in kernels in which some have a guard."""
+    return f"sass__thread_inst_executed_true_per_opcode.{name}"
+
+
 def threads(op: str) -> str:
     """Arithmetic per thread whose guard is true: 'ffma', 'fadd', 'fmul', 'dfma', 'dadd', 'dmul'."""
     return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"

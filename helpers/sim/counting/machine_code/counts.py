@@ -140,6 +140,7 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
     """
     by_index: dict[int, dict[str, int]] = {}
     unknown: set[str] = set()
+    guarded = any(i.row.meets and i.predicate is not None for i in counts.instructions)
     for index, (instruction, executed) in enumerate(zip(counts.instructions, counts.per_instruction, strict=True)):
         if not executed:
             continue
@@ -154,6 +155,8 @@ def counters(counts: InstructionCounts, compiled=None) -> tuple[dict[str, int], 
             mine[names.SHARED_WAVEFRONTS_OF_ALL], mine[names.SHARED_WAVEFRONTS_OF_ALL_IDEAL] = read.wavefronts, read.ideal_wavefronts
         if row.thread_op and index in counts.threads_of:
             mine[names.threads(row.thread_op)] = counts.threads_of[index]
+        if guarded and row.meets and index in counts.threads_of:
+            mine[names.opcode_threads(instruction.name)] = counts.threads_of[index]
         if counts.accesses is None or not row.space:
             continue
         if index in counts.unknown_accesses:
