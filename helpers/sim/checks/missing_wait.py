@@ -10,6 +10,7 @@ import numpy as np
 from helpers.sim.code.sites import AccessKind
 
 from .accesses import Access, PieceAccess, Touched
+from .findings import place_of
 from .landings import Landing, Landings
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
@@ -17,7 +18,13 @@ from .shared_cells import SharedCells, first
 from .warp_meetings import Arrivals
 
 MEANING = {"missing-wait": "a read of data that an asynchronous copy may still be writing"}
-ADVISED = {"missing-wait": "Wait for the copy (cp.async.wait_group or the pipeline's consumer_wait) and then call __syncthreads()."}
+ADVISED = {"missing-wait": "Wait for the copy (cp.async.wait_group) and then call __syncthreads()."}
+IN_NO_GROUP = "Close the copy's group (cp.async.commit_group), wait for it (cp.async.wait_group), and then call __syncthreads()."
+CLOSED_LATE = "Close the copy's group (cp.async.commit_group) in front of that wait."
+AMONG_THE_LAST = (
+    "Let that wait leave fewer groups under way, or close as many groups behind the copy's, empty ones where nothing is left to fetch."
+)
+PIPELINE = "Commit the copy (the pipeline's producer_commit), wait for it (consumer_wait), and then call __syncthreads()."
 
 AT_ITS_BARRIER = (
     "Before this, wait at the copy's mbarrier for the phase that ends with the copy (mbarrier.try_wait.parity); "
@@ -148,13 +155,32 @@ class MissingWait(SharedCheck):
         block, thread, offset = self.cells.place(m, touched, i)
         index = int(copy[i])
         other = self.launch.program.sites[index - 1 if index > 0 else self.landings[-1 - index].site]
+        lacking, advice = "has not been waited for", None
+        if other.op is AccessKind.BULK_LOAD:
+            advice = unheeded(m) or AT_ITS_BARRIER
+        elif other.op is AccessKind.COPY:
+            lacking, advice = self._of_groups(m, *divmod(int(touched.cells[i]), self.cells.count))
         m.findings.add(
             "missing-wait", site.line,
-            f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} has not been waited for.",
-            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)),
-            advice=unheeded(m) or AT_ITS_BARRIER if other.op is AccessKind.BULK_LOAD else None, sites=(site, other),
+            f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} {lacking}.",
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)), advice=advice, sites=(site, other),
         )  # fmt: skip
         return True
+
+    def _of_groups(self, m: Machine, row: int, cell: int) -> tuple[str, str | None]:
+        """What a cp.async to a granule lacks, and what to do: it may be in no group, or in one that a wait leaves under way."""
+        queue = m.asynchronous.get("copies")
+        closed, left = (queue and queue.state_of(m, row, cell * self.cells.granule)) or (True, None)
+        if "pipeline" in m.launch.source:
+            return "has not been waited for", PIPELINE
+        if left is None:
+            return "has not been waited for", None if closed else IN_NO_GROUP
+        place = place_of(m.program, left.position)
+        wait = f"may still be writing: the wait at {place}" if place else "may still be writing: the latest wait"
+        if not left.closed:
+            return f"{wait} is for closed groups only, and the copy was in none", CLOSED_LATE
+        which = "the last group" if left.pending == 1 else f"the last {left.pending} groups"
+        return f"{wait} leaves {which} under way, and the copy is in {'it' if left.pending == 1 else 'one of them'}", AMONG_THE_LAST
 
     def _unseen(self, copy: np.ndarray, touched: Touched) -> np.ndarray:
         """Which accesses meet a copy that is under way, or that their thread does not know to have landed.

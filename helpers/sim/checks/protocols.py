@@ -83,6 +83,7 @@ class Machine(Protocol):
     memory: Any
     clusters: ClusterRows
     shared: Any
+    asynchronous: Mapping[str, Any]  # "copies": the queue of cp.async that have not landed
     absent: np.ndarray | None
     exited: np.ndarray | None
     groups: dict[int, np.ndarray]  # the masks of threads that are elsewhere, by place

@@ -133,7 +133,7 @@ def _wait_for_groups(op, pending: int | None):
 
     def run(m):
         m.checks.copies_awaited(m, position)
-        queue(m).wait(m, pending)
+        queue(m).wait(m, pending, position)
         if m.recorder is not None:
             m.recorder.barrier(m, line, kind)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,19 @@ from helpers.sim.code.sites import Site
 from .memory import scatter
 
 
+class LeftOut(NamedTuple):
+    """A wait that was not for a copy. pending: how many groups it leaves under way. closed: had the copy's group been committed then?
+    lanes: who waited (None: all). position: of the instruction."""
+
+    position: int
+    pending: int
+    closed: np.ndarray
+    lanes: np.ndarray | None
+
+
 @dataclass(eq=False)
 class Copy:
-    """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast)."""
+    """One executed cp.async. group: how many groups its threads had committed before (int64, broadcast). left: by the latest wait."""
 
     site: Site
     offsets: np.ndarray
@@ -32,6 +42,7 @@ class Copy:
     mask: np.ndarray | None
     group: np.ndarray
     landed: bool = False
+    left: LeftOut | None = None
 
 
 class CopyQueue:
@@ -43,15 +54,15 @@ class CopyQueue:
 
     def issue(self, m, site, offsets, values, width, mask) -> Copy:
         copy = Copy(site, offsets, values, width, mask, self.commits)
-        self.copies.append(copy)
         m.checks.copy_started(m, Access(site, offsets, mask, width))
+        self.copies.append(copy)
         return copy
 
     def commit(self, m) -> None:
         """Close the active threads' current group."""
         self.commits = self.commits + 1 if m.mask is None else self.commits + m.mask
 
-    def wait(self, m, pending: int | None) -> None:
+    def wait(self, m, pending: int | None, position: int) -> None:
         """Land the copies of all but the active threads' last `pending` groups; None: every copy, committed or not."""
         for copy in list(self.copies):
             ready = None if pending is None else copy.group < self.commits - pending
@@ -60,6 +71,24 @@ class CopyQueue:
                     continue
                 ready = None
             self.land_where(m, copy, ready)
+        for copy in self.copies if pending is not None else ():
+            copy.left = LeftOut(position, pending, copy.group < self.commits, m.mask)
+
+    def state_of(self, m, row: int, offset: int) -> tuple[bool, LeftOut | None] | None:
+        """Of the copy to a byte of a block that was started last: has its group been closed, and which wait left it out? None: there is
+        no such copy."""
+        for copy in reversed(self.copies):
+            offsets = m.rows_of(copy.offsets)[row]
+            there = (offsets <= offset) & (offset < offsets + copy.width)
+            if copy.mask is not None:
+                there = there & m.rows_of(copy.mask)[row]
+            if there.any():
+                thread = int(there.argmax())
+                closed, left = m.rows_of(copy.group < self.commits)[row, thread], copy.left
+                if left is None or (left.lanes is not None and not m.rows_of(left.lanes)[row, thread]):
+                    return bool(closed), None
+                return bool(closed), left._replace(closed=m.rows_of(left.closed)[row, thread])
+        return None
 
     def land_where(self, m, copy: Copy, ready, known: WarpMoment | None = None) -> None:
         """Land a copy for the active lanes that are ready (None: all). known: what tells others of it, if not its thread's wait."""

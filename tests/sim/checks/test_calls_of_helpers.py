@@ -38,7 +38,7 @@ def test_the_call_of_the_helper_tells_whose_copy_it_is(one, call):
     (finding,) = found(only)
     assert (finding.kind, finding.line, finding.other_line, finding.call) == ("missing-wait", 5, 3, None)
     assert 'where the asynchronous copy of line 3 has not been waited for. Line 3 is “:: "r"(' in str(finding)
-    assert f"”, called at line {call}. Wait for the copy" in str(finding)
+    assert f"”, called at line {call}. Close the copy's group" in str(finding)
     assert not found(SOURCE.replace("FIRST", ALL).replace("ONE", one))
 
 
