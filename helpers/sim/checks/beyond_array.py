@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+import numpy as np
+
 from helpers.sim.code.program import Effect, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Immediate
 from helpers.sim.code.sites import Site
@@ -18,15 +20,21 @@ from .accesses import Access
 from .device_arrays import ANY, Assignment, immediates, origins
 from .observer import SharedCheck
 from .protocols import Machine
+from .shared_cells import SharedCells
 
 
 class BeyondArray(SharedCheck):
+    """strays, per granule: has somebody written there since the last barrier who meant another array? Who meets them there follows from
+    that, and says nothing of barriers."""
+
     order = 5
     watched_natively = True
+    arrays = ("strays",)
 
     def __init__(self, m: Machine, launch, cells):
         super().__init__(m, launch, cells)
         self.bounds = bounds_of(launch.program)
+        self.some = False
 
     @classmethod
     def wanted(cls, launch) -> bool:
@@ -36,10 +44,17 @@ class BeyondArray(SharedCheck):
         return self._look(m, access)  # what it finds there is somebody else's, and nothing more to say
 
     def write(self, m: Machine, access: Access) -> None:
-        self._look(m, access)
+        if self._look(m, access):
+            cells = access.touched(m, self.cells).cells  # first, because it may make a row for each block
+            low, high = self.bounds[access.site.index]
+            offsets = cells % self.cells.count * self.cells.granule
+            self.strays.reshape(-1)[cells[(offsets < low) | (offsets >= high)]] = self.some = True
 
-    def update(self, m: Machine, access: Access) -> None:
-        self._look(m, access)
+    update = write
+
+    def barrier(self, m: Machine, rows=None) -> None:
+        if self.some and (rows is None or rows.all()):
+            self.strays[:] = self.some = False
 
     def _look(self, m: Machine, access: Access) -> bool:
         bounds = self.bounds.get(access.site.index)
@@ -53,6 +68,12 @@ class BeyondArray(SharedCheck):
             return False
         out_of_bounds.in_another_array(m, access.site, low, access.offsets, access.width, bad)
         return True
+
+
+def without_strays(cells: SharedCells, touched: np.ndarray, conflict: np.ndarray) -> np.ndarray:
+    """Those of the conflicts at granules (touched) that do not follow from a write beyond another array."""
+    beyond = next((check for check in cells.checks if isinstance(check, BeyondArray)), None)
+    return conflict if beyond is None or not beyond.some else conflict & (beyond.strays.reshape(-1).take(touched) == 0)
 
 
 @functools.lru_cache(maxsize=32)

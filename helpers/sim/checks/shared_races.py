@@ -8,6 +8,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
+from .beyond_array import without_strays
 from .findings import place_of
 from .missing_wait import unheeded
 from .observer import SharedCheck
@@ -18,6 +19,7 @@ from .warp_meetings import Arrivals, WarpMeetings, WarpMoment, moves_data
 
 MEANING = {"race": "two threads touch the same memory, one writes, and nothing orders them"}
 ADVISED = {"race": "Put __syncthreads() between the two accesses."}
+OTHER_PLACES = "Put __syncthreads() between the two accesses, or let them use different places."
 
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
@@ -472,6 +474,9 @@ class SharedRaces(SharedCheck):
         self, m: Machine, access: Access, name: str, touched: Touched, last, conflict, verb: str, other_verb: str, advice=None
     ) -> None:
         """Report the first of the accesses that meet earlier ones (name: by the writer or the reader) with no order between."""
+        conflict = without_strays(self.cells, touched.cells, conflict)
+        if not conflict.any():
+            return
         i = first(conflict)
         cell, site = touched.cells[i], access.site
         block, _, offset = self.cells.place(m, touched, i)
@@ -489,7 +494,7 @@ class SharedRaces(SharedCheck):
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)), sites=(site, other),
             advice=advice or (UPDATE_ADVICE if _updates(site, other) else self._advice(
                 m, name, cell, who, other_who, touched.who[conflict], last[conflict]
-            )),
+            )) or (None if verb == "reads" else OTHER_PLACES),
         )  # fmt: skip
 
     def _behind_its_wait(self, position: int) -> tuple[str, str]:

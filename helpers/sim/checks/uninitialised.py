@@ -19,7 +19,7 @@ from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
 from .shared_cells import SharedCells, first
 
-ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthreads() between."}
+ADVISED = {"uninitialized": "Write the tile before reading it, and put __syncthreads() between. If it is written, the index misses it."}
 FILLED = "Fill all of the tile first: by threads, a fence (fence.proxy.async) and a barrier, or by copies whose mbarrier is waited for."
 WRITE_FIRST = "Write the element first; a GEMM with beta = 0 must not read C."
 WORD = 16  # bytes: the largest alignment of an ordinary type; what fills up a struct lies in such a word with one of its members

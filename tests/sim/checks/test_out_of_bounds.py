@@ -238,3 +238,20 @@ def test_a_bad_access_is_told_by_its_array(edit, line, where, advice):
         findings = error.findings
         assert where.partition(",")[0].partition("address 0x484 ")[2] in error.message
     assert findings[0].line == line and where in findings[0].message and advice in findings[0].advice
+
+
+@pytest.mark.parametrize(("barrier", "kinds"), [("", ["out-of-bounds"]), ("__syncthreads();", ["out-of-bounds", "race"])])
+def test_who_meets_a_stray_write_is_not_told_to_wait(barrier, kinds):
+    """It follows from the write beyond the array. Behind a barrier, a race is one by itself."""
+    source = """extern "C" __global__ void f(float* y) {
+    __shared__ float A[64], B[64];
+    const int t = threadIdx.x;
+    A[t + 32] = t;
+    BARRIER
+    B[t] = 1;
+    if (t < 32) y[t] = A[t + 32] + B[OTHER];
+}"""
+    source = source.replace("BARRIER", barrier).replace("OTHER", "t + 32" if barrier else "t")
+    y = np.zeros(64, np.float32)
+    findings = helpers.compile(source).launch(1, 64, (y,), on="cpu", counters=False).findings
+    assert [one.kind for one in findings] == kinds

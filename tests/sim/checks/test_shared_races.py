@@ -18,6 +18,7 @@ from helpers.sim.checks.shared_races import (
     MADE_ADVICE,
     MEETING_ADVICE,
     NO_BARRIER_ADVICE,
+    OTHER_PLACES,
     PARTIAL_ADVICE,
     UPDATE_ADVICE,
     WARP_ADVICE,
@@ -81,7 +82,8 @@ def test_the_two_threads_are_named_and_differ(body, block):
         ("__syncwarp(); s[t] = 2; y[t] = s[t ^ 1];", WARP_ADVICE),
         ("s[t % 8] = t; __syncthreads(); y[t] = s[t];", CLASH_ADVICE),
         ("s[t] = 0; __syncthreads(); s[t % 8] += x[t]; __syncthreads(); y[t] = s[t];", UPDATE_ADVICE),
-        ("s[t] = 0; __syncthreads(); s[t] = s[t ^ 32] + 1; __syncthreads(); y[t] = s[t];", "Put __syncthreads() between the two accesses."),
+        ("s[t] = 0; __syncthreads(); s[t] = s[t ^ 32] + 1; __syncthreads(); y[t] = s[t];", OTHER_PLACES),
+        ("y[t] = s[0]; s[t] = 2;", OTHER_PLACES),
     ],
 )
 def test_the_advice_fits(body, advice):
