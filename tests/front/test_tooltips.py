@@ -51,6 +51,8 @@ def test_a_word_that_means_something_else_stays():
     assert lesson("Its registers lie in two banks, of the FP32 lanes.", slug="schedule") == [
         "Its registers lie in two banks, of the FP32 lanes."
     ]
+    for slug in ("bank_conflicts", "warp_tile"):  # the phases of a wide load are none of an mbarrier
+        assert lesson("Two phases become one.", slug=slug) == ["Two phases become one."]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
