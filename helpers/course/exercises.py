@@ -203,6 +203,9 @@ class Exercise:
             expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
+        if self.kind != "change":  # the tile is given
+            cases = tuple(replace(case, message=case.message.replace(gemm.ANOTHER_TILE, "")) for case in report.cases)
+            report = replace(report, cases=cases)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         foreign = self._foreign(answer) if report.correct else ""
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after, foreign=foreign)

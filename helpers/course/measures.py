@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -109,10 +110,8 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
     trace = run.trace
     if trace.truncated:
         raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
-    arrays = {a.name: a for a in trace.allocations if a.space == "global"}
-    if array not in arrays:
-        raise NoArrayError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
-    low, high = arrays[array].base, arrays[array].base + arrays[array].nbytes
+    home = _home(trace, array)
+    low, high = home.base, home.base + home.nbytes
     requests = pieces = 0
     inside = ((trace.addresses >= low) & (trace.addresses < high)).any(axis=1)
     for index, site in enumerate(trace.sites):
@@ -128,6 +127,14 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
             cost = rules.cost(CostRule.GLOBAL, addresses // nbytes * SECTOR_BYTES, addresses >= 0, site.width)
         requests, pieces = requests + int(np.sum(cost.requests)), pieces + int(np.sum(cost.sectors))
     return requests, pieces
+
+
+def _home(trace: Any, array: str) -> Any:
+    """Where an array of global memory lies. Raises NoArrayError if there is none of this name."""
+    arrays = {a.name: a for a in trace.allocations if a.space == "global"}
+    if array not in arrays:
+        raise NoArrayError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
+    return arrays[array]
 
 
 def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
@@ -431,6 +438,17 @@ def barriers_passed(run) -> float:
     return float(np.count_nonzero(_whole(run.trace).barriers["kind"] == "sync")) / _warps(run)
 
 
+def blocks_that_share(run, array: str) -> int:
+    """The most blocks of consecutive numbers that begin with the same tile of `array` in a traced run: at the same lowest address."""
+    trace = _whole(run.trace).select(space="global")
+    home = _home(trace, array)
+    inside = (trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)
+    lowest = np.where(inside, trace.addresses, home.base + home.nbytes).min(axis=1, initial=home.base + home.nbytes)
+    first = np.full(math.prod(run.grid), home.base + home.nbytes)
+    np.minimum.at(first, trace.accesses["block"], lowest)
+    return max(len(list(alike)) for _, alike in itertools.groupby(first.tolist()))
+
+
 def bulk_copies_of_a_block(run) -> int:
     """Bulk copies to shared memory that the busiest block starts. Needs a traced run, and raises CourseError if its trace was cut short."""
     barriers = _whole(run.trace).barriers
@@ -534,7 +552,8 @@ class Expectation:
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly`, `at_most` and `at_least`, each a
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
     the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True). of_whole_tiles: it is not asked of blocks
-    that share tiles of C, which leave their sums to each other in device memory.
+    that share tiles of C, which leave their sums to each other in device memory. longer: elements by which the rows of the matrices are
+    longer in memory, in the run that it is about.
     """
 
     text: str
@@ -545,6 +564,7 @@ class Expectation:
     of_array: bool = False
     of_order: bool = False
     of_whole_tiles: bool = False
+    longer: int = 0
 
     def __post_init__(self):
         if sum(bound is not None for bound in (self.exactly, self.at_most, self.at_least)) != 1:
@@ -595,6 +615,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"multiply-adds", multiply_adds),
     (r"wgmma instructions", lambda run: count(run, names.tensor("gmma"))),
     (r"bulk copies", lambda run: count(run, names.bulk_executed("ld"))),
+    (r"blocks in a row that share (\w+)", blocks_that_share),
     (r"bulk copies of the busiest block", bulk_copies_of_a_block),
     (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
@@ -754,18 +775,21 @@ def expect(sentence: str, of_whole_tiles: bool = False) -> Expectation:
     """An expectation from a sentence: "sectors per load of A <= 4", "barriers per warp == 1/16 K + 1".
     of_whole_tiles: as in `Expectation`.
 
-    The bound is a number, a fraction, or one of them times K and then some. Raises CourseError for a sentence it does not know.
+    The bound is a number, a fraction, or one of them times K and then some. "global loads where rows are 2 longer == 8" is about a run in
+    which the leading dimensions are larger by so much. Raises CourseError for a sentence it does not know.
     """
     text = sentence.strip() if isinstance(sentence, str) else ""
     match = re.fullmatch(r"(.+?) (<=|==|>=) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
     if match:
-        what, relation, number, per_k, more = match.groups()
+        text, relation, number, per_k, more = match.groups()
+        what, _, longer = text.removesuffix(" longer").partition(" where rows are ")
         factor = Fraction(number)
         bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
         bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
-            return Expectation(what, function, **bounds, of_array=traced, of_order=function in _ORDERED, of_whole_tiles=of_whole_tiles)
+            of_order, longer = function in _ORDERED, int(longer or 0)
+            return Expectation(text, function, **bounds, of_array=traced, of_order=of_order, of_whole_tiles=of_whole_tiles, longer=longer)
     raise CourseError(
         f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."
     )

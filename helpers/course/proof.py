@@ -37,23 +37,33 @@ def judged(
     seed computed some blocks of: what holds at one size alone has not been met.
     """
     size = counted_size(kernel)
-    problem = gemm.problem_for(kernel, size, size, size)
-    arrays = gemm.fitted(kernel, problem).arrays()
-    before = tuple(array.copy() for array in arrays)
     trace = TraceFilter(math=True) if any(expectation.of_order for expectation in expectations) else True
-    run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
-    if wrong := gemm.compare(run.problem["problem"], before, arrays):
-        return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
+    runs = {}
+    for longer in sorted({0, *(expectation.longer for expectation in expectations)}):
+        problem = replace(gemm.problem_for(kernel, size, size, size), pad_a=longer, pad_b=longer, pad_c=longer)
+        arrays = gemm.fitted(kernel, problem).arrays()
+        before = tuple(array.copy() for array in arrays)
+        runs[longer] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
+        if wrong := gemm.compare(run.problem["problem"], before, arrays):
+            return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
+    run = runs[0]
     shape = gemm.geometry(kernel)
     sharing = shape.parts > 1 or (shape.depth or 1) > 1
     asked = [expectation for expectation in expectations if not (sharing and expectation.of_whole_tiles)]
-    verdicts = [expectation.judge(run) for expectation in asked]
-    sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts]
+    verdicts, unjudged = [], []
+    for expectation in asked:
+        try:
+            verdicts.append(expectation.judge(runs[expectation.longer]))
+        except CourseError as error:  # nothing of the kind is done, which is no reason to leave out the others
+            unjudged.append((f"{expectation.text}: {error.message}", False))
+    sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
     sentences += [(f"{expectation.text}: {_NOT_ASKED}", True) for expectation in expectations if expectation not in asked]
-    if all(verdict.ok for verdict in verdicts):
+    if all(ok for _, ok in sentences):
         *_, sample, _ = [problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem)]
         other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
         for expectation in asked:
+            if expectation.longer:
+                continue  # the drawn product's rows are not
             if sharing and expectation.of_array:
                 continue  # only all arrays together are counted there, and what blocks leave to each other is one of them
             if text := _elsewhere(expectation, run, other):

@@ -442,6 +442,9 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     ]
 
 
+ANOTHER_TILE = "let tile_shape say what they compute, or "  # advice that an exercise leaves out whose tile is given
+
+
 def _left_of_tile(kernel: Kernel) -> str:
     """What of a whole tile of C no thread stores to, if that is whole rows or columns, as a sentence with a space before it; else ""."""
     rows, columns = geometry(kernel).tile
@@ -454,7 +457,7 @@ def _left_of_tile(kernel: Kernel) -> str:
         return ""
     return (
         f" tile_shape says that a block computes {rows} × {columns} elements of C, and of a whole tile its threads store to {kept[0]} × "
-        f"{kept[1]}: let tile_shape say what they compute, or let them compute the rest."
+        f"{kept[1]}: {ANOTHER_TILE}let them compute the rest."
     )
 
 

@@ -297,3 +297,8 @@ def test_a_rectangle_of_another_area_is_a_sentence(rectangle, why):
     practice = exercises()["which_rectangle"]
     with pytest.raises(CompileError, match=why):
         helpers.compile(practice.solution.replace("TM = 8, TN = 4", rectangle), entry=practice.slug)
+
+
+def test_an_exercise_whose_tile_is_given_does_not_offer_another():
+    report = str(exercise("how_many_squares").judge(helpers.compile(exercise("how_many_squares").starter), 1, on="cpu"))
+    assert "its threads store to 64 × 64: let them compute the rest." in report and "let tile_shape" not in report

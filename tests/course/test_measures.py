@@ -202,6 +202,24 @@ def test_sentences():
     assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
 
 
+def test_blocks_in_a_row_that_share_a_tile():
+    run = run_of("naive", 64, 96, 16)  # 3 blocks across, 2 down
+    assert [measures.blocks_that_share(run, array) for array in "AB"] == [3, 1]
+    assert measures.expect("blocks in a row that share A == 3").judge(run).ok
+    with pytest.raises(CourseError, match="no array D"):
+        measures.blocks_that_share(run, "D")
+
+
+def test_an_expectation_of_longer_rows():
+    longer = measures.expect("global loads per result where rows are 2 longer == 1/32 K")
+    assert (longer.text, longer.longer, longer.exactly(helpers.Problem(1, 1, 64))) == (
+        "global loads per result where rows are 2 longer",
+        2,
+        2,
+    )
+    assert measures.expect("global loads per result == 1/32 K").longer == 0
+
+
 @pytest.mark.parametrize(
     "sentence", ["sectors of A <= 4", "sectors per load of A < 4", "sectors per load of A <= four", "barriers per warp <= 1/0", "", 3, None]
 )

@@ -9,8 +9,8 @@
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
-//! after: Asked for each piece, it is always right, and neighbouring lanes can take different paths. The lesson's kernel asks once for the whole
-//!     matrix instead: fewer questions in the loop, and no warp goes both ways.
+//! after: The solution shown asks for each piece, which is always right, and neighbouring lanes can take different paths. The lesson's kernel asks
+//!     once for the whole matrix: fewer questions in the loop, and no warp goes both ways.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread
 constexpr int THREADS = 256;

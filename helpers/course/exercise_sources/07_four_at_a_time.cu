@@ -1,7 +1,7 @@
 //! kind: change
 //! title: Four at a time
 //! task: A is copied 128 bits at a time, B float by float. Copy B with load4 as well: its tile has 16 rows of 64
-//!     floats, so each of the 256 threads has just one piece of four to bring.
+//!     floats, so each of the 256 threads has just one piece of four to bring. Only the stores to As may have bank conflicts.
 //! hint: Sixteen threads make a row of the tile. Which row and which four columns are thread t's?
 //! hint: load4 wants the address, how many floats the row of B still has from there (none if the row does not
 //!     exist), and b_whole.
@@ -10,6 +10,7 @@
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
 //! expect: bank conflicts of shared loads == 0
+//! expect: bank conflicts of shared stores of each warp <= 1/4 K
 //! after: A quarter of the requests with four times the sectors each. The bytes are the same; what is saved are
 //!     instructions.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K

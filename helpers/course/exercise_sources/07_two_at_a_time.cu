@@ -1,7 +1,8 @@
 //! kind: write
 //! title: Two at a time
 //! task: Write the wide path from scratch, with pieces of two floats (float2, 8 bytes): when a matrix allows it, the load of a piece, and the two
-//!     fetches. Each thread brings one piece of A and one of B. It must be right for every matrix: 8 sectors per load where rows fit.
+//!     fetches. Each thread brings one piece of A and one of B. It must be right for every matrix: 8 sectors per load where rows fit. What
+//!     float4 asks of a matrix is more than float2 needs.
 //! hint: An access of 8 bytes must begin at a multiple of 8. What does that ask of the matrix, of its leading dimension, of its width?
 //! hint: A row of the tile of A has 8 pieces, one of B has 16. Thread t's piece of A is row t / 8, k t % 8 * 2; of B it is k t / 16, column t % 16 * 2.
 //! hint: load2(from, left, whole): if whole, a float2 where left > 0; else from[0] where left > 0 and from[1] where left > 1. left is 0 for a row that
@@ -9,6 +10,7 @@
 //! expect: sectors per load of A == 8
 //! expect: sectors per load of B == 8
 //! expect: global loads per result == 1/32 K
+//! expect: global loads per result where rows are 2 longer == 1/32 K
 //! after: Half as wide, half as demanding: every even leading dimension will do. Libraries carry a kernel for each width, and ask before they choose.
 constexpr int BM = 32, BN = 32, BK = 16;  // tile of C per block, and its step along K
 constexpr int THREADS = 256;              // each has 2 x 2 results

@@ -11,7 +11,8 @@
 //! expect: bank conflicts of shared loads == 0
 //! expect: shared loads per result <= 1/8 K
 //! expect: global loads per result <= 3/64 K
-//! after: A half-warp of quads covers 2 rows and 8 columns of threads, as pairs of rows do: two numberings, one set of addresses for each half.
+//! after: In the solution shown, a half-warp of quads covers 2 rows and 8 columns of threads, as pairs of rows do: two numberings, one set of
+//!     addresses for each half.
 constexpr int BM = 32, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 16, WN = 32;          // tile of C per warp
 constexpr int TM = 4, TN = 4;            // tile of C per thread

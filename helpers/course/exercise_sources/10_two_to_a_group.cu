@@ -11,7 +11,8 @@
 //! expect: global loads per result <= 1/8 K
 //! expect: barriers per fill of shared memory <= 1
 //! expect: multiply-adds between a copy and its wait >= 16
-//! after: Half the barriers, and the copies come in larger lots. What it costs is shared memory, and a wait that is for everything.
+//! after: Half the barriers. In the solution shown the copies come in larger lots, too. What it costs is shared memory, and a wait that is for
+//!     everything.
 constexpr int BM = 16, BN = 16, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int STAGES = 4;                // pairs of tiles in shared memory
 

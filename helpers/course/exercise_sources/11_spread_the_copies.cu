@@ -1,11 +1,13 @@
 //! kind: write
 //! title: One copy for each k
 //! task: A thread brings eight floats of a pair of tiles, and start(stage, k0, n) starts the copy of the n-th, n from 0 to 7, of the tiles that begin
-//!     at k0. The tiles are 8 deep. Write the pipeline: in the loop never two copies without a multiply-add in between.
+//!     at k0. The tiles are 8 deep. Write the pipeline: in the loop never two copies without a multiply-add in between, and between a copy and
+//!     its wait at least the 128 multiply-adds of one turn, on average.
 //! hint: Before the loop there is nothing to spread them over: start all eight copies of each of the first STAGES - 1 pairs, a group for each pair.
 //! hint: In a turn: wait, barrier, then for each k one copy for the tiles STAGES - 1 turns ahead and the 16 products of this k.
 //! hint: The group can be closed only behind the loop over k. At the wait there are STAGES - 1 groups under way, and this turn needs the oldest.
 //! expect: copies at a time <= 1
+//! expect: multiply-adds between a copy and its wait >= 128
 //! expect: barriers per warp <= 1/8 K
 //! expect: shared stores per result == 0
 //! expect: shared loads per result <= 1/2 K

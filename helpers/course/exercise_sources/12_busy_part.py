@@ -1,8 +1,10 @@
 #! kind: write
 #! title: How busy at best
 #! task: Write busy_part(m, n, bm, bn, sms): of what all SMs could do while the busiest of them works through its tiles,
-#!     the part that is useful. C is m x n, a block computes a bm x bn tile, and every tile takes equally long.
-#! hint: How many blocks are there? Tiles at the edges count as whole ones, so round up in both directions.
+#!     the part that is useful. C is m x n, a block computes a bm x bn tile, and every tile takes equally long, also where a part of it lies
+#!     outside C. What is computed there is not useful.
+#! hint: How many blocks are there? Tiles at the edges count as whole ones, so round up in both directions. What of them is in C is
+#!     another question.
 #! hint: The busiest SM has blocks / sms tiles, rounded up. All SMs together could have done that many each.
 #! hint: Useful is m * n; possible is ceil(blocks / sms) * sms * bm * bn.
 #! case: 4096, 4096, 256, 128, 132

@@ -1,8 +1,10 @@
 //! kind: write
 //! title: Thirty-two slices
 //! task: For a product with few results and a long K, let a whole warp work on each row: every lane takes every 32nd k, for four columns, and
-//!     the lanes' sums are put together without shared memory and without a barrier. Write it.
-//! hint: Lane l adds up k = l, l + 32, l + 64, … Then the 32 lanes read 32 neighbours of A: four sectors.
+//!     the lanes' sums are put together without shared memory and without a barrier. Write it, with at most 5/4 K global loads per result: K of
+//!     B, and each of A for all four columns.
+//! hint: Lane l adds up k = l, l + 32, l + 64, … Then the 32 lanes read 32 neighbours of A: four sectors. One load of A, in front of
+//!     the loop over the columns, serves all four: the compiler does not move it there out of an `if`.
 //! hint: __shfl_xor_sync(0xffffffff, value, distance) gives each lane the value of the lane whose number differs by `distance` in one bit. All 32
 //!     lanes must take part, so none may leave before.
 //! hint: For distance 16, 8, 4, 2, 1 add what the other lane has. Then every lane holds the whole sum, and lane j can store column j.
