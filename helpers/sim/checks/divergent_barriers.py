@@ -27,6 +27,7 @@ RETURNED = (  # CUDA Programming Guide, on independent thread scheduling: "all n
     "return behind the last barrier, and guard loads and stores instead."
 )
 MASK_ADVICE = "The mask must name every thread that calls, and all those it names must call."
+ABSENT_ADVICE = f"{MASK_ADVICE} If the call stands in an `if` or a loop that some lanes skip, take it out and use its result there."
 WHOLE_WARPS = "Make the condition the same for all threads of a warp, or use barrier.sync, which threads of a warp may come to apart."
 PLACES_ADVICE = (
     "All lanes that the mask names must come to the same call: take it out of the if, or give each side a mask of its own lanes."
@@ -185,11 +186,11 @@ def arrived_apart(m: Machine, line: int | None, arrived: np.ndarray, place: np.n
     )  # fmt: skip
 
 
-def _note_lanes(m: Machine, line: int | None, message: str, lanes: np.ndarray) -> None:
+def _note_lanes(m: Machine, line: int | None, message: str, lanes: np.ndarray, advice: str = MASK_ADVICE) -> None:
     block, warp, lane = (int(i) for i in np.argwhere(lanes)[0])
     m.findings.add(
         KIND, line, message, block=m.block_position(block), thread=m.thread_position(WARP * warp + lane),
-        advice=MASK_ADVICE, count=int(np.count_nonzero(lanes)),
+        advice=advice, count=int(np.count_nonzero(lanes)),
     )  # fmt: skip
 
 
@@ -202,7 +203,8 @@ def outside_its_mask(m: Machine, line: int | None, what: str, masks: np.ndarray,
 
 def named_but_absent(m: Machine, line: int | None, what: str, lanes: np.ndarray) -> None:
     """Lanes (boolean [blocks, warps, 32]) are named by the mask of `what` and never come."""
-    _note_lanes(m, line, f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier.", lanes)
+    message = f"A mask names lanes that never come to this {what}: they have ended, or wait at a barrier."
+    _note_lanes(m, line, message, lanes, ABSENT_ADVICE)
 
 
 def named_but_elsewhere(m: Machine, line: int | None, what: str, masks: np.ndarray | None) -> None:

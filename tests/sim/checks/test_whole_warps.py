@@ -55,6 +55,14 @@ def test_what_warps_may_do_at_several_places(body):
     assert not findings(body)
 
 
+@pytest.mark.parametrize(
+    "body", ["if (lane % 2 == 0) v = __shfl_xor_sync(~0u, v, 2);", "if (lane % 2 == 0) v = __ballot_sync(~0u, v & 1);"]
+)
+def test_a_branch_that_lanes_skip_is_named_where_a_mask_names_them(body):
+    (finding,) = findings(body)
+    assert "names lanes that never come" in finding.message and "in an `if` or a loop that some lanes skip, take it out" in finding.advice
+
+
 HALF = 'if (lane % 2) asm volatile("SYNC 1, 32;" ::: "memory"); else\nasm volatile("SYNC 2, 32;" ::: "memory");'
 
 
