@@ -251,11 +251,11 @@ def multiply_adds_behind_loads(run) -> list[int]:
 
     Raises CourseError unless the run was traced with TraceFilter(math=True).
     """
-    return [found for _, found in _behind_loads(run.trace.select(block=0, warp=0))]
+    return [found for _, _, found in _behind_loads(run.trace.select(block=0, warp=0))]
 
 
-def _behind_loads(trace: Any) -> list[tuple[int, int]]:
-    """In one warp's trace, the place of each tile's last load in the order of execution, and the multiply-adds behind it:
+def _behind_loads(trace: Any) -> list[tuple[int, int, int]]:
+    """In one warp's trace, the places of each tile's last load and first store in the order of execution, and the multiply-adds between:
     `multiply_adds_behind_loads`."""
     kinds = np.array([f"{site.space} {site.op}" for site in trace.sites])[trace.accesses["site"]]
     order = trace.accesses["order"]
@@ -264,7 +264,7 @@ def _behind_loads(trace: Any) -> list[tuple[int, int]]:
         if len(later := stores[stores > load]):  # the last loads read C
             last[int(later[0])] = int(load)
     math_order = trace.math["order"]
-    return [(load, int(((math_order > load) & (math_order < store)).sum())) for store, load in last.items()]
+    return [(load, store, int(((math_order > load) & (math_order < store)).sum())) for store, load in last.items()]
 
 
 def _copies(trace: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -380,13 +380,24 @@ def multiply_adds_behind_a_tile(run) -> int:
 
     Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
     """
-    behind = []
+    if not (behind := _tiles_in_loops(run)):
+        raise CourseError("Behind its first barrier, the kernel stores no tile that it has loaded from global memory.")
+    return min(behind)[0]
+
+
+def ends_of_a_tile(run) -> tuple[int, ...]:
+    """Of the tile that `multiply_adds_behind_a_tile` is about, the lines of the last load and of the first store of what it brought."""
+    return min(_tiles_in_loops(run))[1:]
+
+
+def _tiles_in_loops(run) -> list[tuple[int, int, int]]:
+    """(multiply-adds, line of the last load, line of the first store) of each tile that a warp loads behind its first barrier."""
+    found = []
     for trace in _warps_of(run):
         _, barriers = _copies(trace)
-        behind += [found for load, found in _behind_loads(trace) if len(barriers) and load > barriers[0]]
-    if not behind:
-        raise CourseError("Behind its first barrier, the kernel stores no tile that it has loaded from global memory.")
-    return min(behind)
+        line = {int(row["order"]): trace.sites[row["site"]].line or 0 for row in trace.accesses}
+        found += [(n, line[load], line[store]) for load, store, n in _behind_loads(trace) if len(barriers) and load > barriers[0]]
+    return found
 
 
 def wavefronts_per_shared_load(run) -> float:

@@ -77,6 +77,10 @@ def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
     if verdict.ok:
         return ""
     sure = f" {run.kernel.compiled.estimate}".rstrip()
+    if verdict.text == "multiply-adds behind a tile's loads" and not verdict.too_much:
+        places = [(number, quote(run.kernel.source, number)) for number in measures.ends_of_a_tile(run)]
+        (load, asked), (store, stored) = places
+        return f" The last load is in line {load}, “{asked}”, and the first store behind it in line {store}, “{stored}”." + sure
     if not verdict.too_much or any(other.too_much and not other.ok and measures.is_part_of(other.text, verdict.text) for other in verdicts):
         return sure
     number = measures.busiest_line(run, verdict.text)

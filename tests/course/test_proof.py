@@ -213,3 +213,15 @@ def test_what_cannot_be_judged_leaves_the_other_counters():
     said = dict(judged("without_registers", exercise("without_registers").starter))
     assert said["multiply-adds between a copy and its wait: The loop waits for no asynchronous copies that it has started."] is False
     assert any(text.startswith("shared stores per result: ") and not ok for text, ok in said.items())
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_asks_too_late_is_told_from_what_stores_too_early(late):
+    """Both leave nothing between the load and the store."""
+    ask, keep = "const float a = a_at(k0 + BK), b = b_at(k0 + BK);", "As[1 - half][ty][tx] = a;\n        Bs[1 - half][ty][tx] = b;\n"
+    edits = [(f"        {ask}\n", ""), (keep, f"{ask}\n        {keep}")] if late else [(keep, ""), (ask, f"{ask}\n        {keep}")]
+    source = cheats.source("look_ahead", edits)
+    (said,) = [text for text, ok in judged("look_ahead", source) if not ok]
+    lines = source.split("\n")
+    products, first_store = (next(i for i, text in enumerate(lines, 1) if part in text) for part in ("sum +=", "As[1 - half]"))
+    assert f"and the first store behind it in line {first_store}, “" in said and (first_store > products) == late
