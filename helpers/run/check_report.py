@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from helpers.errors import Finding, called_at, in_html, quote
 
-from .differences import stored
+from .differences import NAN_MEANS, stored
 
 if TYPE_CHECKING:
     from .gemm import Problem
@@ -77,7 +78,7 @@ class CheckReport:
         failed = [case for case in self.cases if case.message]
         good = len(self.cases) - len(failed)
         result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
-        result += [(False, f"{case.problem}: {case.message}{self._quote(case)}") for case in failed[:SHAPES_SHOWN]]
+        result += [(False, text) for text in self._told(failed[:SHAPES_SHOWN])]
         if len(failed) > SHAPES_SHOWN:
             more = len(failed) - SHAPES_SHOWN
             result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
@@ -96,6 +97,15 @@ class CheckReport:
             if self.unfollowed:
                 result.append((None, _UNFOLLOWED))
         return result + [(ok, text) for text, ok in self.expectations]
+
+    def _told(self, failed: Sequence[Case]) -> list[str]:
+        """What is wrong in each of these. What NaN means is said once."""
+        told: list[str] = []
+        for case in failed:
+            words, nan, meaning = case.message.partition(NAN_MEANS)
+            again = nan and any(NAN_MEANS in before for before in told)
+            told.append(f"{case.problem}: {words}{'' if again else nan + meaning}{self._quote(case)}")
+        return told
 
     def _quote(self, case: Case) -> str:
         """The line of a failed case, with its text."""

@@ -13,6 +13,7 @@ from helpers.errors import quote
 if TYPE_CHECKING:
     from .gemm import Problem
 
+NAN_MEANS = " NaN means "
 _LONG_SUM = 64  # terms; in shorter sums the worst case of `Problem.expected` tells float32 from fewer bits
 
 
@@ -27,7 +28,7 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
         if "expected nan" in text:
             text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ".")
         if "yours nan" in text:
-            text += " NaN means it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
+            text += f"{NAN_MEANS}it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."
             )
         return text

@@ -492,3 +492,11 @@ def test_blocks_that_wait_for_each_other_are_all_run_instead_of_a_sample(monkeyp
     report = gemm.check(kernel, gemm.SampledProblem(40, 80, 64, places=((3, 2),)), on="cpu", seconds=10**6)
     assert report.passed, str(report)
     assert ran[0] == (40, 80) and ran[1:] == [(12, 24)] * 2  # the second one: it leaves something in its variables
+
+
+def test_what_nan_means_is_said_once():
+    naive = steps.get("naive").kernel_path.read_text(encoding="utf-8")
+    report = gemm.check(helpers.compile(naive.replace("float sum = 0;", 'float sum = nanf("");')), on="cpu", seed=1)
+    said = [text for _, text in report.lines() if "yours nan" in text]
+    assert len(said) == 3 and ["NaN means" in text for text in said] == [True, False, False]
+    assert all("stored it" in text for text in said if "Line" in text)
