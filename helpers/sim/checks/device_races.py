@@ -50,6 +50,10 @@ ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
     "or put a barrier of all threads concerned between the two accesses."
 )
+MIXED_ADVICE = (
+    "One of the two is atomic and the other is not, and only atomic operations keep out of each other's way: make the other one atomic as "
+    "well, or let it come before all of them or behind them, in another launch or with a barrier of all threads concerned between."
+)
 PLAIN_ADVICE = (
     "One of the two handles the word as a flag or a lock, and the other is an ordinary access: make that atomic as well (atomicExch to set "
     "or to free it, a volatile or acquiring read to look at it), and release what belongs to it by __threadfence() before."
@@ -530,12 +534,18 @@ class DeviceRaces(DeviceCheck):
         mine, theirs = (who - 1) // self.threads, (last - 1) // self.threads
         if other.op is AccessKind.BULK_STORE and (mine != theirs or self._when(np.array([stamp]))[0] == UNDER_WAY):
             return COPY_ADVICE
+        plain = MIXED_ADVICE if site.atomic != other.atomic else ADVICE
         if mine == theirs:
-            return ADVICE
+            return plain
         if site.atomic and (self.within_block[site.index] or self.within_block[other.index]):
             return SCOPE_ADVICE
-        if site.atomic != other.atomic and self.launch.program.decisive & {site.index, other.index}:
+        if site.atomic != other.atomic and self._is_flag(site, other):
             return PLAIN_ADVICE
         if self._since("acquire" if self.fenced else "decision")[mine] >= stamp:
             return SCOPE_ADVICE if self.block_order else RELEASE_ADVICE
-        return LOOK_ADVICE if self._since("look")[mine] >= stamp else ADVICE
+        return LOOK_ADVICE if self._since("look")[mine] >= stamp else plain
+
+    def _is_flag(self, *sites) -> bool:
+        """Does one of the accesses look at the word to decide where to go? What is read to be added to it decides nothing."""
+        program = self.launch.program
+        return any(site.index in program.decisive and (site.atomic or site.index not in program.kept) for site in sites)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class LoadedKernel(Protocol):
-    """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment)
-    of those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites
-    whose values decide where threads go; flag_stores: of volatile stores to flags in shared memory. unheeded_wait: the first line that
-    looks at an mbarrier and goes on whatever the answer is. late_waits: positions of waits for copies behind a barrier that they
-    belong in front of. chains: {line of the PTX: its line, that of the call it was copied in for, and so on}. ops, blocks: its
-    instructions, and what is executed together."""
+    """The loaded kernel. shared: (symbol, address, bytes) of its variables, the first at shared_start; ungiven: (symbol, alignment) of
+    those that lie at no multiple of what they ask for. uses: what kinds of instructions it has. decisive: numbers of the sites whose
+    values decide where threads go; kept: of those of whose values something is made; flag_stores: of volatile stores to flags in shared
+    memory. unheeded_wait: the first line that looks at an mbarrier and goes on whatever the answer is. late_waits: positions of waits
+    for copies behind a barrier that they belong in front of. chains: {line of the PTX: its line, that of the call it was copied in for,
+    and so on}. ops, blocks: its instructions, and what is executed together."""
 
     name: str
     ops: tuple[Any, ...]
@@ -33,6 +33,7 @@ class LoadedKernel(Protocol):
     shared_granule: int
     uses: frozenset[str]
     decisive: frozenset[int]
+    kept: frozenset[int]
     flag_stores: frozenset[int]
     unheeded_wait: int | None
     late_waits: frozenset[int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .decisions import kept
 from .origins import UNKNOWN, made_of, may_load_address
 from .program import Op
 from .sites import AccessKind
@@ -19,7 +18,7 @@ NAME = re.compile(r"[\w$]+")
 def stores_of_flags(program: Program) -> frozenset[int]:
     """Numbers of the sites of volatile stores that go to flags, and nowhere else: to variables of which nothing is kept that volatile
     reads or atomic operations find there."""
-    found, moved = _variables(program), kept(program.ops)
+    found, moved = _variables(program), program.kept
     sites = [site for site in program.sites if site.index in found]
     reads = [site for site in sites if site.op is AccessKind.ATOMIC or (site.volatile and site.op is AccessKind.LOAD)]
     data = frozenset().union(*(found[site.index] for site in reads if site.index in moved))

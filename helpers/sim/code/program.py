@@ -203,6 +203,13 @@ class Program:
         return decisive(self.ops)
 
     @functools.cached_property
+    def kept(self) -> frozenset[int]:
+        """Sites of whose values something is made: see `decisions`."""
+        from .decisions import kept
+
+        return kept(self.ops)
+
+    @functools.cached_property
     def undecisive(self) -> frozenset[int]:
         """Positions of instructions whose results decide nothing: see `decisions`."""
         from .decisions import undecisive

@@ -560,3 +560,18 @@ def test_what_orders_threads_of_a_block_orders_no_others(scope, race):
     }}"""
     found = findings(source, 2, 1, np.zeros(2, np.int32), np.zeros(1, np.int32))
     assert {finding.kind for finding in found} == ({"race"} if race else set())
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("if (b == 0) C[0] = v; else atomicAdd(C, v);", "only atomic operations keep out of each other's way"),
+        ("atomicAdd(C, b == 0 ? -1 * *C : v);", "only atomic operations keep out of each other's way"),
+        ("if (b == 0) C[0] = v; else C[0] = 2 * v;", "use atomicAdd"),
+        ("if (b == 0) C[0] = 1; else while (atomicAdd(C, 0.0f) == 0) {}", "handles the word as a flag"),
+    ],
+)
+def test_a_race_with_an_atomic_operation_does_not_ask_for_one(body, says):
+    source = f'extern "C" __global__ void f(float* C, float v) {{ const int b = blockIdx.x; {body} }}'
+    found = findings(source, 2, 1, np.zeros(1, np.float32), 1.0)
+    assert found and all(says in finding.advice for finding in found)
