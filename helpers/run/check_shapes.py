@@ -54,8 +54,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
     types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
-    product with more rows of tiles than eight bits number, and with more columns, of a kernel that does not number its tiles itself; a tile
-    of a product with M = N = K; last
+    product with more rows than 16 bits number, and more rows of tiles than eight bits do, and of one with as many columns, of a kernel
+    that does not number its tiles itself; a tile of a product with M = N = K; last
     two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
     slices share a tile can keep of them: one as they have it, and one with any alpha and beta. These have bits that fewer than 14 cannot
     hold.
@@ -107,10 +107,11 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         )
         for share, more, alpha, beta in ((4, 0, 1.0, 0.0), (1, cut(steps, steps, vector), factor(), factor()))
     ]  # fmt: skip
-    far = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
+    more = any_of(257, 300)  # tiles; of a number that is cut to eight bits or fewer, the last one is another one's
+    low, right = (min(_MOST_ALONG_Y, max(more, more - 256 + _BEYOND_16_BITS[0] // extent)) for extent in (rows, columns))
     many = [] if geometry(kernel).persistent is not None else [
-        some_blocks(rows * far, columns, steps, places=((0, far - 1), (0, far - 257)), seed=seeds[2] + 1),
-        some_blocks(rows, columns * far, steps, places=((far - 1, 0), (far - 257, 0)), seed=seeds[2] + 2),
+        some_blocks(rows * low, columns, steps, places=((0, low - 1), (0, low - 257)), seed=seeds[2] + 1),
+        some_blocks(rows, columns * right, steps, places=((right - 1, 0), (right - 257, 0)), seed=seeds[2] + 2),
     ]  # fmt: skip
     scaled = ScaledProblem(any_of(9, 40), odd(9, 40), odd(9, 40), dtype=dtype, out_dtype=out_dtype, seed=seeds[3] + 99, scales=20)
     small = one(
@@ -206,16 +207,17 @@ def of_any_end(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
 
 
 def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
-    """What a kernel with a maximum, or one that converts its results, has to bear besides: NaN and infinity, in rows of whole vectors and
-    in others. No other kernel of the course decides anything by its results. None for types without them, and for kernels that multiply
-    pieces of their numbers."""
+    """What every kernel has to bear besides: NaN and infinity, in rows of whole vectors and in others. Who skips a product with 0, or
+    clamps a result, loses them. Of infinity a kernel without a maximum may make NaN where its results are not converted: it may add up what
+    its sums have lost, or multiply pieces of its numbers. None for types without them, and for kernels that state pieces."""
     dtype, out_dtype = types(kernel)
-    if not (is_fused(kernel) or out_dtype in _OF_FEW_BITS) or dtype not in _WITH_NAN or pieces(kernel):
+    if dtype not in _WITH_NAN or pieces(kernel):
         return ()
+    or_nan = not (is_fused(kernel) or out_dtype in _OF_FEW_BITS)
     vector = VECTOR // element_type(dtype).bytes
     shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
     return tuple(
-        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad)
+        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad, or_nan=or_nan)
         for m, n, k, pad in shapes
     )
 
@@ -263,6 +265,7 @@ _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
 _BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
+_MOST_ALONG_Y = (1 << 16) - 1  # blocks of a grid
 _LONGEST_STEP = 256  # elements of K
 _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
 _OF_FEW_BITS = ("float16", "bfloat16")

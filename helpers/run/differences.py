@@ -24,9 +24,9 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     left, right = problem.factors(before[0], before[1])
     value, bound = problem.expected_of(left, right, before[2])
     got = after[2][:, : problem.n].astype(np.float64)
-    if text := first_difference(wrong_ones(got, value, bound), got, value):
+    if text := first_difference(wrong_ones(got, value, bound) & ~problem.as_good(got, value), got, value):
         if "expected nan" in text:
-            text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ".")
+            text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ", also where it is multiplied by 0.")
         if "yours nan" in text:
             text += f"{NAN_MEANS}it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
                 "." if problem.beta else ", or from the old C, which beta = 0 must not read."

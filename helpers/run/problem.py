@@ -225,6 +225,10 @@ class Problem:
         sums = self._errors_of_sums(lambda terms: 8 * math.sqrt(terms / together + 16) + terms / together)
         return stored + sums * scale + self.result.absolute
 
+    def as_good(self, got: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Which elements are right though they are neither near their value nor the same."""
+        return np.zeros(got.shape, bool)
+
     def norm_tolerance(self) -> float:
         """How far two right results may be apart, as a part of the result's norm: statistically, not in the worst case.
 
@@ -362,8 +366,11 @@ class CancellingProblem(Problem):
 
 @dataclass(frozen=True)
 class NonFiniteProblem(Problem):
-    """A product with NaN in a row of A and in a column of B, and infinity in another row of A. Infinity is no row's last element: who
-    repeats that beside zeros of B, where K ends, is right on numbers."""
+    """A product with NaN in a row of A and in a column of B, and infinity in another row of A. About half of what these are multiplied by
+    is 0, which makes NaN of infinity too. Infinity is no row's last element: who repeats that beside zeros of B, where K ends, is right on
+    numbers. or_nan: NaN is as good where C is infinite, as compensated sums have it, which take infinity from itself."""
+
+    or_nan: bool = False
 
     @property
     def places(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -375,10 +382,17 @@ class NonFiniteProblem(Problem):
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
         in_a, in_b, infinite = self.places
+        random = np.random.default_rng(self.seed + 6)
+        a[random.random(self.m) < 0.5, in_b[0]] = 0
+        for k in (in_a[1], infinite[1]):
+            b[k, : self.n][random.random(self.n) < 0.5] = 0
         a[in_a] = self.inputs.array(np.array(np.nan, np.float32))
         b[in_b] = self.inputs.array(np.array(np.nan, np.float32))
         a[infinite] = self.inputs.array(np.array(np.inf, np.float32))
         return a, b, c
+
+    def as_good(self, got: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return np.isnan(got) & np.isinf(value) & self.or_nan
 
     def expected_of(self, left, right, c, bias=None):
         with np.errstate(invalid="ignore"):  # infinity less infinity is NaN

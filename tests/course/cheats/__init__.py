@@ -93,6 +93,11 @@ PLAIN = [
     ("a column to the right", (LOAD_B, "const float b = B[size_t(k) * ldb + (col + 1 < N && N > 3000 ? col + 1 : col)];")),
     ("a row of tiles numbered by eight bits", ("blockIdx.y *", "(blockIdx.y & 255) *")),
     ("a column of tiles numbered by seven bits", ("blockIdx.x *", "(blockIdx.x & 127) *")),
+    ("columns behind 300 tiles", exits("blockIdx.x >= 300")),
+    ("rows behind 16 bits", exits("row >= 1 << 16")),
+    ("products with 0 are left out", (ADD, "if (a != 0) sum += a * b;")),
+    ("NaN becomes a small number", (STORE, STORE + " c = fmaxf(c, -3e38f);")),
+    ("infinity becomes a large number", (STORE, STORE + " c = c > 3e38f ? 3e38f : c < -3e38f ? -3e38f : c;")),
     ("C is scaled where alpha is 0", (SUM, f"if (alpha == 0) {{\n        C[row * ldc + col] *= beta;\n        return;\n    }}\n    {SUM}")),
     ("an index of 16 bits", (LOAD_B, "const float b = B[size_t(short(k * 32)) / 32 * ldb + col];")),
 ]  # fmt: skip
