@@ -133,5 +133,9 @@ class UnexplainedError(RunError):
     """Native code met what only the NumPy machine can explain, and that was not asked to (`launch(explain=False)`)."""
 
 
+class SlowedError(RunError):
+    """The time of a launch was over while its findings were collected, so that nobody knows whether it ends."""
+
+
 class NotBegunError(RunError):
     """The time of a launch was over before a thread could run: its code was still being prepared."""

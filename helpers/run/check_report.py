@@ -54,6 +54,7 @@ class CheckReport:
     untried: int = 0  # shapes left when one did not end
     unfollowed: bool = False  # do its threads learn of one another in ways that the check of races does not follow?
     waiting: Problem | None = None  # the longest shape, if it was put off until there is no finding
+    results_alone: int = 0  # shapes of which findings were not collected, since these take too long
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
@@ -88,6 +89,10 @@ class CheckReport:
         if self.untried:
             why = ", since each might take as long" if self.endless else ""
             result.append((None, f"The other {self.untried} shapes were not tried{why}."))
+        if self.results_alone:
+            which = "its result alone was compared" if self.results_alone == 1 else "the results alone were compared"
+            many = f"{self.results_alone} shape{'s' if self.results_alone > 1 else ''}"
+            result.append((None, f"Collecting the findings takes long: of {many} {which}, and there may be more when these are gone."))
         if self.waiting is not None:
             result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
         if self.findings:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, UnexplainedError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.machine import cluster as clusters
@@ -231,7 +231,12 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
 
 
 def run_sample(
-    kernel: Kernel, sample: SampledProblem, seconds: float = 60.0, progress: Callable | None = None, walked: int = _VERIFIED_WALK
+    kernel: Kernel,
+    sample: SampledProblem,
+    seconds: float = 60.0,
+    progress: Callable | None = None,
+    walked: int = _VERIFIED_WALK,
+    findings: bool = True,
 ) -> tuple[Run, str, str]:
     """Execute the blocks of a sample in the SIMT machine, on random data. walked: tiles that each computes of a persistent kernel.
 
@@ -242,7 +247,7 @@ def run_sample(
     blocks = _blocks(shape, sample)
     arrays = sample.arrays()
     before = tuple(array.copy() for array in arrays)
-    options: dict[str, Any] = {"multiprocessors": shape.multiprocessors, "seconds": seconds, "progress": progress}
+    options: dict[str, Any] = {"multiprocessors": shape.multiprocessors, "seconds": seconds, "progress": progress, "findings": findings}
     done = run(kernel, sample, on="cpu", arrays=arrays, counters=False, blocks=blocks, **options)
     return done, *_compare_sample(sample, shape, blocks, before, arrays)
 
@@ -379,10 +384,10 @@ def check(
     cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
-    left = _Left()
+    left, results_alone = _Left(), 0
     longest, put_off = len(fixed), False
     furthest, engine = len(problems) - 1 if last else None, ""
-    while order and not (put_off and findings and order == [longest]):
+    while order and not (put_off and findings and order == [longest] and not results_alone):
         index = order.pop(0)
         problem = problems[index]
         if index == furthest and (engine != "native" or findings or any(case.message for case in cases.values())):
@@ -392,27 +397,33 @@ def check(
         tell = functools.partial(_tell, progress, len(cases), len(problems))
         tell()
         start = time.monotonic()
-        long = index >= len(fixed)
+        by_chance = index >= len(fixed)
+        long = by_chance and problem.batch == 1  # a batch is of small products
         explain = whole or index not in (longest, furthest) or put_off
+        one = functools.partial(_check_one, kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
         try:
-            case, found = _check_one(
-                kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left, explain=explain
-            )
+            case, found = one(explain=explain, collect=not results_alone)
+            results_alone += bool(results_alone)
         except UnexplainedError:
             put_off, longest = True, index
             order.append(index)
             continue
+        except SlowedError as error:
+            results_alone = 1  # of this one and of all that follow
+            case, found = one(collect=False)
+            found += error.findings
         if index == longest:
             engine = left.engine
-        if not long:
+        if not by_chance:
             patience = max(patience, _SLOWER * (time.monotonic() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
-        if not case.message and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
+        told = case.message or _ENDLESS_BEHIND in case.remark
+        if not told and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
             if place(on, kernel) == "gpu":
                 case, _ = _check_one(kernel, problem, "gpu", seconds)
                 used = "gpu"
-        cases[index] = replace(case, drawn=long)
+        cases[index] = replace(case, drawn=by_chance)
         if any(finding.kind == "endless" for finding in found):
             break
     if not watched:  # else the machine has seen what comes of it
@@ -424,8 +435,9 @@ def check(
     untried = len(problems) - len(cases) - (waiting is not None)
     in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
-        kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting
-    )
+        kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
+        results_alone=results_alone,
+    )  # fmt: skip
 
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
@@ -470,7 +482,8 @@ def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, 
     done = run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, trace=seen)
     if (found := changed(problem, before, arrays)) is None:
         value, bound = problem.expected(*before)
-        wrong = np.argwhere(wrong_ones(arrays[2][:, : problem.n].astype(np.float64), value, bound))
+        got = arrays[2][:, : problem.n].astype(np.float64)
+        wrong = np.argwhere(wrong_ones(got, value, bound) & ~problem.as_good(got, value))
         found = (2, int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
     trace = done.trace
     if found is None or trace.truncated:
@@ -517,7 +530,7 @@ class _Left:
 
 def _check_one(
     kernel: Kernel, problem: Problem, on: str, seconds: float, progress: Callable | None = None, at_most: float = 0.0,
-    left: _Left | None = None, explain: bool = True,
+    left: _Left | None = None, explain: bool = True, collect: bool = True,
 ) -> tuple[Case, list[Finding]]:  # fmt: skip
     """Run one problem and compare; where the kernel leaves something behind in its global variables, a second time. The first two
     such problems run block after block then, upwards and downwards, on other data: blocks that share work must not depend on all running
@@ -525,15 +538,15 @@ def _check_one(
 
     at_most: seconds in which to try again where the first time was over before a thread ran: that a busy machine is slow to
     prepare a kernel says nothing of the kernel. left: by other launches, which the second one then comes after. explain: as
-    `Kernel.launch` has it, which False lets raise UnexplainedError.
+    `Kernel.launch` has it, which False lets raise UnexplainedError. collect: findings, where SlowedError says that they took all the time.
     """
     problem, left = fitted(kernel, problem), left or _Left()
     if isinstance(problem, SampledProblem) and on == "cpu":
-        return _check_sample(kernel, problem, seconds, progress)
+        return _check_sample(kernel, problem, seconds, progress, collect)
     arrays = problem.arrays()
     before, first = problem.copies(arrays), problem.copies(arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
-    options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress, "explain": explain}
+    options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress, "explain": explain, "findings": collect}
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         left.engine = done.outcome.engine if on == "cpu" else ""
@@ -555,16 +568,20 @@ def _check_one(
             if on == "cpu":
                 left.problem, left.variables = problem, again.outcome.globals_after or state
                 done = done if done.findings else again
-    except (LaunchError, UnexplainedError):
+    except (LaunchError, UnexplainedError, SlowedError):
         raise
     except NotBegunError as error:
         if at_most <= seconds:
             return Case(problem, error.message, error.line), []
     except CourseError as error:
-        return Case(problem, error.message, error.line), list(getattr(error, "findings", []))
+        found = list(getattr(error, "findings", []))
+        if any(finding.kind == "endless" for finding in found) and _ends_for_one_product(kernel, problem, before):
+            others = [finding for finding in found if finding.kind != "endless"]
+            return Case(problem, remark=f"{kernel.name} computes one product: {_ENDLESS_BEHIND}"), others
+        return Case(problem, error.message, error.line), found
     else:
         return Case(problem), done.findings if on == "cpu" else []
-    return _check_one(kernel, problem, on, at_most, progress, left=left, explain=explain)
+    return _check_one(kernel, problem, on, at_most, progress, left=left, explain=explain, collect=collect)
 
 
 def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:
@@ -576,28 +593,46 @@ def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:
     return not compare(one, *firsts) and before[2][one.m :].tobytes() == after[2][one.m :].tobytes()
 
 
+def _ends_for_one_product(kernel: Kernel, problem: Problem, before) -> bool:
+    """Does a batch never end because the kernel's slices wait for a blockIdx.z that a product's own blocks alone have? Then the blocks of
+    the first product end, with that right and the others untouched."""
+    if problem.batch == 1 or geometry(kernel).depth == 1:
+        return False
+    after = problem.copies(before)
+    with contextlib.suppress(CourseError):  # these do not end either
+        across, down, deep = geometry(kernel).grid(problem.m, problem.n)
+        run(kernel, problem, "cpu", after, counters=False, findings=False, blocks=range(across * down * deep), seconds=PATIENCE)
+        return _is_of_one_product(kernel, problem, before, after)
+    return False
+
+
 _BATCH = (
     "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices of "
     "each product lie M * lda, K * ldb and M * ldc elements behind those of the one before.)"
 )
 _ONLY_FIRST = "of a batch, it writes the first and leaves the others as they were."
+_ENDLESS_BEHIND = "of a batch, its blocks end for the first alone; those of the others, whose blockIdx.z is grid_depth and more, never do."
 
 
-def _check_sample(kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None) -> tuple[Case, list[Finding]]:
+def _check_sample(
+    kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None, collect: bool
+) -> tuple[Case, list[Finding]]:
     """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right; of those
     that wait for one another all have to run, and take turns, on fewer tiles where it is many blocks that share each."""
     whole = Problem(**{item.name: getattr(sample, item.name) for item in fields(Problem)})
     try:
-        done, wrong, missing = run_sample(kernel, sample, seconds, progress, _CHECKED_WALK)
+        done, wrong, missing = run_sample(kernel, sample, seconds, progress, _CHECKED_WALK, collect)
     except LaunchError:  # they wait for one another
         (rows, columns), parts = geometry(kernel).tile, geometry(kernel).parts
         most = max(_FEWEST_SHARED, math.isqrt(_SHARES // parts))
         whole = replace(whole, m=min(whole.m, most * rows), n=min(whole.n, most * columns))
-        return _check_one(kernel, whole, "cpu", seconds, progress)
+        return _check_one(kernel, whole, "cpu", seconds, progress, collect=collect)
+    except SlowedError:
+        raise
     except CourseError as error:
         return Case(sample, error.message, error.line), list(getattr(error, "findings", []))
     if missing and not wrong:
-        case, found = _check_one(kernel, whole, "cpu", seconds, progress)
+        case, found = _check_one(kernel, whole, "cpu", seconds, progress, collect=collect)
         endless = any(finding.kind == "endless" for finding in found)
         return (Case(sample, missing), done.findings) if endless else (case, found)
     return Case(sample, wrong), done.findings

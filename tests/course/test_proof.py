@@ -11,6 +11,7 @@ import helpers
 from helpers.course import proof, steps
 from helpers.course.exercises import exercise, exercises
 from helpers.course.lesson import LessonKernel, reference
+from helpers.course.measures import Expectation
 from helpers.course.steps import STEPS
 from helpers.course.sweep import variant
 from helpers.errors import CourseError
@@ -145,6 +146,26 @@ def test_zeros_are_not_counted_in_place_of_data():
     assert run.sampled and run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 128 * 128 * 32
 
 
+def test_sums_that_lie_in_local_memory_leave_room_for_what_is_asked():
+    """Their loads and stores are more than a recording holds, and nothing is asked about them."""
+    row = steps.get("vectorized")
+    inner = "#pragma unroll\n                for (int j = 0; j < TN; j++) sum[i][j] += a[i] * b[j];"
+    source = row.kernel_source()
+    assert source.count(inner) == 1
+    kernel = helpers.compile(source.replace(inner, inner.replace("unroll", "unroll 1")))
+    sentences = proof.judged(kernel, row.expect, 1, lambda verdict: verdict.text)
+    assert len(sentences) >= len(row.expect) and not any("could not be judged" in text for text, _ in sentences)
+
+
+def test_what_cannot_be_judged_is_said_beside_what_can():
+    def silent(run):
+        raise CourseError("Nobody knows.")
+
+    known = Expectation("1", lambda run: 1, exactly=1)
+    sentences = proof.judged(helpers.reference("coalesced"), [Expectation("x", silent, exactly=1), known], 1, lambda verdict: verdict.text)
+    assert sentences == (("1", True), ("x could not be judged: Nobody knows.", False))
+
+
 def test_too_large_to_verify_is_said():
     kernel = helpers.compile(cheats.source("coalesced"))
     with pytest.raises(CourseError, match="1024 MB at most"):
@@ -164,6 +185,14 @@ def test_slices_that_take_no_batch_are_right_and_it_is_said():
     (edits,) = [edits for name, *edits in cheats.ODD["parts"] if "no batch" in name]
     report = gemm.check(helpers.compile(cheats.source("parts", edits)), on="cpu")
     assert report.passed and "of a batch, it writes the first and leaves the others" in str(report)
+
+
+def test_slices_that_wait_for_a_block_of_their_own_product_are_right_and_it_is_said():
+    report = gemm.check(helpers.compile(cheats.source("turns")), on="cpu", seed=1)
+    assert report.passed and not report.untried
+    assert "of a batch, its blocks end for the first alone" in str(report)
+    report = gemm.check(helpers.compile(cheats.source("turns", [("(slice + 1) % SLICES", "slice")])), on="cpu", seed=1)
+    assert report.endless and "computes one product" not in str(report)
 
 
 def test_a_batch_that_is_wrong_says_where_its_products_lie():

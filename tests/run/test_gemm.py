@@ -370,7 +370,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time.monotonic()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time.monotonic() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 13
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 15
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 
@@ -500,3 +500,14 @@ def test_what_nan_means_is_said_once():
     said = [text for _, text in report.lines() if "yours nan" in text]
     assert len(said) == 3 and ["NaN means" in text for text in said] == [True, False, False]
     assert all("stored it" in text for text in said if "Line" in text)
+
+
+def test_a_run_that_is_slow_with_its_findings_is_not_said_to_be_endless():
+    """A race in the ring: the machine takes long to collect what it finds, and the loop has three turns."""
+    source = helpers.reference("async_copy").source
+    racy = helpers.compile(source.replace("fetch(stages[free_stage],", "fetch(stages[stage],"))
+    shapes = [Problem(129, 127, 33), Problem(20, 28, 40), Problem(5, 7, 0)]
+    report = gemm.check(racy, shapes, on="cpu", seconds=1.5)
+    assert {finding.kind for finding in report.findings} >= {"race"} and not report.endless and not report.untried
+    assert report.results_alone == 3 and len(report.cases) == 3 and "elements of C are wrong" in report.cases[0].message
+    assert "never end" not in str(report) and "of 3 shapes the results alone were compared" in str(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NoReturn
 
+from helpers.errors import SlowedError
 from helpers.sim.code import cfg
 
 from .findings import Findings
@@ -16,6 +17,10 @@ ADVISED = {KIND: "Check that the loop's condition becomes false for every thread
 
 
 MAY_BE_LARGE = "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
+SLOWED = (
+    "It has findings, which take the machine much time, so nobody knows whether it would have ended: mend them first. If it does not end "
+    "then, some loop may never end."
+)
 WAITS_FOR_NOTHING = (
     "Nothing in this loop changes what ends it. Is its counter counted? If it shall wait for a value that others write, the compiler has "
     "read that once, before the loop: make it volatile, or read it by an atomic operation or ld.acquire."
@@ -23,9 +28,12 @@ WAITS_FOR_NOTHING = (
 
 
 def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: int | None, position: int | None = None) -> NoReturn:
-    """Stop a run that has used up its budget while it was at `line`, before the instruction at `position`."""
+    """Stop a run that has used up its budget while it was at `line`, before the instruction at `position`. Raises SlowedError where it has
+    findings: each takes the machine time, so that says little of the kernel."""
     where = f"line {line}" if line is not None else f"kernel {program.name}"
     why = WAITS_FOR_NOTHING if position is not None and _only_goes_round(program, position) else None
+    if why is None and (found := findings.list()):
+        raise SlowedError(f"{where}: the run was stopped here after {budget}. {SLOWED}", line, found)
     findings.add(KIND, line, f"The kernel had not ended after {budget}.", advice=why)
     findings.stop(f"{where} may never end: the kernel had not ended after {budget} and was stopped here. {why or MAY_BE_LARGE}", line)
 

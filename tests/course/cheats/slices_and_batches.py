@@ -176,6 +176,16 @@ RIGHT_PARTS += [
     ("a slice for each z, and no batch", ("product = blockIdx.z / SLICES", "product = 0"), ("slice = blockIdx.z % SLICES", "slice = blockIdx.z"),
      ("if (slice >= slices) return;", "if (slice >= SLICES || slice >= slices) return;")),
 ]  # fmt: skip
+TURNS = [
+    ("nobody hands the turn on", ("(slice + 1) % SLICES", "slice")),
+    ("nobody waits", ("if (t == 0) while (atomicAdd(mine, 0) != slice) {}", "")),
+    ("a turn that is left", ("(slice + 1) % SLICES", "slice + 1")),
+]
+RIGHT_TURNS = [
+    ("slices in turn, no batch", ("SLICES = 3;", "SLICES = 3;")),
+    ("four slices in turn, no batch", ("SLICES = 3;", "SLICES = 4;")),
+]
+
 BULK = [
     ("published when it has been read, and may not be written yet", ("wait_group 0", "wait_group.read 0")),
     ("published without having been waited for", ('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");\n            __threadfence();', "__threadfence();"),
@@ -187,5 +197,12 @@ RIGHT_BULK = [
     ("parts in two halves", ('asm volatile("cp.async.bulk.commit_group;" ::: "memory");', 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");\n            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 512;" :: "l"(mine + slice * BM * BN + 128), "r"(address(out + 128)) : "memory");\n            asm volatile("cp.async.bulk.commit_group;" ::: "memory");'),
      ("[%0], [%1], 1024;", "[%0], [%1], 512;")),
 ]  # fmt: skip
-WRONG = {"parts": PARTS + PARTS_OF_A_BATCH, "atomics": ATOMICS, "batch": BATCH, "last_word": LAST_WORD, "bulk": BULK}
-ODD = {"parts": RIGHT_PARTS, "atomics": RIGHT_ATOMICS, "batch": RIGHT_BATCH, "last_word": RIGHT_LAST_WORD, "bulk": RIGHT_BULK}
+WRONG = {"parts": PARTS + PARTS_OF_A_BATCH, "atomics": ATOMICS, "batch": BATCH, "last_word": LAST_WORD, "bulk": BULK, "turns": TURNS}
+ODD = {
+    "parts": RIGHT_PARTS,
+    "atomics": RIGHT_ATOMICS,
+    "batch": RIGHT_BATCH,
+    "last_word": RIGHT_LAST_WORD,
+    "bulk": RIGHT_BULK,
+    "turns": RIGHT_TURNS,
+}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers.errors import RunError
+from helpers.errors import RunError, SlowedError
 from helpers.sim import simulate
 from helpers.sim.launch import Budget
 
@@ -43,3 +43,13 @@ def test_a_loop_that_waits_for_what_it_never_reads_is_told_so(kind, loop, idle):
 def test_native_code_tells_the_same(kind, loop, idle):
     _, advice = told(kind, loop, lambda kernel, arrays: kernel.launch(1, 32, arrays, on="cpu", seconds=2, long=True))
     assert ("the compiler has read that once, before the loop" in advice) == idle
+
+
+def test_findings_take_time_and_come_first():
+    """The race is found in each turn of a loop that would end."""
+    source = "__global__ void k(float* C) { for (int i = 0; i < 1 << 20; i++) { C[threadIdx.x / 2] += threadIdx.x; __syncthreads(); } }"
+    with pytest.raises(SlowedError, match="It has findings, .* mend them first") as error:
+        simulate(
+            helpers.compile(source, arch="compute_90").compiled, (1, 1, 1), (32, 1, 1), [np.zeros(32, np.float32)], budget=Budget(seconds=2)
+        )
+    assert {finding.kind for finding in error.value.findings} == {"race"}
