@@ -125,7 +125,10 @@ class LessonKernel(Kernel):
         promised = self.step.expect if self.step is not None else ()
         expect = promised if self._expect is None else self._expect
         if expect and report.passed:
-            sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
+            try:
+                sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
+            except CourseError as error:  # what has been found of the shapes stands
+                sentences = ((f"The counters could not be judged: {error.message}", False),)
             report = replace(report, expectations=sentences)
         self._checked[place(on, self)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))
