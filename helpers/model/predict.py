@@ -55,6 +55,7 @@ VALIDATION = CONSTANTS.with_name("validation.toml")
 
 _SCHEDULERS = 4
 _ALL = ("ld", "st", "atom", "red")
+LOAD_STORE = "the load/store unit"
 _ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in part)"
 _LOCAL = "L2 (stores to local memory, which all go through to it)"
 # What nothing exceeds.
@@ -107,6 +108,7 @@ class Demand:
     matrix_types: frozenset[str] = frozenset()  # element types that its tensor-core instructions multiply, as PTX names them
     fp64_warps: float = 0.0  # warp-wide FMA, add and multiply instructions of float64
     shared_loads: float = 0.0  # warp instructions
+    shared_requests: float = 0.0  # of `requests`, those of shared memory
     atomics: float = 0.0  # cycles of L2
     parts: float = 0.0  # sectors that are written in part
     local_requests: float = 0.0  # warp instructions: spilled registers, and arrays whose index is known late
@@ -167,16 +169,17 @@ def demand(run) -> Demand:
     loop = chain.main_loop(compiled)
     problem = run.problem.get("problem")
     requests = _summed(counters, lambda op: names.requests("global", op), _ALL)
+    shared_requests = _summed(counters, lambda op: names.executed(f"shared_{op}"))
     memory = device_memory(run)
     return Demand(
         blocks=blocks,
         threads=threads,
         registers=compiled.registers,
         shared=compiled.shared_bytes + run.shared,
-        requests=requests + _summed(counters, lambda op: names.executed(f"shared_{op}")),
+        requests=requests + shared_requests,
         lookups=_lookups(run),
         wavefronts=_summed(counters, names.shared_wavefronts),
-        fp32_warps=sum(counters.get(names.threads(op), 0) for op in ("ffma", "fadd", "fmul")) / WARP,
+        fp32_warps=fp32_warps(counters),
         instructions=counters.get(names.INSTRUCTIONS, 0),
         rounds=_rounds(loop, counters, blocks * math.ceil(threads / WARP)),
         loop=loop,
@@ -187,9 +190,10 @@ def demand(run) -> Demand:
         matrix_types=compiled.matrix_types,
         fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
         shared_loads=counters.get(names.executed("shared_ld"), 0),
+        shared_requests=shared_requests,
         atomics=memory.atomics,
         parts=memory.parts,
-        local_requests=_summed(counters, lambda op: names.requests("local", op), ("ld", "st")),
+        local_requests=local_requests(counters),
         local_stored=counters.get(names.sectors("local", "st"), 0),
     )
 
@@ -274,8 +278,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     capability = gpu.capability
     per_clock = gpu.clock_mhz * 1e6
     terms = {
-        "the load/store unit": share
-        * (need.lookups + need.wavefronts + need.requests * (capability.lsu_cycles - 1 + constants.request_cycles)),
+        LOAD_STORE: share * sum(_load_store(need, gpu, constants)),
         "FP32 arithmetic": share * need.fp32_warps * WARP / capability.fp32_lanes,
         "FP64 arithmetic": share * need.fp64_warps * WARP / capability.fp64_lanes,
         "instruction issue": share * need.instructions / _SCHEDULERS,
@@ -303,6 +306,23 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     return total, terms, waves, fit.fraction
 
 
+def _load_store(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, float]:
+    """Cycles that shared and global memory take of the load/store unit, all together."""
+    each = gpu.capability.lsu_cycles - 1 + constants.request_cycles
+    return need.wavefronts + need.shared_requests * each, need.lookups + (need.requests - need.shared_requests) * each
+
+
+def _named(limiter: str, terms: Mapping[str, float], total: float, of_load_store: tuple[float, float]) -> str:
+    """A unit with the share of the time that it is busy; the load/store unit with what it is busy with."""
+    said = f"{limiter}, busy for {min(1.0, terms[limiter] / total):.0%} of the time"
+    if limiter != LOAD_STORE or not any(of_load_store):
+        return said
+    shared, lines = (min(1.0, terms[limiter] / total) * part / sum(of_load_store) for part in of_load_store)
+    if not shared:
+        return f"{said} with cache lines of global memory"
+    return f"{said}: {shared:.0%} with wavefronts of shared memory, {lines:.0%} with cache lines of global"
+
+
 _USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
 TENSOR_CORES = "tensor cores"
 TENSOR_OTHERS = "tensor cores, in a signature of its own"
@@ -321,11 +341,26 @@ def kernel_class(need: Demand) -> str:
         return ""
     if not need.in_signature:
         return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS
-    if need.local_requests > _SPILLED * need.fp32_warps:
+    return class_of_float32(need.shared_loads, need.fp32_warps, need.local_requests)
+
+
+def class_of_float32(shared_loads: float, fp32_warps: float, local_requests: float) -> str:
+    """The same of a product on FP32 lanes, from its warp instructions."""
+    if local_requests > _SPILLED * fp32_warps:
         return SPILLS
-    if not need.shared_loads:
+    if not shared_loads:
         return "global memory alone"
-    return "tiles in registers" if need.fp32_warps > _FEW * need.shared_loads else "tiles in shared memory"
+    return "tiles in registers" if fp32_warps > _FEW * shared_loads else "tiles in shared memory"
+
+
+def fp32_warps(counters: Mapping[str, int]) -> float:
+    """Warp-wide FMA, add and multiply instructions of float32."""
+    return sum(counters.get(names.threads(op), 0) for op in ("ffma", "fadd", "fmul")) / WARP
+
+
+def local_requests(counters: Mapping[str, int]) -> float:
+    """Warp-wide loads and stores of local memory."""
+    return _summed(counters, lambda op: names.requests("local", op), ("ld", "st"))
 
 
 def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
@@ -405,16 +440,19 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     copies = run.problem.get("copied", 0) / (device.dram_gbs * 1e6) + run.problem.get("copies", 0) * launch / 1e3  # launched before it
     time = total / (clock * 1e3) + launch / 1e3 + copies
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
-    if limiter == "the load/store unit" and need.wavefronts > need.lookups + need.requests:
-        limiter = "shared memory (wavefronts, which the load/store unit serves one after the other)"
+    of_load_store = _load_store(need, device, constants)
     states = _by_share(walked.states) if walked else {}
     if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
         limiter += f", which rest for {idle:.0%} of the time while results are stored"
-    if limiter == "latency":
+    elif limiter == "latency":
         limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
         waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
         if waits:
             limiter += f"; warps wait most in the states {' and '.join(waits)}"
+        fullest = max((name for name in terms if name not in ("latency", tensor_cores.STORING)), key=lambda name: terms[name])
+        limiter += f"; the fullest unit is {_named(fullest, terms, total, of_load_store)}"
+    elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
+        limiter = _named(limiter, terms, total, of_load_store)
     return Prediction(
         gpu=device.name,
         milliseconds=time,

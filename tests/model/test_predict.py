@@ -4,17 +4,20 @@ Tests of: helpers.model.chain
 """
 
 import math
+import re
 import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import helpers
 from helpers.course import steps
 from helpers.errors import CourseError
 from helpers.model import chain, hardware, predict
 from helpers.model.cycles.chip import figures
 from helpers.model.predict import Constants, Demand, cycles, milliseconds
+from helpers.run import gemm
 from helpers.sim.counting import machine_code
 from helpers.toolchain.compile import compile_source
 
@@ -52,6 +55,34 @@ def test_each_unit_binds_alone(change, unit, expected):
     assert max(terms, key=terms.get) == unit
 
 
+@pytest.mark.parametrize(
+    ("slug", "says"),
+    [
+        ("coalesced", r"the load/store unit, busy for \d+% of the time with cache lines of global memory"),
+        (
+            "shared_tile",
+            r"the load/store unit, busy for \d+% of the time: \d+% with wavefronts of shared memory, \d+% with cache lines of global",
+        ),
+        ("warp_tile", r"instruction issue, busy for 7\d% of the time"),
+        ("thread_tile_2d", r"latency \(.*; the fullest unit is the load/store unit, busy for 6\d% of the time: \d+% with wavefronts .*"),
+    ],
+)
+def test_a_limiter_says_how_busy_it_is(slug, says):
+    kernel = helpers.reference(slug)
+    assert re.fullmatch(says, gemm.count(kernel, gemm.Problem(4096, 4096, 4096)).predict("H200 SXM").limiter)
+
+
+def test_uncoalesced_loads_are_told_from_shared_memory():
+    """Lanes down the rows of A, in lesson 5: their cache lines keep the unit busy, beside shared memory."""
+    source = helpers.reference("thread_tile_2d").source
+    scattered = helpers.compile(source.replace("a_row = t / BK, a_k = t % BK;", "a_row = t % A_ROWS, a_k = t / A_ROWS;"))
+    limiters = [
+        gemm.count(kernel, gemm.Problem(4096, 4096, 4096)).predict("H200 SXM").limiter for kernel in (helpers.compile(source), scattered)
+    ]
+    before, after = (int(re.search(r"(\d+)% with cache lines", limiter)[1]) for limiter in limiters)
+    assert before < 10 and after > 20
+
+
 def test_a_unit_that_accepts_a_request_every_other_clock_takes_longer():
     need, ampere = replace(NOTHING, requests=84_000, blocks=84), hardware.gpu("RTX A6000")
     assert cycles(need, ampere, PLAIN)[1]["the load/store unit"] == pytest.approx(1500)
@@ -75,7 +106,7 @@ def test_no_launch_moves_more_than_its_memory_can():
 
     run = recorded_launches.counted("copied_by_four", 4096)
     got = run.predict("H200 SXM")
-    assert got.limiter == "DRAM bandwidth" and not got.from_counters
+    assert re.fullmatch(r"DRAM bandwidth, busy for \d+% of the time", got.limiter) and not got.from_counters
     assert 2 * 4096**2 * 4 / got.milliseconds * 1e3 <= 4800e9 * figures()["device"]["rate"]
     assert f"kernels like this one ({predict.STREAMS})" in got.error
 
