@@ -21,9 +21,10 @@ from helpers.arguments import explained
 from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
-from helpers.model.predict import TENSOR_CORES, validation
+from helpers.model.predict import TENSOR_CORES, class_of_float32, fp32_warps, validation
 from helpers.run.gemm import Problem
 from helpers.sim.code.declarations import without_comments
+from helpers.sim.counting import names
 
 from . import store
 from .store import COUNTED, LIMIT, MEASURED, PREDICTED, PUBLISHED, RECORDED, answer, answers, climb, climbs, reset
@@ -34,6 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 DATA = Path(__file__).parents[1] / "data"
+_OF_TENSOR_CORES = [names.tensor(part) for part in ("hmma", "imma", "dmma", "gmma")]
 KINDS = (MEASURED, PREDICTED, COUNTED, RECORDED, PUBLISHED, LIMIT)
 
 
@@ -46,7 +48,7 @@ class Rung:
     "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
     None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
     spread: of a time that was measured, the inter-quartile range of its samples over their median; of one that was predicted, twice
-    the model's largest error on runs that it had not seen. None where it is not known.
+    the model's largest error on runs of kernels like it that it had not seen. None where it is not known.
     """
 
     kind: str
@@ -298,11 +300,14 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
             yield rung
 
 
-def _band(device: str, dtype: str) -> float | None:
-    """Twice the largest error of the model on recorded runs that it had not seen, where these are on this device and of this type."""
+def _band(row: store.SavedClimb) -> float | None:
+    """Twice the largest error of the model on recorded products of kernels like this one that it had not seen, where these are on this
+    device: what the profile states."""
     known = validation()
-    like = [row for row in known["runs"] if not row["fitted"] and (row["class"] == TENSOR_CORES) == (dtype != "float32")]
-    return 2 * max(abs(row["error"]) for row in like) if like and device == known["device"] else None
+    of_lanes = class_of_float32(row.counters.get(names.executed("shared_ld"), 0), fp32_warps(row.counters))
+    of_row = TENSOR_CORES if row.dtype != "float32" or any(map(row.counters.get, _OF_TENSOR_CORES)) else of_lanes
+    like = [run for run in known["runs"] if not run["fitted"] and run["class"] == of_row]
+    return 2 * max(abs(run["error"]) for run in like) if like and row.device == known["device"] else None
 
 
 def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
@@ -317,5 +322,5 @@ def _own_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
         yield Rung(
             **product, kind=row.kind, name=row.label, device=row.device, step=row.step,
             milliseconds=row.milliseconds, tflops=row.tflops, cublas_ratio=row.cublas_ratio,
-            date=row.created, mine=True, spread=_band(row.device, product["dtype"]) if row.kind == PREDICTED else None,
+            date=row.created, mine=True, spread=_band(row) if row.kind == PREDICTED else None,
         )  # fmt: skip

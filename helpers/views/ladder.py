@@ -36,7 +36,7 @@ _RUNS, _ERROR = "middle half of the runs", "model's largest error"
 _SPREAD = {_RUNS: ("measured", "recorded"), _ERROR: ("predicted",)}
 _SPANS = {
     _RUNS: "The short line at a time spans the middle half of its runs",
-    _ERROR: "at a prediction, the model's largest error to both sides",
+    _ERROR: "at a prediction, the model's largest error on kernels like it to both sides",
 }
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from helpers.course import rungs
+from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError
+from helpers.toolchain.compile import compile_source
 
 ROW = {"label": "naive", "kind": "measured", "m": 4096, "n": 4096, "k": 4096, "device": "NVIDIA H200", "step": 1}
 
@@ -81,6 +83,21 @@ def test_cublas_stands_alone_where_no_kernel_was_recorded(monkeypatch):
     monkeypatch.setattr(rungs, "recorded", lambda: [row])
     both = [rung for rung in rungs.rungs(4096, dtype="bfloat16", kinds=["recorded"]) if rung.name == "cuBLAS"]
     assert [rung.milliseconds for rung in both] == [0.21], "timed in turn with a kernel, that stands instead"
+
+
+@pytest.mark.parametrize(
+    ("slug", "dtype"), [("naive", "float32"), ("shared_tile", "float32"), ("vectorized", "float32"), ("mma_sync", "bfloat16")]
+)
+def test_the_bar_of_a_prediction_is_the_error_that_its_profile_states(slug, dtype, one_recorded_file):
+    kernel = reference(slug)
+    edited = LessonKernel(compile_source(kernel.source + "\n__device__ int unused;", kernel.compiled.entry, kernel.compiled.arch), slug)
+    profile = edited.profile(256)
+    rungs.climb(
+        kind="predicted", label=slug, device="H200 SXM", dtype=dtype, out_dtype=profile.problem.out_dtype, m=256, n=256, k=256,
+        milliseconds=1.0, source=edited.source, counters=dict(profile.run.counters),
+    )  # fmt: skip
+    (mine,) = [rung for rung in rungs.rungs(256, dtype=dtype, out_dtype=profile.problem.out_dtype, kinds=["predicted"]) if rung.mine]
+    assert f"{mine.spread / 2:.0%} at worst" in profile.prediction.error
 
 
 def test_the_limit_is_the_roofline():
