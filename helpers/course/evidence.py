@@ -40,9 +40,9 @@ class Speedup:
 
     @property
     def source(self) -> str:
-        """Kind, device, size and source, as a phrase; and what the reader's own ladder says, if that is not it."""
+        """Whose kernel, kind, device, size and source, as a phrase; and what the reader's own ladder says, if that is not it."""
         rung = self.fast
-        whose = {True: "yours, ", False: ""}[rung.mine]
+        whose = "yours, " if rung.mine else "the course's kernel, " if rung.kind == rungs.RECORDED else ""
         origin = f", {rung.source}" if rung.kind == rungs.PUBLISHED else ""
         types = [named(one.dtype, one.out_dtype) for one in (rung, self.slow)]
         compared = f", {types[0]} against {types[1]}" if types[0] != types[1] else ""

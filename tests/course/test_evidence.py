@@ -39,6 +39,7 @@ def test_what_the_readers_ladder_predicts_stands_beside_what_was_recorded():
     row("predicted", 2, 7.0)
     found = evidence.speedup(2, 1)
     assert found.fast.kind == "recorded" and found.own.factor == pytest.approx(14)
+    assert "times as fast (the course's kernel, recorded: H200 SXM, 4096 × 4096 × 4096" in str(found)
     assert found.source.endswith("; on your ladder, predicted: 14 times")
 
 

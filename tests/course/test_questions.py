@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import ipywidgets
 import pytest
 
@@ -89,8 +91,8 @@ def test_a_prediction_stands_once_the_truth_was_shown(store):
 def test_a_factor_says_whose_it_is(store):
     source, factor = (found := speedup("coalesced", over="naive", kinds=["recorded"])).source, f"{found.factor:.1f}"
     shown = reveal({NUMBER.id: found}, store)
-    assert f"truth: {factor} sectors (recorded: H200 SXM" in str(shown)
-    assert source in shown._repr_html_()
+    assert f"truth: {factor} sectors (the course's kernel, recorded: H200 SXM" in str(shown)
+    assert html.escape(source) in shown._repr_html_()
 
 
 def test_showing_the_truth_twice_keeps_one_row(store):
