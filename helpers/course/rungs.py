@@ -21,7 +21,7 @@ from helpers.arguments import explained
 from helpers.element_types import result_type
 from helpers.errors import CourseError
 from helpers.model import hardware
-from helpers.model.predict import TENSOR_CORES, class_of_float32, fp32_warps, validation
+from helpers.model.predict import TENSOR_CORES, class_of_float32, fp32_warps, local_requests, validation
 from helpers.run.gemm import Problem
 from helpers.sim.code.declarations import without_comments
 from helpers.sim.counting import names
@@ -304,7 +304,7 @@ def _band(row: store.SavedClimb) -> float | None:
     """Twice the largest error of the model on recorded products of kernels like this one that it had not seen, where these are on this
     device: what the profile states."""
     known = validation()
-    of_lanes = class_of_float32(row.counters.get(names.executed("shared_ld"), 0), fp32_warps(row.counters))
+    of_lanes = class_of_float32(row.counters.get(names.executed("shared_ld"), 0), fp32_warps(row.counters), local_requests(row.counters))
     of_row = TENSOR_CORES if row.dtype != "float32" or any(map(row.counters.get, _OF_TENSOR_CORES)) else of_lanes
     like = [run for run in known["runs"] if not run["fitted"] and run["class"] == of_row]
     return 2 * max(abs(run["error"]) for run in like) if like and row.device == known["device"] else None

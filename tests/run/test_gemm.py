@@ -51,7 +51,11 @@ def broken(old: str, new: str):
 def test_a_right_kernel_passes(plain):
     report = gemm.check(plain, on="cpu")
     assert report.passed and bool(report)
-    assert len(report.cases) == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0), gemm.beyond_16_bits(plain, 0)]) > 10
+    assert (
+        len(report.cases)
+        == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0), *gemm.not_finite(plain, 0), gemm.beyond_16_bits(plain, 0)])
+        > 10
+    )
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
