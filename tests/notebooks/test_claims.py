@@ -22,6 +22,7 @@ from helpers.course.autotune import busy_part
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
+from helpers.model.cycles.chip import figures
 from helpers.model.planned_cycles import main_loop
 from helpers.sim.counting import names
 from tests import ROOT
@@ -317,6 +318,8 @@ CLAIMS = (
     Claim(7, "In three more all rows begin at such multiples and end within a piece, of which three, two or one elements are left",
           holds=lambda: [(one.k % 4, one.n % 4, one.lda % 4, one.ldb % 4, one.ldc % 4) for one in gemm.of_any_end(reference("vectorized"), 1)]
           == [(3, 1, 0, 0, 0), (2, 3, 0, 0, 0), (1, 2, 0, 0, 0)]),
+    Claim(7, "But every store to local memory goes through to L2, and L2 takes half as many bytes in a cycle as it gives.",
+          holds=lambda: logged(r"nine of ten loads are served by L(\d)") == ("1",) and 1.8 < figures()["load_store"]["store_sector_all"] / figures()["load_store"]["l2_sector"] < 2.4),
     Claim(7, "The barriers themselves cost a few per cent.",
           holds=lambda: 0.02 < what_if(reference("vectorized").profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS) < 0.05),
     Claim(7, "The stairs from {} to {}.", lambda: (by_nvcc("05"), logged(r"the vector path all-or-nothing: ([\d.]+)\.")[0])),
