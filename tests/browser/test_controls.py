@@ -135,14 +135,14 @@ def test_the_explorer_opens_pictures_and_the_stepper_steps(notebook):
     press(notebook, cell.get_by_role("button", name="Banks"), "Enter")
     notebook.wait_for(cell, "wavefront")
     cell.get_by_role("button", name="Step by step").click()
-    notebook.wait_for(cell, "Step 0 of")
+    notebook.wait_for(cell, "Step 0 (of")
     cell.get_by_title("step: one forward").click()
-    notebook.wait_for(cell, "Step 1 of")
+    notebook.wait_for(cell, "Step 1 (of")
     assert "source" in cell.inner_text() and "PTX" in cell.inner_text() and "writes" in cell.inner_text()
     press(notebook, slider(cell, "step"), "ArrowRight")
-    notebook.wait_for(cell, "Step 2 of")
+    notebook.wait_for(cell, "Step 2 (of")
     press(notebook, cell.get_by_title("step: one back"), "Enter")
-    notebook.wait_for(cell, "Step 1 of")
+    notebook.wait_for(cell, "Step 1 (of")
 
 
 def test_pictures_are_saved_as_svg_and_png(notebook):

@@ -1,4 +1,4 @@
-"""What a copy lacks that has not been waited for. Tests of: helpers.sim.checks.missing_wait"""
+"""What a copy lacks that has not been waited for."""
 
 import numpy as np
 import pytest
