@@ -284,8 +284,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
-    unit = figures()["load_store"]
-    stored = share * need.local_stored * max(unit["store_sector"], unit["store_sector_all"] * min(1.0, need.blocks / gpu.sms))
+    stored = share * need.local_stored * chip(gpu).store_sector(need.blocks / gpu.sms)
     others = (_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"]), (_LOCAL, stored)
     terms |= {name: value for name, value in others if value}
     if need.matrix_types:

@@ -49,6 +49,10 @@ class Chip:
         section, _, name = path.partition(".")
         return figures()[section][name]
 
+    def store_sector(self, active: float) -> float:
+        """Cycles in which a multiprocessor stores a sector to L2. active: the part of all multiprocessors that do, 1 for all and more."""
+        return max(self["load_store.store_sector"], self["load_store.store_sector_all"] * min(1.0, active))
+
 
 def chip(gpu: GPU, changed: Mapping[str, float] | None = None) -> Chip:
     """What `gpu` has. Its FP32, FP64 and load/store rates are those of gpus.toml, its L2's where it was measured there.

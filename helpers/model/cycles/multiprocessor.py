@@ -194,7 +194,7 @@ class Multiprocessor:
         self.of_warp = chip["load_store.of_warp"]
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
-        self.store_sector = max(chip["load_store.store_sector"], chip["load_store.store_sector_all"] * min(1.0, active))
+        self.store_sector = chip.store_sector(active)
         self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) + device
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -12,7 +12,7 @@ from helpers.sim.code.sites import Site
 
 from .out_of_bounds import refuse_copies
 from .protocols import Machine
-from .shared_cells import plain_name
+from .shared_cells import array_at
 
 KIND = "misaligned"
 MEANING = {KIND: "an address that is not a multiple of the access width"}
@@ -26,36 +26,32 @@ ADVISED = {KIND: "A vector access of n bytes needs an address that is a multiple
 def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:
     """Threads (bad, per lane) access device memory so."""
     block, thread, offset, count = m.example(bad, offsets)
-    spans = ((one.name, one.base - DEVICE_BASE, one.nbytes) for one in allocations)
-    _stop(m, site, f"access of {width} bytes", DEVICE_BASE + offset, width, _inside(spans, offset), None, (block, thread, count))
+    here = DEVICE_BASE + offset
+    array = next(((one.name, here - one.base) for one in allocations if one.base <= here < one.base + one.nbytes), None)
+    _stop(m, site, "an access", here, width, array, None, (block, thread, count))
 
 
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:
     """Threads (bad, per lane) access shared memory so."""
     block, thread, offset, count = m.example(bad, offsets)
-    inside = _inside(((plain_name(name), base, nbytes or m.shared.end - base) for name, base, nbytes in m.program.shared), offset)
-    advice = SHARED_ADVICE.format(width, inside[0]) if inside else None
-    _stop(m, site, f"shared-memory access of {width} bytes", offset, width, inside, advice, (block, thread, count))
+    array = array_at(m.program, offset)
+    advice = SHARED_ADVICE.format(width, array[0]) if array else None
+    _stop(m, site, "a shared-memory access", offset, width, array, advice, (block, thread, count))
 
 
-def _inside(spans: Iterable[tuple[str, int, int]], offset: int) -> tuple[str, int] | None:
-    """(array, byte of it) that an access is to, of (name, start, bytes); None where that is not known."""
-    return next(((name, offset - start) for name, start, nbytes in spans if start <= offset < start + nbytes), None)
-
-
-def _stop(m: Machine, site: Site, what: str, address: int, width: int, inside, advice: str | None, example) -> NoReturn:
-    """Add the finding and end the launch. inside: (the array that the access is to, byte of it) or None."""
+def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, advice: str | None, example) -> NoReturn:
+    """Add the finding and end the launch. array: (that the access is to, byte of it) or None. example: (block, thread, how many)."""
     block, thread, count = example
-    name, byte = inside or ("", 0)
+    name, byte = array or ("", 0)
     where = f" (byte {byte:,} of {name})" if name else ""
-    article = "An" if what.startswith("a") else "A"
+    what = f"{what} of {width} bytes"
     m.findings.add(
-        KIND, site.line, f"{article} {what} at address {address:#x}{where}, which is not a multiple of {width}.",
+        KIND, site.line, f"{what[0].upper()}{what[1:]} at address {address:#x}{where}, which is not a multiple of {width}.",
         block=block, thread=thread, count=count, advice=advice, array=name, sites=(site,),
     )  # fmt: skip
     m.findings.stop(
-        f"{m.where(site.line)}: {article.lower()} {what} at an address{where} that is not a multiple of {width} "
-        f"(thread {thread} of block {block}). The hardware stops here.",
+        f"{m.where(site.line)}: {what} at an address{where} that is not a multiple of {width} (thread {thread} of block {block}). "
+        "The hardware stops here.",
         site.line,
     )
 

@@ -169,15 +169,15 @@ class MissingWait(SharedCheck):
 
     def _of_groups(self, m: Machine, row: int, cell: int) -> tuple[str, str | None]:
         """What a cp.async to a granule lacks, and what to do: it may be in no group, or in one that a wait leaves under way."""
-        queue = m.asynchronous.get("copies")
-        closed, left = (queue and queue.state_of(m, row, cell * self.cells.granule)) or (True, None)
         if "pipeline" in m.launch.source:
             return "has not been waited for", PIPELINE
+        queue = m.asynchronous.get("copies")
+        closed, left, closed_then = (queue and queue.state_of(m, row, cell * self.cells.granule)) or (True, None, True)
         if left is None:
             return "has not been waited for", None if closed else IN_NO_GROUP
         place = place_of(m.program, left.position)
         wait = f"may still be writing: the wait at {place}" if place else "may still be writing: the latest wait"
-        if not left.closed:
+        if not closed_then:
             return f"{wait} is for closed groups only, and the copy was in none", CLOSED_LATE
         which = "the last group" if left.pending == 1 else f"the last {left.pending} groups"
         return f"{wait} leaves {which} under way, and the copy is in {'it' if left.pending == 1 else 'one of them'}", AMONG_THE_LAST

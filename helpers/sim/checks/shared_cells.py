@@ -97,11 +97,8 @@ class SharedCells:
     def at(self, address: int, whose: str = "") -> str:
         """'shared memory at offset 64 (in `As`)', with what `whose` adds. Offsets count from the beginning of the block's variables; a
         name is marked as one, for it may be a word that says something else, such as bytes."""
-        name = ""
-        for symbol, base, nbytes in self.program.shared:
-            if base <= address and (address < base + nbytes or nbytes == 0):
-                name = f" (in `{plain_name(symbol)}`)"
-                break
+        array = array_at(self.program, address)
+        name = f" (in `{array[0]}`)" if array else ""
         return f"shared memory{whose} at offset {address - self.program.shared_start}{name}"
 
 
@@ -115,6 +112,14 @@ def _sharers(m: Machine, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         place[shared[-1]] = second
         found.append(threads[tuple(place)].reshape(-1) + 1)
     return found[0], found[1]
+
+
+def array_at(program: LoadedKernel, address: int) -> tuple[str, int] | None:
+    """(the array of shared memory that an address lies in, byte of it); None where it lies in none. One without an extent never ends."""
+    for symbol, base, nbytes in program.shared:
+        if base <= address and (address < base + nbytes or nbytes == 0):
+            return plain_name(symbol), address - base
+    return None
 
 
 def plain_name(symbol: str) -> str:

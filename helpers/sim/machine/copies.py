@@ -22,12 +22,12 @@ from .memory import scatter
 
 
 class LeftOut(NamedTuple):
-    """A wait that was not for a copy. pending: how many groups it leaves under way. closed: had the copy's group been committed then?
+    """A wait that was not for a copy. pending: how many groups it leaves under way. commits: how many each thread had committed then.
     lanes: who waited (None: all). position: of the instruction."""
 
     position: int
     pending: int
-    closed: np.ndarray
+    commits: np.ndarray
     lanes: np.ndarray | None
 
 
@@ -71,12 +71,14 @@ class CopyQueue:
                     continue
                 ready = None
             self.land_where(m, copy, ready)
-        for copy in self.copies if pending is not None else ():
-            copy.left = LeftOut(position, pending, copy.group < self.commits, m.mask)
+        if pending is not None:
+            left = LeftOut(position, pending, self.commits, m.mask)
+            for copy in self.copies:
+                copy.left = left
 
-    def state_of(self, m, row: int, offset: int) -> tuple[bool, LeftOut | None] | None:
-        """Of the copy to a byte of a block that was started last: has its group been closed, and which wait left it out? None: there is
-        no such copy."""
+    def state_of(self, m, row: int, offset: int) -> tuple[bool, LeftOut | None, bool] | None:
+        """Of the copy to a byte of a block that was started last: has its group been closed, which wait left it out, and was it closed
+        then? None: there is no such copy."""
         for copy in reversed(self.copies):
             offsets = m.rows_of(copy.offsets)[row]
             there = (offsets <= offset) & (offset < offsets + copy.width)
@@ -84,10 +86,12 @@ class CopyQueue:
                 there = there & m.rows_of(copy.mask)[row]
             if there.any():
                 thread = int(there.argmax())
-                closed, left = m.rows_of(copy.group < self.commits)[row, thread], copy.left
-                if left is None or (left.lanes is not None and not m.rows_of(left.lanes)[row, thread]):
-                    return bool(closed), None
-                return bool(closed), left._replace(closed=m.rows_of(left.closed)[row, thread])
+                left = copy.left
+                if left is not None and left.lanes is not None and not m.rows_of(left.lanes)[row, thread]:
+                    left = None  # others waited
+                now = bool(m.rows_of(copy.group < self.commits)[row, thread])
+                then = now if left is None else bool(m.rows_of(copy.group < left.commits)[row, thread])
+                return now, left, then
         return None
 
     def land_where(self, m, copy: Copy, ready, known: WarpMoment | None = None) -> None:
