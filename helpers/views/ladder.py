@@ -206,10 +206,10 @@ def _row(ax, y: int, row: Row, start: float) -> None:
         ax.annotate(text if own else f"({text})", (1, y), (_SHARE, 0), **beside, **style)
 
 
-def _rank(rung) -> tuple[bool, bool, bool]:
-    """Whose figure is written beside a row, the highest: the reader's own, of a kernel that they changed before that of the course's,
-    and what was measured before what was predicted; else what the course recorded."""
-    return rung.mine, (rung.kind == "recorded") != rung.mine, rung.kind == "measured"
+def _rank(rung) -> tuple[bool, str, bool, bool]:
+    """Whose figure is written beside a row, the highest: that of the reader's latest climb, of which a kernel that they changed comes
+    before that of the course's, and what was measured before what was predicted; else what the course recorded."""
+    return rung.mine, rung.date if rung.mine else "", (rung.kind == "recorded") != rung.mine, rung.kind == "measured"
 
 
 def _font(rung) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Rung:
     m: int = 4096
     n: int = 4096
     k: int = 4096
+    date: str = ""
 
 
 RUNGS = [
@@ -80,6 +81,14 @@ def test_beside_a_row_stands_the_figure_of_the_kernel_that_was_changed(kind):
     edited = Rung(kind, "coalesced", step=2, tflops=7.1, mine=True)
     texts = {text.get_text(): text.get_weight() for text in ladder([course, unchanged, edited]).texts}
     assert texts["7.10"] == "bold" and "6.30" not in texts and texts["(12 %)"] == "normal"
+
+
+def test_who_climbs_with_the_course_s_kernel_again_has_its_figure_again():
+    course = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124)
+    edited = Rung("predicted", "coalesced", step=2, tflops=7.1, mine=True, date="2026-11-28T10:00:00")
+    restored = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124, mine=True, date="2026-11-28T11:00:00")
+    texts = {text.get_text(): text.get_weight() for text in ladder([course, edited, restored]).texts}
+    assert texts["6.30"] == texts["12 %"] == "bold" and "7.10" not in texts
 
 
 def test_error_bars_are_the_spread():

@@ -9,7 +9,7 @@
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
-//! after: With zeros in the padding this kernel would pass every test. Uninitialised memory often holds zeros.
+//! after: With zeros in the padding the kernel as it was would pass every test. Uninitialised memory often holds zeros.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread
 constexpr int THREADS = 256;
