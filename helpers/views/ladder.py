@@ -121,8 +121,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     start = low / 2 if log else 0
     if log:
         ax.set_xscale("log")
-    for y, row in enumerate(shown):
-        _row(ax, y, row, start)
+    in_brackets = [_row(ax, y, row, start) for y, row in enumerate(shown)]
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
     _verticals(ax, lines, max((rung.tflops for rung in timed), default=0))
     ax.set_xlim(start, high * (1.35 if log else 1.04))
@@ -132,7 +131,8 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     shape = f"{size.m}³" if size.m == size.n == size.k else f"{size.m} × {size.n} × {size.k}"
     types = named(size.dtype, size.out_dtype)
     yours = ", bold green: yours" if any(rung.mine for row in shown for rung in row.rungs) else ""
-    heading(ax, device, detail=f"{types}, {shape}{yours}", above=24)  # the lines' names stand below it
+    bars = ", in brackets: the bar's" if any(in_brackets) else ""
+    heading(ax, device, detail=f"{types}, {shape}{yours}{bars}", above=24)  # the lines' names stand below it
     titles = (("TFLOPS", _SPEED), *((("of cuBLAS", _SHARE),) if any(rung.cublas_ratio for row in shown for rung in row.rungs) else ()))
     for text, right in titles if timed else ():
         ax.annotate(text, (1, 0), (right, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
@@ -175,7 +175,8 @@ def _say(rung) -> str:
     return f"{digits(rung.tflops)} TFLOPS ({who})" if rung.tflops else f"no time ({who})"
 
 
-def _row(ax, y: int, row: Row, start: float) -> None:
+def _row(ax, y: int, row: Row, start: float) -> bool:
+    """Draw a row. Is its share of cuBLAS in brackets, because it is not that of the figure beside it?"""
     timed = sorted((rung for rung in row.rungs if rung.tflops), key=lambda rung: (_rank(rung), rung.tflops))
     bars = set()
     for rung in timed:
@@ -194,7 +195,7 @@ def _row(ax, y: int, row: Row, start: float) -> None:
             ax.errorbar(rung.tflops, y, xerr=half, color=colour, elinewidth=1.2, capsize=4, zorder=2.5)
     if not timed:
         ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
-        return
+        return False
     beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right", "annotation_clip": False}
     ax.annotate(_three_digits(timed[-1].tflops), (1, y), (_SPEED, 0), **beside, **_font(timed[-1]))
     compared = [rung for rung in timed if rung.cublas_ratio]  # a prediction has no ratio: cuBLAS was not run beside it
@@ -204,6 +205,8 @@ def _row(ax, y: int, row: Row, start: float) -> None:
         own = compared[-1] is timed[-1]  # else it is not of the figure that is written, but of the recorded bar
         style = _font(compared[-1]) if own else {"va": "center", "fontsize": 13, "color": QUIET}
         ax.annotate(text if own else f"({text})", (1, y), (_SHARE, 0), **beside, **style)
+        return not own
+    return False
 
 
 def _rank(rung) -> tuple[bool, str, bool, bool]:

@@ -79,7 +79,9 @@ def test_beside_a_row_stands_the_figure_of_the_kernel_that_was_changed(kind):
     course = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124)
     unchanged = Rung("recorded", "coalesced", step=2, tflops=6.3, cublas_ratio=0.124, mine=True)
     edited = Rung(kind, "coalesced", step=2, tflops=7.1, mine=True)
-    texts = {text.get_text(): text.get_weight() for text in ladder([course, unchanged, edited]).texts}
+    ax = ladder([course, unchanged, edited])
+    texts = {text.get_text(): text.get_weight() for text in ax.texts}
+    assert any("in brackets: the bar's" in text for text in texts)
     assert texts["7.10"] == "bold" and "6.30" not in texts and texts["(12 %)"] == "normal"
 
 
