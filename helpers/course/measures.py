@@ -375,6 +375,16 @@ def _warps_of(run) -> Iterator[Any]:
             yield trace.select(warp=int(warp))
 
 
+def multiply_adds_of_a_warp(run) -> int:
+    """FFMA of the warp that executes most of them. Raises CourseError where none does, if the trace was cut short, or unless the run was
+    traced with TraceFilter(math=True)."""
+    trace = _whole(run.trace)
+    made = trace.math[trace.math["opclass"] == "FFMA"]
+    if not len(made):
+        raise CourseError("The run's trace has no multiply-adds.")
+    return int(np.unique(made[["block", "warp"]], return_counts=True)[1].max())
+
+
 def multiply_adds_behind_a_tile(run) -> int:
     """The fewest of `multiply_adds_behind_loads` for the tiles that any warp loads behind its first barrier.
 
@@ -609,6 +619,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"barriers per warp", barriers_per_warp),
     (r"barriers per fill of shared memory", barriers_per_fill),
     (r"barriers passed by each warp", barriers_passed),
+    (r"multiply-adds of the busiest warp", multiply_adds_of_a_warp),
     (r"copies at a time", copies_at_a_time),
     (r"multiply-adds behind a tile's loads", multiply_adds_behind_a_tile),
     (r"multiply-adds between a copy and its wait", multiply_adds_behind_copies),
@@ -631,6 +642,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
     (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
+    (r"FP64 instructions", lambda run: sum(count(run, names.opcode(opcode)) for opcode in ("DFMA", "DADD", "DMUL"))),
     (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
     (r"registers per thread", lambda run: _kernel(run).registers),
     (r"bytes spilled per thread", spilled),
@@ -694,7 +706,9 @@ def _lines_of(run, array: str) -> set[int]:
     return {trace.sites[index].line for index in np.unique(trace.accesses["site"][inside])}
 
 
-_ORDERED = (copies_at_a_time, multiply_adds_behind_a_tile, multiply_adds_behind_copies, shared_loads_at_a_time)
+_ORDERED = (
+    copies_at_a_time, multiply_adds_behind_a_tile, multiply_adds_behind_copies, multiply_adds_of_a_warp, shared_loads_at_a_time,
+)  # fmt: skip
 _TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 
 

@@ -16,6 +16,7 @@ from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.run.own_products import counted_size
 from helpers.sim.code import elf
+from helpers.sim.counting import names
 from tests.course import cheats
 
 KERNELS = [step for step in STEPS if step.kernel_path]
@@ -322,6 +323,25 @@ def test_what_a_traced_ring_of_stages_is_asked(slug, words, edits, found):
     assert measures.measure(words)(gemm.run(kernel, problem, on="cpu", trace=True)) == found
     with pytest.raises(CourseError, match="cut short"):
         measures.measure(words)(gemm.run(kernel, problem, on="cpu", trace=helpers.TraceFilter(limit=3)))
+
+
+@pytest.mark.parametrize(("of_k", "found"), [("k = z; k < K; k += SLICES", 16), ("k = z ? K : 0; k < K; k++", 64)])
+def test_multiply_adds_are_those_of_the_warp_with_most(of_k, found):
+    source = cheats.source("keep_one", [("k = z; k < K; k += SLICES", of_k)])
+    run = gemm.run(helpers.compile(source), helpers.Problem(16, 16, 64), on="cpu", trace=helpers.TraceFilter(math=True))
+    assert measures.measure("multiply-adds of the busiest warp")(run) == found
+    with pytest.raises(CourseError, match="no multiply-adds"):
+        measures.multiply_adds_of_a_warp(run_of("shared_tile"))
+
+
+def test_fp64_instructions_are_of_three_kinds():
+    source = cheats.source(
+        "keep_one",
+        [("float sum = 0;", "double more = alpha;\n    float sum = 0;"), ("alpha * sum :", "float(more * sum + (more - K) * more) :")],
+    )
+    run = gemm.run(helpers.compile(source), helpers.Problem(16, 16, 64), on="cpu")
+    each = [measures.count(run, names.opcode(opcode)) for opcode in ("DFMA", "DADD", "DMUL")]
+    assert measures.measure("FP64 instructions")(run) == sum(each) and sum(map(bool, each)) > 1
 
 
 def test_a_kernel_without_bulk_copies_has_no_stages_to_count():

@@ -10,6 +10,8 @@
 //! expect: barriers per warp <= 1
 //! expect: bytes of shared memory per block <= 3072
 //! expect: global loads per result <= 2 K
+//! expect: multiply-adds of the busiest warp <= 1/4 K + 2
+//! expect: threads per block == 1024
 //! after: A quarter of the traffic and of the memory is saved. Over blocks it is the same: the last to finish has its own sums in registers, and need not
 //!     fetch them from where the others left theirs.
 constexpr int BM = 16, BN = 16;  // tile of C per block

@@ -10,6 +10,8 @@
 //! expect: bytes of shared memory per block == 4096
 //! expect: shared stores per result <= 12
 //! expect: barriers per warp <= 3
+//! expect: multiply-adds of the busiest warp <= 1/4 K + 2
+//! expect: threads per block == 1024
 //! after: Splitting K over blocks works the same way, except that blocks have no barrier: in this lesson's kernel the last to
 //!     finish adds up what all have stored. Blocks that add with atomics do so in the order in which they happen to finish, and
 //!     the last bits differ from launch to launch.

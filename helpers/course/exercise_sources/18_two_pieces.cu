@@ -10,6 +10,7 @@
 //! expect: HMMA instructions of each warp == 3/16 K
 //! expect: FFMA instructions of each warp <= 3 K
 //! expect: FMUL instructions of each warp <= 3 K
+//! expect: FP64 instructions of each warp == 0
 //! accuracy: 64 10 -10
 //! after: low * low would gain nothing: it is smaller than what two pieces leave out of each number. FP16 holds 11 bits, two pieces 22, and
 //!     float 24.
