@@ -10,7 +10,6 @@ import functools
 import math
 import numbers
 import secrets
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.code import time_limit
 from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine.trace import TracedSite
@@ -396,7 +396,7 @@ def check(
             continue
         tell = functools.partial(_tell, progress, len(cases), len(problems))
         tell()
-        start = time.monotonic()
+        start = time_limit.now()
         by_chance = index >= len(fixed)
         long = by_chance and problem.batch == 1  # a batch is of small products
         explain = whole or index not in (longest, furthest) or put_off
@@ -415,7 +415,7 @@ def check(
         if index == longest:
             engine = left.engine
         if not by_chance:
-            patience = max(patience, _SLOWER * (time.monotonic() - start))
+            patience = max(patience, _SLOWER * (time_limit.now() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
         told = case.message or _ENDLESS_BEHIND in case.remark

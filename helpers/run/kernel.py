@@ -10,7 +10,6 @@ import functools
 import math
 import numbers
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
-from helpers.sim.code import elf
+from helpers.sim.code import elf, time_limit
 from helpers.sim.code.ptx import directives
 from helpers.sim.launch import DOWNWARDS, UPWARDS
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
@@ -341,10 +340,10 @@ class Kernel:
         if not blocks:
             raise LaunchError("blocks=[]: counting needs a block, such as blocks=[0].")
         _budget(seconds)
-        start = time.monotonic()
+        start = time_limit.now()
         outcome = count(self.compiled, grid, block, arguments, blocks, seconds / 2)
         if outcome is None:
-            left = max(seconds - (time.monotonic() - start), seconds / 4)
+            left = max(seconds - (time_limit.now() - start), seconds / 4)
             return self.launch(grid, block, data() if data else args, shared, on="cpu", findings=False, blocks=blocks, seconds=left)
         return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
 

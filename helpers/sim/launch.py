@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,7 +180,7 @@ def simulate(
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
     Counting what the machine code executes is given up when the time is over (`Outcome.uncounted`).
     """
-    start = time.monotonic()
+    start = time_limit.now()
     try:
         with time_limit.until(None if budget.seconds is None else start + budget.seconds):
             given = (
@@ -327,7 +326,7 @@ def _simulate(
         trace = launch.recorder.trace(allocations, grid, block, program)
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
-        seconds=time.monotonic() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
+        seconds=time_limit.now() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
         engine=engine, engine_reason=engine_reason, uncounted=uncounted, globals_after=None if left == placed_image else left,
     )  # fmt: skip
 
@@ -349,7 +348,7 @@ def count(
     None where the counters depend on data, there is no machine code or it takes more than these seconds: then `simulate` has
     to run the blocks.
     """
-    start = time.monotonic()
+    start = time_limit.now()
     grid, block, chosen = tuple(map(int, grid)), tuple(map(int, block)), sorted(set(blocks))
     if not getattr(compiled, "cubin", b"") or clusters.extent(compiled.ptx, compiled.symbol, compiled.arch, grid, None) is not None:
         return None
@@ -371,7 +370,7 @@ def count(
     return Outcome(
         counters=dict.fromkeys(ALWAYS, 0) | {name: value for name, value in scaled(exact).items() if exact[name]},
         by_line={line: scaled(values) for line, values in sorted(lines.items())},
-        findings=[], trace=None, sampled=len(chosen) != math.prod(grid), seconds=time.monotonic() - start, estimate=False, engine="slice",
+        findings=[], trace=None, sampled=len(chosen) != math.prod(grid), seconds=time_limit.now() - start, estimate=False, engine="slice",
     )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ with its own place in the program; the group that is furthest behind runs first,
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from helpers.errors import RunError
 from helpers.sim.checks import divergent_barriers, endless
 from helpers.sim.checks.warp_meetings import Arrivals, WarpMoment
+from helpers.sim.code import time_limit
 from helpers.sim.code.hardware_units import WARP
 
 from . import exchanges
@@ -45,14 +45,14 @@ class Parked:
 
 
 class Clock:
-    """Step and time budget of a launch, which began at `start` (as time.monotonic() counts)."""
+    """Step and time budget of a launch, which began at `start` (as time_limit.now() counts)."""
 
     def __init__(self, steps: int | None, seconds: float | None, start: float):
         self.steps, self.seconds, self.start = steps, seconds, start
         self.used = 0
 
     def elapsed(self) -> float:
-        return time.monotonic() - self.start
+        return time_limit.now() - self.start
 
 
 class Chunk(Lanes):

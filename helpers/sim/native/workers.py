@@ -17,6 +17,7 @@ import numpy as np
 
 from helpers import processors
 from helpers.sim.checks.beyond_array import arrays_at
+from helpers.sim.code import time_limit
 from helpers.sim.code.addresses import DEVICE_BASE
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import rules
@@ -217,7 +218,7 @@ def run(
 ) -> Totals:
     """Run blocks (linear indices) against `memory` (a DeviceMemory). Raises Suspicious or OutOfTime.
 
-    params: the parameter block, uint8. deadline: a time.monotonic() value. The calling thread only waits, so that an
+    params: the parameter block, uint8. deadline: as time_limit.now() counts. The calling thread only waits, so that an
     interrupt from the keyboard ends the run within milliseconds. cancelled: ends it, too. After any exception `memory` is
     spoilt.
     """
@@ -259,7 +260,7 @@ def run(
             with changed:
                 if running:
                     changed.wait(TURN_SECONDS)
-            if deadline is not None and time.monotonic() > deadline and not late:
+            if deadline is not None and time_limit.now() > deadline and not late:
                 late = True
                 for worker in workers:
                     worker.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -26,6 +27,12 @@ ret;
 """
 
 
+def busy(seconds: float, done: threading.Event | None = None) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not (done and done.is_set()):
+        pass
+
+
 def in_vain(seconds: float, *args, **more) -> None:
     start = time.monotonic()
     with pytest.raises(RunError, match=f"all of the {seconds:g} seconds"):
@@ -39,16 +46,33 @@ def test_reading_the_code_ends_with_the_time_of_the_launch():
 
 
 def test_making_native_code_ends_with_the_time_of_the_launch(monkeypatch):
-    monkeypatch.setattr(prepared, "prepare", lambda program, options: time.sleep(4))
+    done = threading.Event()
+    monkeypatch.setattr(prepared, "prepare", lambda program, options: busy(4, done))
     compiled = compile_source('extern "C" __global__ void made_in_vain(int* y) { y[threadIdx.x] = 17 * threadIdx.x; }')
     monkeypatch.setattr(prepared, "remembered", lambda program, options: None)
     in_vain(0.5, compiled, (1, 1, 1), (32, 1, 1), [np.zeros(32, np.int32)], engine="native")
+    done.set()
 
 
 def test_a_limit_within_another_does_not_extend_it():
-    now = time.monotonic()
+    now = time_limit.now()
     with time_limit.until(now - 1), time_limit.until(now + 100), pytest.raises(time_limit.TimeIsUp):
         time_limit.look()
     with time_limit.until(None):
         time_limit.look()
     assert time_limit.left() == float("inf")
+
+
+def test_time_in_which_others_have_the_processors_hardly_counts():
+    start, begun = time_limit.now(), time.monotonic()
+    time.sleep(0.4)
+    idle, passed = time_limit.now() - start, time.monotonic() - begun
+    assert passed / 10 < idle < passed / 2, "it counts a little, for what waits for something that never comes"
+    start, begun = time_limit.now(), time.process_time()
+    busy(0.4)
+    assert time_limit.now() - start == pytest.approx(time.process_time() - begun, abs=0.1)
+
+
+def test_the_time_of_a_limit_never_goes_back():
+    read = [time_limit.now() for _ in range(20_000)]
+    assert read == sorted(read)
