@@ -22,21 +22,22 @@ from .problem import Problem
 COUNTED_SIZE = 64  # at least this, see counted_size
 MATRICES = 4, 6, 9  # the places of A, B and C among the parameters
 _ELEMENTS = {name: item.name for item in ELEMENT_TYPES.values() for name in item.c_names}
+_OF_NONE = re.compile(r"double[1-4]?|bool|((un)?signed )?(char|short|int|long|long long)|unsigned")  # of which there are no products
 
 
 def types(kernel: Kernel) -> tuple[str, str]:
     """Element types of A and B, and of C, as the kernel declares them; float32 for a name that says nothing, such as void.
 
     CUDA has no name for tf32: a kernel that reads float and multiplies in tf32 takes tf32. Raises LaunchError where A and B differ, and
-    for doubles, of which the course has no products.
+    for double and integers, of which the course has no products.
     """
-    is_fused(kernel)  # the parameters are where they should be
-    declared = [kernel.compiled.parameters[place] for place in MATRICES]
-    if double := next((item for item in declared if re.fullmatch(r"double[1-4]?", item.pointer_to or "")), None):
+    declared = [item for place, item in enumerate(kernel.compiled.parameters) if place in MATRICES]
+    if other := next((item for item in declared if _OF_NONE.fullmatch(item.pointer_to or "")), None):
         raise LaunchError(
-            f"{kernel.name} takes {double.name} in double, and the course multiplies no matrices of float64: it has "
+            f"{kernel.name} takes {other.name} in {other.pointer_to}, and the course multiplies no matrices of that: it has "
             f"{', '.join(ELEMENT_TYPES)}. Launch it yourself with .launch(grid, block, args)."
         )
+    is_fused(kernel)  # the parameters are where they should be
     a, b, c = (_ELEMENTS.get(item.pointer_to or "", "float32") for item in declared)
     if a != b:
         raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")

@@ -447,6 +447,20 @@ def test_doubles_are_refused_with_what_there_is():
             gemm.check(helpers.compile(GEOMETRY + TYPED % head, entry), on="cpu")
 
 
+@pytest.mark.parametrize(("matrices", "scalar", "said"), [
+    ("signed char", "float", "A in signed char"), ("unsigned short", "float", "A in unsigned short"), ("double", "double", "A in double"), ("int", "int", "A in int"),
+])  # fmt: skip
+def test_numbers_that_no_product_has_are_refused_by_name(matrices, scalar, said):
+    """Not by the scalars beside them, and without an array to convert, which nobody gave."""
+    source = f"""
+    extern "C" __device__ constexpr int block_shape[] = {{1, 1, 1}};
+    extern "C" __device__ constexpr int tile_shape[] = {{1, 1}};
+    extern "C" __global__ void g(int M, int N, int K, {scalar} alpha, const {matrices}* A, int lda, const {matrices}* B, int ldb,
+                                 {scalar} beta, {matrices}* C, int ldc) {{ C[0] = A[0] * B[0]; }}"""
+    with pytest.raises(LaunchError, match=f"^g takes {said}, and the course multiplies no matrices of that: it has float32, "):
+        gemm.check(helpers.compile(source), on="cpu")
+
+
 def test_in_place_the_race_is_told_and_a_is_not_called_unwritten():
     made, random = helpers.compile(PLAIN), np.random.default_rng(0)
     both, b = (random.uniform(-1, 1, (24, 24)).astype(np.float32) for _ in range(2))
