@@ -447,11 +447,36 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             site, known = _storing_site(kernel, fitted(kernel, cases[place].problem))
             more = "" if site is not None or not known else f" No line has stored to it.{_left_of_tile(kernel)}"
+            more += _by_columns(kernel)
             line, call = (None, None) if site is None else (site.line, site.call)
             cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
     return [
         replace(case, message=f"{case.message} {few_bits(kernel.source, kernel.ptx)}") if nearly(case.message) else case for case in cases
     ]
+
+
+_SQUARE = 512  # rows of a matrix, at most, on which it is tried whether a kernel takes them for columns
+
+
+def _by_columns(kernel: Kernel) -> str:
+    """What is to be said of a kernel that takes rows for columns, as a sentence with a space before it; else "". Where all matrices are
+    square and it is given A and B, it computes the transpose of AᵀBᵀ, which is BA."""
+    extent = math.lcm(*geometry(kernel).tile)
+    if extent > _SQUARE:
+        return ""
+    problem = problem_for(kernel, extent, extent, extent)
+    arrays = problem.arrays()
+    a, b = (np.array(matrix[:, :extent], np.float64) for matrix in arrays[:2])
+    try:
+        run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=1, counters=False, findings=False)
+    except CourseError:
+        return ""
+    if problem.scale_block or problem.beta or not np.allclose(arrays[2][:, :extent].astype(np.float64), problem.alpha * b @ a, 1e-2, 1e-2):
+        return ""
+    return (
+        " Of square matrices it computes B × A: it takes rows for columns, as cuBLAS and Fortran have them, with element (i, j) at "
+        "i + j * ld. Here they lie row by row, at i * ld + j."
+    )
 
 
 ANOTHER_TILE = "let tile_shape say what they compute, or "  # advice that an exercise leaves out whose tile is given

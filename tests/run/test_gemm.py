@@ -461,6 +461,23 @@ def test_numbers_that_no_product_has_are_refused_by_name(matrices, scalar, said)
         gemm.check(helpers.compile(source), on="cpu")
 
 
+@pytest.mark.parametrize(("place", "said"), [("(j) * (ld) + (i)", True), ("(i) * (ld) + (j)", False)])
+def test_a_kernel_that_takes_rows_for_columns_is_told_so(place, said):
+    source = f"""
+    #define AT(i, j, ld) ({place})
+    extern "C" __device__ constexpr int block_shape[] = {{32, 8, 1}};
+    extern "C" __device__ constexpr int tile_shape[] = {{32, 8}};
+    extern "C" __global__ void g(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {{
+        const int i = blockIdx.y * 32 + threadIdx.x, j = blockIdx.x * 8 + threadIdx.y;
+        if (i >= M || j >= N) return;
+        float sum = 0;
+        for (int k = 0; k < K; k++) sum += A[AT(i, k, lda)] * B[AT(k, j, ldb)];
+        C[AT(i, j, ldc)] = beta == 0 ? alpha * sum : alpha * sum + {"beta" if said else "2 * beta"} * C[AT(i, j, ldc)];
+    }}"""
+    report = gemm.check(helpers.compile(source), on="cpu", seed=1)
+    assert not report.correct and ("it takes rows for columns, as cuBLAS" in str(report)) == said
+
+
 def test_in_place_the_race_is_told_and_a_is_not_called_unwritten():
     made, random = helpers.compile(PLAIN), np.random.default_rng(0)
     both, b = (random.uniform(-1, 1, (24, 24)).astype(np.float32) for _ in range(2))
