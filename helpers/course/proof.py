@@ -23,6 +23,7 @@ from .measures import Expectation, Verdict
 
 MOST_VERIFIED = 1 << 30  # bytes of A, B and C of a product that is verified
 SECONDS = 120.0  # that its blocks may take
+_APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
@@ -146,6 +147,8 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
     _, wrong, missing = gemm.run_sample(kernel, sample, SECONDS, progress)
     if wrong or missing:
         raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {sample}.\n{wrong or missing}")
+    if shape.persistent is None and (left := _left_out(kernel, sample, progress)):
+        raise CourseError(f"{kernel.name} is not ready to climb: it does not compute every tile of C.\n{left}")
     if not run.sampled:
         return
     inner = max(1, across - 1), max(1, down - 1)  # places whose blocks hang over no edge
@@ -162,3 +165,16 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
                 f"{problem}, {which} has {one / blocks:,.0f} of {name}, and blocks {', '.join(map(str, alike))} have "
                 f"{many / blocks:,.0f} on average."
             )
+
+
+def _left_out(kernel: Kernel, sample: SampledProblem, progress: Callable[[int, int], None] | None) -> str:
+    """'' or, of a kernel with one block per tile, which tiles of the whole product no block computes. Where the machine code does not tell,
+    what is wrong with tiles that are powers of two apart, with a shorter K."""
+    if sample.batch > 1:
+        return ""
+    text = gemm.unreached(kernel, sample)
+    if text is not None:
+        return f"At {sample.m} × {sample.n} × {sample.k}, {text}" if text else ""
+    apart = gemm.tiles_apart(kernel, sample, _APART)
+    _, wrong, missing = gemm.run_sample(kernel, apart, SECONDS, progress, findings=False)
+    return f"At {apart}: {wrong or missing}" if wrong or missing else ""

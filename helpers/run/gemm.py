@@ -34,6 +34,7 @@ from .launch_arguments import LaunchArguments, launch_arguments
 from .own_products import MATRICES, fitted, problem_for, program_of, types
 from .passes import Pass
 from .problem import Problem, SampledProblem, ShiftedProblem, named_blocks
+from .tile_order import many_tiles, thin, tiles_apart, unreached
 
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a persistent kernel are counted
@@ -358,6 +359,7 @@ def check(
     The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
     executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
+    Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`).
     """
     _need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
@@ -426,6 +428,10 @@ def check(
         cases[index] = replace(case, drawn=by_chance)
         if any(finding.kind == "endless" for finding in found):
             break
+    if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
+        if (case := _unreached_tiles(kernel, seed, seconds)) is not None:
+            cases[len(problems)] = replace(case, drawn=True)
+            problems.append(case.problem)
     if not watched:  # else the machine has seen what comes of it
         for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
@@ -438,6 +444,22 @@ def check(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone,
     )  # fmt: skip
+
+
+def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
+    """What is wrong with the order in which blocks take many tiles, or None. Where the machine code does not tell, blocks that are powers
+    of two apart compute theirs. Of a kernel that walks the tiles nobody asks."""
+    problem = many_tiles(kernel, seed)
+    if problem is None:
+        return None
+    text = unreached(kernel, problem)
+    if text is not None:
+        return Case(problem, text) if text else None
+    for sample in (tiles_apart(kernel, other, other.k) for other in thin(kernel, seed)):
+        case, _ = _check_sample(kernel, sample, seconds, None, False)
+        if case.message:
+            return case
+    return None
 
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:

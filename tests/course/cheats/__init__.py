@@ -166,8 +166,17 @@ PIECES = [
     ("no low pieces of B", ("mma(rest, high_a, low_b);", "")),
     ("low pieces are not divided again", ("rest[i] / LOW", "rest[i]")),
 ]
+# Orders that leave tiles out where there are many.
+BLOCK = "const int block = blockIdx.y * gridDim.x + blockIdx.x;"
+ORDERS = [
+    ("the first 4096 tiles again and again", (BLOCK, "const int block = (blockIdx.y * gridDim.x + blockIdx.x) & 4095;")),
+    ("the first 8192 tiles alone", (BLOCK, BLOCK + "\n    if (block >= 8192) return;")),
+    ("rows of tiles beyond 512 are others", ("(panel + place % height) * BM", "(panel % 512 + place % height) * BM")),
+]
+
 WRONG = {
     "coalesced": PLAIN,
+    "short_panel": ORDERS,
     "shared_tile": TILED,
     "ring": RING,
     "async_copy": VECTORS,

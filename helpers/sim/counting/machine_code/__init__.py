@@ -20,21 +20,26 @@ Trips of a loop that differ from each other by constants alone are not executed 
 
 Modules: `slicing` finds the slice, `execute` runs it with what `semantics` knows of each instruction, on the `constants`
 of the launch; `steady` jumps over trips, by the `changes` of each instruction's results; `costs` says what an access costs,
-`counts` is the way in; `block_paths` writes down which way the warps of one block take.
+`counts` is the way in; `block_paths` writes down which way the warps of one block take; `stored_tiles` says which tile of a matrix each
+block stores to.
 """
 
 from .block_paths import SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
 from .counts import InstructionCounts, counters, instruction_counts, refine
+from .stored_tiles import StoredMatrix, stored_elements, stored_tiles
 
 __all__ = [
     "SECTOR",
     "AccessCost",
     "BlockPath",
     "InstructionCounts",
+    "StoredMatrix",
     "Visit",
     "block_path",
     "counters",
     "instruction_counts",
     "lookup_cycles",
     "refine",
+    "stored_elements",
+    "stored_tiles",
 ]

@@ -30,9 +30,11 @@ class _Part:
 
 
 class SliceRun:
-    """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops."""
+    """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops. most_lanes: of each block, the first ones,
+    if not all are wanted: whole warps."""
 
     jumps = True
+    most_lanes: int | None = None
 
     def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster):
         self.program = program
@@ -40,7 +42,7 @@ class SliceRun:
         self.accesses = accesses
         self.budget, self.clustered = budget, math.prod(cluster) > 1
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
-        self.threads = block[0] * block[1] * block[2]
+        self.threads = min(block[0] * block[1] * block[2], self.most_lanes or 1024)
         self.lanes = -(-self.threads // WARP) * WARP
         linear = np.arange(self.lanes, dtype=np.int64)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))

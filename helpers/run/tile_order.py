@@ -1,0 +1,129 @@
+"""Do the blocks of a launch reach every tile of C? Blocks that are run on their own are right whichever tile each of them takes, so a
+kernel that numbers its tiles itself may leave most of a large C to nobody, and pass where there are few."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import numpy as np
+
+from helpers.sim.code import time_limit
+from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.counting import machine_code
+
+from . import block_scales
+from .geometry import Geometry, geometry, tensor_maps
+from .kernel import Kernel
+from .own_products import fitted, problem_for
+from .passes import pieces
+from .problem import Problem, SampledProblem
+
+_MANY = 10_000  # tiles: beyond every power of two, or of ten, that somebody gives a counter
+_ELEMENTS = (1 << 31) - 1  # of C, as many as an int numbers
+_SECONDS = 6.0
+_ARRAY = 1 << 40  # bytes between the matrices
+
+
+def many_tiles(kernel: Kernel, seed: int) -> Problem | None:
+    """A product of many tiles in many rows and columns, with K = 1. None of a kernel that walks the tiles with few blocks."""
+    shape, random = geometry(kernel), np.random.default_rng(seed)
+    if shape.persistent is not None:
+        return None
+    rows, columns = shape.tile
+    most = min(_MANY, _ELEMENTS // (rows * columns))
+    across = math.isqrt(most) + int(random.integers(-4, 5))
+    return problem_for(kernel, rows * -(-most // across), columns * across, 1, seed=seed)
+
+
+def tiles_apart(kernel: Kernel, problem: Problem, k: int) -> SampledProblem:
+    """The first tile of the product and those that are a power of two further on, and the last one, with K cut to `k`: the tiles that two
+    blocks share where a number was cut."""
+    across, down = geometry(kernel).tiles(problem.m, problem.n)
+    tiles = across * down
+    numbers = sorted({0, *(1 << bits for bits in range((tiles - 1).bit_length())), tiles - 1})
+    values = {item.name: getattr(problem, item.name) for item in fields(Problem)}
+    places = tuple((number % across, number // across) for number in numbers)
+    return SampledProblem(**{**values, "k": min(k, problem.k)}, places=places)
+
+
+def thin(kernel: Kernel, seed: int) -> list[Problem]:
+    """One row of many tiles, and one column, with K = 1: C is small."""
+    rows, columns = geometry(kernel).tile
+    return [problem_for(kernel, *extents, 1, seed=seed) for extents in ((1, columns * _MANY), (rows * _MANY, 1))]
+
+
+def unreached(kernel: Kernel, problem: Problem, seconds: float = _SECONDS) -> str | None:
+    """'' if every tile of C is stored to, else which is not, as a sentence; None where the machine code does not tell, or not in time.
+
+    It is the first warps of all blocks that are asked. What they say against a kernel is said only if all threads of the blocks that
+    are named say it too.
+    """
+    shape, problem = geometry(kernel), fitted(kernel, problem)
+    if shape.persistent is not None or tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) or problem.batch > 1:
+        return None
+    if not kernel.compiled.cubin:
+        return None
+    try:
+        with time_limit.until(time_limit.now() + seconds):
+            return _unreached(kernel, shape, problem)
+    except time_limit.TimeIsUp:
+        return None
+
+
+def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
+    (across, down), grid = shape.tiles(problem.m, problem.n), shape.grid(problem.m, problem.n)
+    a, b, c = (DEVICE_BASE + number * _ARRAY for number in (1, 2, 3))
+    plain = [
+        problem.m, problem.n, min(problem.k, 1), problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc,
+    ]  # fmt: skip
+    given, size = [*plain, *problem.behind()], problem.result.bytes
+    matrix = machine_code.StoredMatrix(c, problem.ldc * size, size, shape.tile, across, problem.m)
+    launch = kernel.compiled, grid, shape.block, given, matrix
+    found = machine_code.stored_tiles(*launch, shape.cluster)
+    if found is None:
+        return None
+    first, last = (ends.reshape(grid[2], -1) for ends in found)
+    first, last = first.min(axis=0), last.max(axis=0)  # of the blocks along z, which share a tile
+    stores = last >= 0
+    if not stores.any() or (first != last)[stores].any():
+        return None
+    reached = np.zeros(across * down, bool)
+    reached[first[stores]] = True
+    if reached.all():
+        return ""
+    inside = np.arange(len(first)) % grid[0] < across
+    inside &= np.arange(len(first)) // grid[0] < down
+    left = f"no block stores to {int((~reached).sum()):,} of {reached.size:,} tiles of C"
+    each = range(grid[2])
+    _, which, times = np.unique(first[stores], return_inverse=True, return_counts=True)
+    if (times > 1).any():
+        one, other = (int(number) for number in np.flatnonzero(stores)[which == int(np.argmax(times > 1))][:2])
+        elements = machine_code.stored_elements(
+            *launch, [number + z * grid[0] * grid[1] for number in (one, other) for z in each], shape.cluster
+        )
+        if elements is None:
+            return None
+        mine, others = (np.concatenate(elements[part * grid[2] : (part + 1) * grid[2]]) for part in (0, 1))
+        if not np.intersect1d(mine, others).size:
+            return None
+        tile = int(first[one])
+        return (
+            f"{left}: blocks {_named(one, grid)} and {_named(other, grid)} both store to the one of rows from "
+            f"{tile // across * shape.tile[0]} and columns from {tile % across * shape.tile[1]}. {_ONCE}"
+        )
+    idle = np.flatnonzero(~stores & inside)
+    if not idle.size:
+        return None
+    one = int(idle[0])
+    elements = machine_code.stored_elements(*launch, [one + z * grid[0] * grid[1] for z in each], shape.cluster)
+    if elements is None or any(mine.size for mine in elements):
+        return None
+    return f"{left}: block {_named(one, grid)} stores nothing. {_ONCE}"
+
+
+def _named(block: int, grid: tuple[int, int, int]) -> str:
+    return f"({block % grid[0]}, {block // grid[0]})"
+
+
+_ONCE = "Blocks may take the tiles in any order, in which each tile is once: look at how a block finds its tile, where there are many."

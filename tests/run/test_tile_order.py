@@ -1,0 +1,78 @@
+"""Orders of tiles that leave some out, told from orders that are merely unusual."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.course.exercises import exercise
+from helpers.course.lesson import reference
+from helpers.run import gemm, tile_order
+
+ORDER = "const int block = blockIdx.y * gridDim.x + blockIdx.x;"
+SOLUTION = exercise("short_panel").solution
+
+
+def edited(*edits):
+    source = SOLUTION
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return helpers.compile(source)
+
+
+@pytest.mark.parametrize("period", [2048, 5000, 9000])
+def test_an_order_that_begins_again_leaves_tiles_out(period):
+    kernel = edited((ORDER, f"const int block = (blockIdx.y * gridDim.x + blockIdx.x) % {period};"))
+    problem = tile_order.many_tiles(kernel, 1)
+    across, down = gemm.geometry(kernel).tiles(problem.m, problem.n)
+    text = tile_order.unreached(kernel, problem)
+    assert text and "both store to" in text
+    assert f"of {across * down:,} tiles" in text
+    report = gemm.check(kernel, on="cpu")
+    assert [case.problem.k for case in report.cases if case.message] == [1]
+
+
+def test_blocks_that_leave_are_named():
+    kernel = edited((ORDER, f"{ORDER}\n    if (block > 8999) return;"))
+    assert "stores nothing" in tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1))
+
+
+@pytest.mark.parametrize("slug", ["naive", "coalesced", "bank_conflicts", "schedule", "autotune"])
+def test_the_course_reaches_every_tile(slug):
+    kernel = reference(slug)
+    assert tile_order.unreached(kernel, tile_order.many_tiles(kernel, 2)) == ""
+    assert tile_order.unreached(kernel, gemm.problem_for(kernel, 1000, 777, 50, beta=1.0, alpha=0.5)) == ""
+
+
+def test_what_the_machine_code_does_not_tell_is_not_said():
+    kernel = edited((ORDER, "const int block = (blockIdx.y * gridDim.x + blockIdx.x + (A[0] > 7)) % 2048;"))
+    assert tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1)) is None
+    assert tile_order.many_tiles(reference("warp_specialized"), 1) is None  # its blocks walk the tiles
+
+
+def test_tiles_apart_are_powers_of_two_apart():
+    kernel = edited()
+    rows, columns = gemm.geometry(kernel).tile
+    sample = tile_order.tiles_apart(kernel, gemm.problem_for(kernel, 40 * rows, 30 * columns, 500), 64)
+    numbers = np.array([x + 30 * y for x, y in sample.places])
+    assert sample.k == 64
+    assert [*numbers] == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1199]
+
+
+def test_rows_that_blocks_share_in_another_way_are_no_wrong_order():
+    """Rows of C are dealt out to the blocks one by one: a warp of each is in the first tile alone."""
+    source = """extern "C" __device__ constexpr int block_shape[] = {32, 8, 1};
+extern "C" __device__ constexpr int tile_shape[] = {8, 32};
+extern "C" __global__ void dealt(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int row = threadIdx.y * gridDim.y + blockIdx.y, col = blockIdx.x * 32 + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[(size_t)row * lda + k] * B[(size_t)k * ldb + col];
+    float& c = C[(size_t)row * ldc + col];
+    c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+}
+"""
+    kernel = helpers.compile(source)
+    assert tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1)) is None
