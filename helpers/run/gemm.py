@@ -142,9 +142,10 @@ def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:
     """Counters of a whole launch, large ones from some of its blocks (then `run.sampled` is true).
 
-    Of a kernel with one block per tile, one block of each class (`Geometry.classes`) stands for all of it, so for kernels whose blocks
-    differ only by the edges they touch the result equals a full simulation. Of a persistent kernel the middle cluster is counted, by the
-    tiles that it computed (see `_count_persistent`), which `run.problem["counted"]` says. Small launches are simulated whole.
+    Of a kernel with one block per tile, one block of each class (`Geometry.classes`), and where slices share a tile those of one tile,
+    stands for all of it, so for kernels whose blocks differ only by the edges they touch the result equals a full simulation. Of a
+    persistent kernel the middle cluster is counted, by the tiles that it computed (see `_count_persistent`), which
+    `run.problem["counted"]` says. Small launches are simulated whole.
     (Step 11 numbers its blocks anew, so that a block at the edge of the grid need not be one at the edge of C: where tiles divide C, that
     makes no difference.)
     """
@@ -159,7 +160,8 @@ def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None]
         return run(kernel, problem, on="cpu", findings=False, progress=progress)
     parts = []
     for index, (block, weight) in enumerate(classes):
-        parts.append((_counted(kernel, problem, [block]), weight))
+        slices = [block + z * grid[0] * grid[1] for z in range(shape.depth or 1)]  # they need not do the same
+        parts.append((_counted(kernel, problem, slices), weight))
         if progress:
             progress(index + 1, len(classes))
     blocks = grid[0] * grid[1]

@@ -139,6 +139,15 @@ def test_what_was_not_computed_does_not_climb(edits):
         proof.verify(kernel, profile.problem, profile.run)
 
 
+@pytest.mark.parametrize("shape", [(16, 4096, 1024), (2048, 2048, 64)])
+def test_slices_that_do_not_do_the_same_climb(shape):
+    """The block that is the last of its tile adds up the others' sums; where these have no room, one slice does everything."""
+    tiles = {"BM": 16, "BN": 64, "BK": 32, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "SLICES": 8}
+    kernel = compile_kernel(variant(steps.get("autotune").kernel_source(), **tiles), entry="autotune")
+    problem = gemm.Problem(*shape)
+    proof.verify(kernel, problem, gemm.count(kernel, problem))
+
+
 def test_zeros_are_not_counted_in_place_of_data():
     """A kernel that leaves out products with 0 has all of its work to do."""
     kernel = helpers.compile(cheats.source("coalesced", [(cheats.ADD, "if (a != 0) sum += a * b;")]))

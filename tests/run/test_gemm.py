@@ -286,6 +286,31 @@ def test_counting_by_block_class_equals_the_whole_launch(plain, shape):
     assert {line: dict(c) for line, c in sampled.by_line.items()} == {line: _machine(c) for line, c in whole.by_line.items()}
 
 
+SLICED = """extern "C" __device__ constexpr int block_shape[] = {16, 16, 1};
+extern "C" __device__ constexpr int tile_shape[] = {16, 16};
+extern "C" __device__ constexpr int grid_depth[] = {4};
+extern "C" __global__ void sliced(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int slices = M * N < 4096 ? 4 : 1, slice = blockIdx.z % 4;
+    if (slice >= slices) return;
+    const int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = slice; k < K; k += slices) sum += A[row * lda + k] * B[k * ldb + col];
+    atomicAdd(&C[row * ldc + col], alpha * sum);
+}
+"""
+
+
+@pytest.mark.parametrize("shape", [(64, 80, 33), (48, 48, 40), (70, 33, 21), (33, 90, 64)])
+def test_counting_blocks_whose_slices_differ_equals_the_whole_launch(shape):
+    """Of a large C one slice does everything, and the others end at once."""
+    kernel, problem = helpers.compile(SLICED), Problem(*shape)
+    whole = gemm.run(kernel, problem, on="cpu", findings=False)
+    counted = gemm.count(kernel, problem)
+    assert counted.sampled and dict(counted.counters) == _machine(whole.counters)
+    assert counted.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == math.prod(shape)
+
+
 def _machine(counters):
     """Without the one counter of the PTX, which a launch that is counted but not run does not have."""
     return {name: value for name, value in counters.items() if name != "ptx_instructions"}

@@ -33,6 +33,7 @@ _DEPTH = 256  # elements of K that are enough for so many trips, and …
 _STEP = 128  # … what K may be shortened by, so that tiles and unrolled loops end as they did
 _K = 2  # where a product's arguments have K
 _LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
+_IDLE = 0.1  # of the instructions of one that works, what a block executes at most that ends at once
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
@@ -154,10 +155,10 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     cycles += (parts["code.first_line"] * len(lines) + cold - cycles) / batch(cycles, parts)
     found = first.estimate(cycles, compiled, launch.path.function, turns)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
-    each = launch.each or sum(visit.instructions for visit in launch.path.visits)
+    each = launch.each or _instructions(launch.path)
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
-        instructions=each * math.prod(run.grid), usual=launch.path.usual,
+        instructions=each * launch.blocks, usual=launch.path.usual,
     ), ""  # fmt: skip
 
 
@@ -198,11 +199,13 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
     blocks = math.prod(run.grid)
-    most = math.ceil(blocks / gpu.sms)
-    resident = min(fit.blocks_per_sm, most)
-    path, why = _path(run, compiled, gpu, resident)
+    resident = min(fit.blocks_per_sm, math.ceil(blocks / gpu.sms))
+    path, why, share = _path(run, compiled, gpu, resident)
     if path is None:
         return None, why
+    blocks = math.ceil(blocks * share)
+    most = math.ceil(blocks / gpu.sms)
+    resident = min(resident, most)
     if not (total or path.usual):
         return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
@@ -213,23 +216,42 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
     known = total / blocks if total else None
-    launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most)
+    launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most, blocks)
     if run.problem.get("problem") is None:
         memory = device_memory(run)
         launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
     return launch, ""
 
 
-def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str]:
-    """The path of the middle block, of a product as if it were less deep."""
+def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str, float]:
+    """(the path of the middle block, why there is none, the share of the blocks that are like it), of a product as if it were less deep.
+
+    Of a product whose slices could share a tile and do not, most blocks end at once: then it is the path of one that works.
+    """
     grid, arguments = run.grid, list(run.arguments)
     product = run.problem.get("problem")
     if product is not None and product.k > _DEPTH + _STEP:
         arguments[_K] = type(arguments[_K])(product.k % _STEP + _DEPTH)
-    middle = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * (grid[2] // 2))
     taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
     l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
-    return block_path(compiled, grid, run.block, arguments, middle, l1 // resident // SECTOR)
+
+    def of(z: int) -> tuple[BlockPath | None, str]:
+        index = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * z)
+        return block_path(compiled, grid, run.block, arguments, index, l1 // resident // SECTOR)
+
+    path, why = of(grid[2] // 2)
+    deep = 1 if product is None else grid[2] // product.batch
+    if path is None or deep < 2 or main_loop(path.visits) is not None:
+        return path, why, 1.0
+    first = grid[2] // 2 // deep * deep
+    found = [way for z in range(first, first + deep) if (way := of(z)[0]) is not None]
+    longest = max(found, key=_instructions)
+    return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
+
+
+def _instructions(path: BlockPath) -> int:
+    """Warp instructions."""
+    return sum(visit.instructions for visit in path.visits)
 
 
 class _TooLongError(Exception):
@@ -274,8 +296,9 @@ def _plain(table) -> dict[int, dict[WarpState, float]]:
 @dataclass(frozen=True)
 class _Launch:
     """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
-    that share a multiprocessor. most: blocks that the busiest one has, one after the other. new: the part of what it fetches that nobody
-    fetched before, where it is no product of the course. kept: all of its data stays in L2 from one launch to the next."""
+    that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
+    once. new: the part of what it fetches that nobody fetched before, where it is no product of the course. kept: all of its data stays in
+    L2 from one launch to the next."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -285,6 +308,7 @@ class _Launch:
     run: Any
     resident: int
     most: int
+    blocks: int
     new: float = 0.0
     kept: bool = False
 

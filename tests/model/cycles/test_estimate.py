@@ -52,6 +52,12 @@ def test_launches_in_their_own_signature_are_what_the_model_says(table):
         assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
 
 
+def test_slices_that_end_at_once_cost_little():
+    """At 3072 step 12 has no room for the sums of eight slices, and the first of each tile does all: as long as without slices."""
+    sliced, plain = (counted("autotune", 3072, SLICES=slices).predict("H200 SXM").milliseconds for slices in (8, 1))
+    assert plain < sliced < 1.1 * plain
+
+
 def test_a_kernel_that_spills_waits_for_its_stores(table):
     """All stores to local memory go through to L2, so a block more on a multiprocessor costs three quarters of the speed."""
     step, bound = steps.get("thread_tile_2d"), recorded_variants.BOUND
