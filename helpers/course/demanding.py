@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.run import gemm
+from helpers.run.check_shapes import DEEP
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
-from helpers.run.problem import NonFiniteProblem, ScaledProblem, UnevenProblem
+from helpers.run.problem import NonFiniteProblem, PositiveProblem, ScaledProblem, UnevenProblem
 
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
 _UNEVEN = (34, 34, 150)  # for each remainder by 32 a row and a column, and two more
@@ -33,6 +35,11 @@ def scaled(kernel: Kernel, scales: int, seed: int) -> list[Problem]:
     ]
 
 
+def besides(kernel: Kernel, seed: int) -> list[Problem]:
+    """What `check()` asks of this kernel besides what every kernel is asked."""
+    return [*(of_any_magnitude(kernel, seed) if "pieces" in kernel.compiled.constants else []), *of_positive_numbers(kernel, seed)]
+
+
 def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
     """What a kernel that splits its elements into pieces of fewer bits has to bear besides, as any FP32 product does: rows and columns of
     other magnitudes, all of them below what is normal against such as nearly end FP32 among these; numbers of other magnitudes beside each
@@ -49,6 +56,22 @@ def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
         UnevenProblem(*_UNEVEN, **types, seed=seed + 3, larger=(10, 10)),
         NonFiniteProblem(*_SHAPES[2], **types, seed=seed + 22),
     ]
+
+
+def loses_in_long_sums(kernel: Kernel) -> bool:
+    """Do tensor cores make its sums, and cut off more of them than its elements and results have been rounded by? So it is of 8-bit floats,
+    whose sums keep 14 bits, and of FP32 products from pieces of fewer bits; not of 16-bit and TF32 elements."""
+    dtype, _ = gemm.types(kernel)
+    return bool(kernel.compiled.matrix_types) and (dtype == "float32" or element_type(dtype).bytes == 1)
+
+
+def of_positive_numbers(kernel: Kernel, seed: int) -> list[Problem]:
+    """A long sum of positive numbers for a kernel that `loses_in_long_sums`; none for others."""
+    if not loses_in_long_sums(kernel):
+        return []
+    random = np.random.default_rng(seed + 41)
+    m, n = (int(random.integers(1, extent + 1)) for extent in gemm.geometry(kernel).tile)
+    return [PositiveProblem(m, n, int(random.integers(*DEEP)), **_types(kernel), seed=seed + 41)]
 
 
 def _types(kernel: Kernel) -> dict[str, Any]:

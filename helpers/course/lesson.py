@@ -118,9 +118,8 @@ class LessonKernel(Kernel):
         """
         with Progress(f"checking {self.lesson_name} on awkward shapes") as progress:
             report = gemm.check(self, on=on, progress=progress, seed=seed)
-            if report.correct and report.seed is not None and "pieces" in self.compiled.constants:
-                more = gemm.check(self, demanding.of_any_magnitude(self, report.seed), on=on, progress=progress)
-                report = demanding.joined(report, more)
+            if report.correct and report.seed is not None and (problems := demanding.besides(self, report.seed)):
+                report = demanding.joined(report, gemm.check(self, problems, on=on, progress=progress))
         report = replace(report, unfollowed=proof.unfollowed(self))
         promised = self.step.expect if self.step is not None else ()
         expect = promised if self._expect is None else self._expect

@@ -15,10 +15,11 @@ from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
 from helpers.run.own_products import counted_size
+from helpers.run.problem import PositiveSample
 from helpers.sim import TraceFilter
 from helpers.sim.counting import names
 
-from . import measures
+from . import demanding, measures
 from .measures import Expectation, Verdict
 
 MOST_VERIFIED = 1 << 30  # bytes of A, B and C of a product that is verified
@@ -144,9 +145,13 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
     places = tuple(dict.fromkeys([*counted, *others]))
     values = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
     sample = SampledProblem(**{**values, "seed": int(random.integers(1 << 30)), "places": places})
-    _, wrong, missing = gemm.run_sample(kernel, sample, SECONDS, progress)
-    if wrong or missing:
-        raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {sample}.\n{wrong or missing}")
+    samples: list[SampledProblem] = [sample]
+    if demanding.loses_in_long_sums(kernel):
+        samples.append(PositiveSample(**{**vars(sample), "places": places[-1:]}))
+    for each in samples:
+        _, wrong, missing = gemm.run_sample(kernel, each, SECONDS, progress)
+        if wrong or missing:
+            raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {each}.\n{wrong or missing}")
     if shape.persistent is None and (left := _left_out(kernel, sample, progress)):
         raise CourseError(f"{kernel.name} is not ready to climb: it does not compute every tile of C.\n{left}")
     if not run.sampled:

@@ -55,6 +55,8 @@ def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequenc
     error, allowed = float(np.sqrt(np.mean((got - value) ** 2))), problem.expected_error(left, right, before, value)
     if error <= allowed:
         return ""
+    if text := problem.inexact(got, value):
+        return f"{text}. The errors together are {error:.2g} in the root mean square, where {allowed:.2g} is allowed."
     return (
         f"{_NEARLY}, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums stay below "
         f"{allowed:.2g}."

@@ -225,6 +225,10 @@ class Problem:
         sums = self._errors_of_sums(lambda terms: 8 * math.sqrt(terms / together + 16) + terms / together)
         return stored + sums * scale + self.result.absolute
 
+    def inexact(self, got: np.ndarray, value: np.ndarray) -> str:
+        """What there is to say of errors that are too large together, before how large they are; "": nothing but that."""
+        return ""
+
     def as_good(self, got: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Which elements are right though they are neither near their value nor the same."""
         return np.zeros(got.shape, bool)
@@ -362,6 +366,54 @@ class CancellingProblem(Problem):
 
     def __str__(self) -> str:
         return f"{super().__str__()}, the second half along K takes back the first"
+
+
+class _Positive(Problem):
+    """What products of positive numbers have in common: sums only grow, so that what is cut off from them, always on one side, adds up."""
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        return np.abs(a), np.abs(b), c
+
+    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray, value: np.ndarray) -> float:
+        """As of a `Problem`, for sums that leave the tensor cores after `STRETCH` of K at the latest and are added up in float32.
+
+        A sum is on average, while it grows, half (its square a third) of what it becomes. A float32 addition rounds to nearest: k
+        errors without a mean, each at most 2^-24 of the sum so far, come to 2^-24 √(k/3) of it. Of each product a tensor core loses
+        at most `_LOST`, or 2^-13 where products are of 8-bit floats, of the sum so far, in a stretch: as much as there are products in
+        half of one.
+        """
+        lost = _LOST if self.dtype == "float32" else self.inputs.sums
+        of_sums = element_type("float32").sums * math.sqrt(self.k / 3) + lost * STRETCH / 2
+        stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
+        return (of_sums + stored) * math.sqrt(float(np.mean(value**2))) + self.result.absolute
+
+    def inexact(self, got: np.ndarray, value: np.ndarray) -> str:
+        error = float((got - value).sum() / value.sum())
+        side = "too small" if error < 0 else "too large"
+        return (
+            f"sums of positive numbers are {side} by {abs(error):.2g} of their size on average. Tensor cores do not round: they cut off, "
+            "always on one side, so that it adds up along K. Add what they have summed to float32 registers, and begin their sums anew, "
+            f"after {STRETCH} of K at the latest (promotion)"
+        )
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, positive numbers"
+
+
+STRETCH = 128  # of K
+# Of FP16, BF16 and TF32 products every term is cut off at 2^-25 of the sum, and the sum itself at 2^-23 once in 4 products or more.
+_LOST = 2.0**-24
+
+
+@dataclass(frozen=True)
+class PositiveProblem(_Positive):
+    """A product of numbers between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class PositiveSample(_Positive, SampledProblem):
+    """Blocks of such a product."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import helpers
-from helpers.course import demanding
+from helpers.course import demanding, proof
 from helpers.course.exercises import exercise, parse
+from helpers.errors import CourseError
 from helpers.run import gemm
 
 from . import cheats
@@ -114,6 +115,42 @@ def test_a_single_number_of_a_row_is_larger_than_the_others_at_every_remainder()
     _, b, _ = replace(problem, larger=(17, 0)).arrays()
     assert (b == y).all()
     assert [problem.arrays()[0].shape for problem in (demanding.UnevenProblem(1, 1, 1), demanding.UnevenProblem(2, 1, 3))]
+
+
+ROWS, KEPT = ("SCALE_K = 128;", "SCALE_K = 0;"), ("PROMOTE = 1;", "PROMOTE = 0;")
+WIDE = ("ALWAYS_WIDE = 0;", "ALWAYS_WIDE = 1;")
+
+
+def _edited(slug: str, edits):
+    source = helpers.reference(slug).source
+    for old, new in edits:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    return helpers.compile(source, entry=slug, arch="sm_90a")
+
+
+@pytest.mark.parametrize(("slug", "edits", "passes"), [
+    ("fp8", [ROWS, KEPT], False), ("fp8", [ROWS], True), ("fp8", [], True),
+    (PIECES, [KEPT], False), (PIECES, [WIDE, KEPT], False), (PIECES, [WIDE], True), (PIECES, [], True),
+])  # fmt: skip
+def test_sums_that_stay_in_the_tensor_cores_fail_on_positive_numbers(slug, edits, passes):
+    """The errors of these sums are small beside numbers of both signs, and all on one side."""
+    kernel = _edited(slug, edits)
+    for seed in (1, 2):
+        report = gemm.check(kernel, demanding.of_positive_numbers(kernel, seed), on="cpu")
+        assert report.correct == passes and len(report.cases) == 1
+        assert passes or ("too small" in str(report) and "(promotion)" in str(report) and "stored it" not in str(report))
+
+
+def test_who_asks_for_the_ladder_is_asked_the_same():
+    """Also at the size of the ladder: a kernel may do another thing there."""
+    with pytest.raises(CourseError, match="not ready to climb: its result is wrong at 4096 × 4096 × 4096.* positive numbers"):
+        proof.verify(_edited("fp8", [ROWS, KEPT]), gemm.problem_for(helpers.reference("fp8"), 4096, 4096, 4096), None)
+
+
+@pytest.mark.parametrize("slug", ["autotune", "wmma", "mma_sync", "tma_wgmma", "warp_specialized"])
+def test_sums_of_elements_that_are_rounded_further_may_stay(slug):
+    assert demanding.besides(helpers.reference(slug), 1) == []
 
 
 def test_all_rows_may_be_below_what_is_normal():
