@@ -8,7 +8,7 @@ import numpy as np
 from .protocols import Machine
 
 KIND = "mbarrier-parity"
-MEANING = {KIND: "a wait for a parity other than 0 and 1, which no phase of an mbarrier has"}
+MEANING = {KIND: "a wait for a parity that no phase of an mbarrier has, or that may be over and gone before a slow thread looks"}
 ADVICE = "Pass the last bit of the phase's number: `phase & 1`, or a variable that `phase ^= 1` turns over."
 
 

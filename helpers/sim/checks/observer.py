@@ -178,6 +178,18 @@ class Observer:
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
         """Lanes have waited for the mbarrier of the blocks `rows`."""
 
+    def phases_began(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray) -> None:
+        """The mbarrier of the blocks `rows` begins anew."""
+
+    def phase_helped(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
+        """Lanes do what the current phase of the mbarrier in the blocks `rows` waits for: they arrive, or begin a copy that it counts."""
+
+    def phase_ended(self, m: Machine, barrier: PhaseBarrier, done: np.ndarray) -> None:
+        """The current phases of the mbarrier in the blocks `done` (boolean) are about to be complete."""
+
+    def phase_seen(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray, position: int | None) -> None:
+        """Lanes have seen that a phase of the mbarrier in the blocks `rows` is over. position: of a wait for a parity, else None."""
+
     def cluster_arrived(self, m: Machine, releases: bool, position: int) -> None:
         """The active threads arrive at their cluster's barrier. releases: what they did before. position: of the instruction."""
 

@@ -308,6 +308,8 @@ def _land_later(m, site, lanes, piece: Piece, barriers: np.ndarray, size: int, v
         if (barrier.expected[piece.rows[mine]] <= 0).any():
             m.fail("a bulk copy announces itself at an mbarrier that nobody has initialised.", site.line)
 
+        m.checks.phase_helped(m, barrier, piece.rows[mine], lanes[mine])
+
         def land(m, chosen, barrier=barrier, mine=mine):
             part = mine[chosen]
             here = piece.of(part)

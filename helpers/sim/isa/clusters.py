@@ -124,6 +124,7 @@ def _remote_store(op, update):
         for barrier, targets, lanes in mbarriers_at(m, its_rows, its_offsets, mask):
             if (barrier.expected[targets] <= 0).any():
                 m.fail("a store announces itself at an mbarrier that nobody has initialised.", line)
+            m.checks.phase_helped(m, barrier, targets, lanes)
 
             def arrive(m, barrier=barrier, targets=targets, lanes=lanes):
                 index = (flat_offsets[lanes] >> shift) + flat_rows[lanes] * (m.shared.stride // size)

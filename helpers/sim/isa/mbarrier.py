@@ -141,6 +141,7 @@ def mbarrier_init(op):
                     "with mbarrier.inval, before it is initialised again.", line,
                 )  # fmt: skip
             barrier.init(rows, counts, line)
+            m.checks.phases_began(m, barrier, rows)
 
     return run
 
@@ -238,6 +239,7 @@ def _count_bytes(op, change):
         for barrier, _, rows, lanes in named(m, where, here):
             _initialised(m, barrier, rows, line)
             give(barrier, rows, lanes)
+            m.checks.phase_helped(m, barrier, rows, lanes)
             change(m, barrier, rows, of_lanes(m, m.regs[amount].view(U32), lanes).astype(np.int64))
 
     return run
@@ -271,6 +273,8 @@ def _wait(op):
     op.without_effect(*SCOPES, "acquire")  # without .relaxed it acquires
     places = shared_places(op, 1, "an mbarrier")
     parity, acquires = op.has("parity"), not op.has("relaxed")
+    if parity:
+        op.loader.uses.add("phases")
     phase = op.source(2, "u32" if parity else "b64")
     if len(op.operands) > 3:
         op.source(3, "u32")  # how long the hardware may suspend the thread: a hint
@@ -302,6 +306,7 @@ def _wait(op):
                 barrier.look(m, chosen)
                 done[lanes] = over = over | _is_over(barrier.phase[rows], wanted, parity)
             if over.any():
+                m.checks.phase_seen(m, barrier, rows[over], lanes[over], position if parity else None)
                 if acquires:
                     m.checks.waited(m, barrier, rows[over], lanes[over])
                 if m.recorder is not None:

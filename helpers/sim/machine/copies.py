@@ -280,6 +280,7 @@ class MBarrier:
         nobody knows on a GPU, so it takes all lanes of a warp to have come in time for those who wait to be told of any.
         """
         moment = came or m.checks.reached(m)
+        m.checks.phase_helped(m, self, rows, lanes)
         np.subtract.at(self.pending, rows, count)
         late = self._late(m, rows, lanes, count) if (self.pending[rows] < 0).any() else None
         if late is None:
@@ -309,6 +310,7 @@ class MBarrier:
             done = (self.pending <= 0) & (self.bytes == 0) & (self.expected > 0)
             if not done.any():
                 return
+            m.checks.phase_ended(m, self, done)
             self.phase[done] += 1
             self.pending[done] += self.expected[done]
             self.announced[done] = 0

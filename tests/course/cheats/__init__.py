@@ -184,6 +184,9 @@ WRONG = {
     "two_pieces": PIECES,
     "mma_sync": EDGES,
     "warp_specialized": BOXES,
+    "next_phase": [
+        ("waits for a phase that may be gone", ("wait(&full, k0 / BK % 2);", "wait(&full, 0); if (k0 / BK % 2) wait(&full, 1);"))
+    ],
     **slices_and_batches.WRONG,
 }
 
