@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from helpers.errors import SlowedError
 from helpers.sim.code import cfg
@@ -46,20 +46,49 @@ def _only_goes_round(program: LoadedKernel, position: int) -> bool:
     return bool(ops) and not any(op.writes or op.sites or op.rendezvous for op in ops)
 
 
-def incomplete_phase(m: Machine, line: int | None, why: str, other_line: int | None, places: Collection[int]) -> NoReturn:
-    """Every thread waits for an mbarrier. why: what it lacks, as the end of a sentence; other_line: where that was announced.
-    places: the lines where threads wait, or where they called what waits."""
+BYTES = (
+    "All its arrivals have come, so look at the bytes: expect_tx must announce what the copies of a phase bring to this block's mbarrier, "
+    "all their boxes or lengths together, also what lies outside of a matrix."
+)
+MULTICAST = (
+    " A multicast copy brings its bytes to each block of its mask, at that block's own mbarrier: is this block in the mask of its "
+    "neighbours' copies, and has it announced these?"
+)
+SURPLUS = (
+    "More threads arrive than it expects, so that phases end too early, and who waits for one finds that another has begun: give "
+    "mbarrier.init the number of all arrivals of a phase, or let fewer threads arrive."
+)
+
+
+class Lacking(NamedTuple):
+    """What a phase lacks, as the end of a sentence; the line that announced bytes, or None. bytes_alone: are its arrivals complete?
+    surplus: have more threads arrived than phases expected?"""
+
+    said: str = ""
+    expect_line: int | None = None
+    bytes_alone: bool = False
+    surplus: bool = False
+
+
+def incomplete_phase(m: Machine, line: int | None, lacking: Lacking, places: Collection[int]) -> NoReturn:
+    """Every thread waits for an mbarrier. places: the lines where threads wait, or where they called what waits."""
+    why = lacking.said
     if len(places) > 1:
         *others, last = map(str, sorted(places))
         why += f". Threads wait at lines {', '.join(others)} and {last}: one of these waits may be the cause of the others"
     elif places and line not in places:
         why += f". The call is at line {min(places)}"
+    if lacking.surplus:
+        advice = SURPLUS
+    elif lacking.bytes_alone:
+        advice = BYTES + MULTICAST * ("multicast" in m.program.uses)
+    elif len(places) > 1:
+        advice = "Check the number of arrivals that each of these mbarriers expects, who arrives there, and the phase waited for."
+    else:
+        advice = "Check the number of arrivals it expects, who arrives, and the phase waited for."
     finding = m.findings.add(
-        KIND, line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=other_line,
-        advice="Check the number of arrivals that each of these mbarriers expects, who arrives there, and the phase waited for."
-        if len(places) > 1
-        else "Check the number of arrivals it expects, who arrives, and the phase waited for.",
-    )  # fmt: skip
+        KIND, line, f"Threads wait for an mbarrier whose phase is never completed{why}.", other_line=lacking.expect_line, advice=advice
+    )
     m.findings.stop(f"{m.where(line)}: {finding.message} {finding.advice}", line)
 
 

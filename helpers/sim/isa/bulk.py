@@ -268,7 +268,7 @@ def _targets(op, first: int, barrier: int, mask: int | None):
     places, barriers = shared_places(op, first, "the destination of a bulk copy"), shared_places(op, barrier, "the mbarrier of a bulk copy")
     masks = None if mask is None else op.source(mask, "u16")
     if masks is not None:
-        op.loader.uses.add("cluster")
+        op.loader.uses |= {"cluster", "multicast"}
     line = op.line
 
     def targets(m, lanes):

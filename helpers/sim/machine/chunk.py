@@ -101,7 +101,7 @@ class Chunk(Lanes):
         self.turns = 0
         self.polls = 0
         self.yielding = False  # set by an instruction that waits in vain
-        self.vain = None  # by the same: a function giving (what is missing, as the end of a sentence, another line or None)
+        self.vain = None  # by the same: a function giving what is `Lacking`
         self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
         self.polled = 0
         self.joined: dict[int, tuple] = {}  # groups that execute one exchange at several places, see `exchanges`
@@ -312,11 +312,15 @@ class Chunk(Lanes):
         """Every group waits for something: look again, but not for ever."""
         self.idle += 1
         if self.idle > PATIENCE:
-            why, other_line = self.vain() if self.vain is not None else ("", None)
+            lacking = self.vain() if self.vain is not None else endless.Lacking()
+            if not (lacking.bytes_alone or lacking.surplus):
+                barriers = self.asynchronous.get("barriers", {}).items()
+                others = (barrier.miscounted(offset - self.shared.start) for offset, barrier in barriers)
+                lacking = next((other for other in others if other is not None), lacking)
             program, called = self.program, self.program.calls()
             waiting = [program.ops[program.blocks[place].ops.start] for place in self.groups]
             places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
-            endless.incomplete_phase(self, program.blocks[pc].line, why, other_line, places - {None})
+            endless.incomplete_phase(self, program.blocks[pc].line, lacking, places - {None})
 
     def _take(self, pc: int, mask: np.ndarray | None = None) -> int:
         self.at = pc

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from helpers.sim.checks.accesses import Access, BulkDeviceAccess, PieceAccess
+from helpers.sim.checks.endless import Lacking
 from helpers.sim.checks.warp_meetings import WarpMoment, grouped
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import Site
@@ -232,7 +233,7 @@ class MBarrier:
     come, negative if more came than were announced. announced: bytes announced in this phase. phase: phases completed.
     attached: what will arrive when somebody looks: `Arrival`s, or functions of the machine that bring everything at once.
     line, expect_line: where it was initialised, and where bytes were last announced. surplus: have more arrived at once than it
-    waits for?
+    waits for? excess: arrivals that came when the phase lacked none.
     """
 
     expected: np.ndarray
@@ -240,6 +241,7 @@ class MBarrier:
     bytes: np.ndarray
     announced: np.ndarray
     phase: np.ndarray
+    excess: np.ndarray
     attached: list = field(default_factory=list)
     line: int | None = None
     expect_line: int | None = None
@@ -250,12 +252,12 @@ class MBarrier:
 
     @classmethod
     def new(cls, blocks: int) -> MBarrier:
-        return cls(*(np.zeros(blocks, np.int64) for _ in range(5)))
+        return cls(*(np.zeros(blocks, np.int64) for _ in range(6)))
 
     def init(self, rows: np.ndarray, expected: np.ndarray, line: int | None) -> None:
         """Begin anew in the blocks `rows`."""
         self.expected[rows] = self.pending[rows] = expected
-        self.bytes[rows] = self.announced[rows] = self.phase[rows] = 0
+        self.bytes[rows] = self.announced[rows] = self.phase[rows] = self.excess[rows] = 0
         self.line = line
 
     def busy(self, rows: np.ndarray) -> bool:
@@ -281,7 +283,9 @@ class MBarrier:
         """
         moment = came or m.checks.reached(m)
         m.checks.phase_helped(m, self, rows, lanes)
+        before = np.minimum(self.pending, 0)
         np.subtract.at(self.pending, rows, count)
+        self.excess += before - np.minimum(self.pending, 0)
         late = self._late(m, rows, lanes, count) if (self.pending[rows] < 0).any() else None
         if late is None:
             self.arrived.append((rows, lanes, moment))
@@ -349,18 +353,34 @@ class MBarrier:
         threads = np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
         return np.repeat(grouped(threads), WARP, axis=1)[:, : m.threads]
 
-    def missing(self, offset: int, row: int) -> tuple[str, int | None]:
-        """What the current phase of the block `row` lacks: (the end of a sentence, the line that announced bytes or None)."""
+    def miscounted(self, offset: int) -> Lacking | None:
+        """What a phase lacks for which all have arrived, or to which more have come than it expected, in the first such block; None if
+        there is none. Where everybody waits, that is why, and who waits elsewhere waits for those who wait here."""
+        if self.attached:
+            return None
+        rows = np.flatnonzero((self.expected > 0) & ((self.excess > 0) | ((self.bytes != 0) & (self.pending <= 0))))
+        return self.missing(offset, int(rows[0])) if len(rows) else None
+
+    def missing(self, offset: int, row: int) -> Lacking:
+        """What the current phase of the block `row` lacks."""
         pending, outstanding, announced = int(self.pending[row]), int(self.bytes[row]), int(self.announced[row])
         parts = []
         if outstanding:
             said = f"{announced} bytes were announced" + ("" if self.expect_line is None else f" at line {self.expect_line}")
             come = f"{announced - outstanding} have arrived" + (f", {-outstanding} too many" if outstanding < 0 else "")
             parts.append(f"{said} and {come}")
-        if pending > 0:
-            parts.append(f"{pending} of its {int(self.expected[row])} arrivals are missing")
+        surplus, expected = int(self.excess[row]), int(self.expected[row])
+        if surplus:
+            parts.append(
+                f"it expects {'one arrival' if expected == 1 else f'{expected} arrivals'} in a phase, {surplus} came when it lacked none"
+            )
+        elif pending > 0:
+            parts.append(f"{pending} of its {expected} arrivals are missing")
+        if phases := int(self.phase[row]):
+            parts.append("a phase has ended" if phases == 1 else f"{phases} phases have ended")
         made = "" if self.line is None else f", initialised at line {self.line}"
-        return f" (at offset {offset} of shared memory{made}): {', and '.join(parts)}", self.expect_line if outstanding else None
+        said = f" (at offset {offset} of shared memory{made}): {', and '.join(parts)}"
+        return Lacking(said, self.expect_line if outstanding else None, outstanding != 0 and pending <= 0, surplus > 0)
 
 
 def _of(entries: list, rows: np.ndarray) -> list:

@@ -137,6 +137,57 @@ def test_a_phase_that_is_never_completed_says_what_is_missing(case):
     assert finding.kind == "endless" and finding.other_line == (lines[other] if other else None)
     assert f"initialised at line {lines['@init']}" in finding.message
     assert sentence.format(expect=lines.get("@expect")) in finding.message
+    assert ("look at the bytes" in finding.advice) == ("bytes" in sentence and "arrivals" not in sentence)
+    assert ("arrivals it expects" in finding.advice) == ("arrivals" in sentence)
+
+
+def test_more_arrivals_than_expected_are_not_told_as_missing():
+    """Four phases have ended when the first wait comes, so the parity is that of the one before again."""
+    arrive = 'DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&bar)));'
+    with pytest.raises(helpers.RunError) as caught:
+        helpers.compile(wait("1", arrive * 4)).launch(2, 32, [np.zeros(64, np.float32)], on="cpu")
+    (finding,) = caught.value.findings
+    assert "1 of its 1 arrivals are missing, and 4 phases have ended" in finding.message  # one came after the other
+    all_arrive = wait("2", "").replace("if (threadIdx.x == 0) {", f"{arrive}\n    if (threadIdx.x == 0) {{")
+    with pytest.raises(helpers.RunError) as caught:
+        helpers.compile(all_arrive).launch(2, 32, [np.zeros(64, np.float32)], on="cpu")
+    (finding,) = caught.value.findings
+    assert "it expects 2 arrivals in a phase, 30 came when it lacked none, and 16 phases have ended" in finding.message
+    assert "missing" not in finding.message and finding.advice.startswith("More threads arrive than it expects")
+
+
+ELSEWHERE = (
+    HEAD
+    + """
+extern "C" __global__ void hang(float* x) {
+    __shared__ alignas(16) unsigned char s[64];
+    __shared__ alignas(8) unsigned long long full, next, bar;
+    if (threadIdx.x == 0) {
+        DO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(&full)));
+        DO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(&next)));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        DO("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 48;", ::"r"(at(&full)));
+        DO("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 64, [%2];", ::"r"(at(s)), "l"(x), "r"(at(&full)));
+    }
+    if (threadIdx.x < 32) {
+        while (!over(&full, 0)) {}
+        if (threadIdx.x == 0) DO("mbarrier.arrive.shared.b64 _, [%0];", ::"r"(at(&next)));
+    } else {
+        while (!over(&next, 0)) {}
+    }
+}
+"""
+)
+
+
+def test_of_several_waits_the_one_that_was_counted_wrong_is_told():
+    with pytest.raises(helpers.RunError) as caught:
+        helpers.compile(ELSEWHERE).launch(1, 64, [np.zeros(64, np.float32)], on="cpu")
+    (finding,) = caught.value.findings
+    assert "48 bytes were announced" in finding.message and "16 too many" in finding.message and "look at the bytes" in finding.advice
+    assert "multicast" not in finding.advice
 
 
 def test_all_waits_that_never_end_are_told_by_the_lines_that_call_them():
