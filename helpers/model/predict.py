@@ -45,6 +45,7 @@ from . import chain, hardware, tensor_cores
 from .cycles.chip import chip, figures
 from .cycles.estimate import batch, estimate
 from .cycles.multiprocessor import WORDS, WarpState
+from .delays import delays
 from .device_memory import device_memory
 from .hardware import GPU, digits
 from .lacking import lacking
@@ -60,6 +61,7 @@ _ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in p
 _LOCAL = "L2 (stores to local memory, which all go through to it)"
 # What nothing exceeds.
 _PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)
+_OF_THE_GPU = ("DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)  # shared by all multiprocessors; all else each has for itself
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _WORTH_SAYING = 0.1  # share of the time that a unit rests for one thing
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
@@ -113,6 +115,8 @@ class Demand:
     parts: float = 0.0  # sectors that are written in part
     local_requests: float = 0.0  # warp instructions: spilled registers, and arrays whose index is known late
     local_stored: float = 0.0  # sectors, which all go through to L2
+    on_tiles: float = 0.0  # operations of warpgroups' products, of whole tiles of C, what lies outside of it too; 0 without warpgroups
+    slices: int = 1  # blocks that share a tile, where a persistent kernel's do
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,8 @@ def demand(run) -> Demand:
         parts=memory.parts,
         local_requests=local_requests(counters),
         local_stored=counters.get(names.sectors("local", "st"), 0),
+        on_tiles=tensor_cores.on_tiles(run),
+        slices=(*compiled.constants.get("persistent", ()), 1, 1)[1],
     )
 
 
@@ -289,7 +295,9 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     terms |= {name: value for name, value in others if value}
     if need.matrix_types:
         peak = tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12
-        terms[tensor_cores.TENSOR_UNIT] = share * gpu.sms * need.product / peak * per_clock
+        parts = need.blocks * need.slices  # of the launch, each as long as the others
+        busiest = math.ceil(parts / gpu.sms) / parts
+        terms[tensor_cores.TENSOR_UNIT] = busiest * gpu.sms * max(need.product, need.on_tiles) / peak * per_clock
     else:  # pairs of 16-bit numbers are multiplied two at a time
         at_once = capability.fp32_lanes * (2 if element_type(need.dtype).bytes == 2 else 1)
         terms["FP32 arithmetic"] = max(terms["FP32 arithmetic"], share * need.product / 2 / at_once)
@@ -320,6 +328,13 @@ def _named(limiter: str, terms: Mapping[str, float], total: float, of_load_store
     if not shared:
         return f"{said} with cache lines of global memory"
     return f"{said}: {shared:.0%} with wavefronts of shared memory, {lines:.0%} with cache lines of global"
+
+
+def _where_work_is(need: Demand, gpu: GPU) -> str:
+    """What to say behind a limiter that is a multiprocessor's where some of them have nothing to do; '' elsewhere."""
+    working = need.blocks * need.slices
+    which = "one" if working == 1 else str(working)
+    return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work)" if working < gpu.sms else ""
 
 
 _USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
@@ -384,6 +399,9 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     like = kernel_class(need)
     rows = [row for row in validation()["runs"] if row["class"] == like and not row["fitted"]]
     if not like or (like not in _fitted_file()["error"]["classes"] if from_counters else not rows):
+        if from_counters and rows:  # like it are kernels that had their time in another way
+            tried = f"None of the kernels on which that was tried is like this one ({_unlike(need)}), so the error is unknown."
+            return f"From the counters alone, since {from_counters}. {tried}"
         return f"None of the recorded kernels is like this one ({_unlike(need)}), so the error is unknown."
     if from_counters:
         error = _fitted_file()["error"]
@@ -440,6 +458,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     time = total / (clock * 1e3) + launch / 1e3 + copies
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     of_load_store = _load_store(need, device, constants)
+    of_multiprocessor = limiter in terms and limiter not in _OF_THE_GPU
     states = _by_share(walked.states) if walked else {}
     if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
         limiter += f", which rest for {idle:.0%} of the time while results are stored"
@@ -452,13 +471,23 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         limiter += f"; the fullest unit is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)
+    if of_multiprocessor:
+        limiter += _where_work_is(need, device)
     return Prediction(
         gpu=device.name,
         milliseconds=time,
         limiter=limiter,
         terms=terms,
         error=" ".join(
-            filter(None, (run.kernel.compiled.estimate, _USUAL if walked and walked.usual else "", statement(need, device, why)))
+            filter(
+                None,
+                (
+                    run.kernel.compiled.estimate,
+                    delays(run.kernel.compiled),
+                    _USUAL if walked and walked.usual else "",
+                    statement(need, device, why),
+                ),
+            )
         ),
         waves=waves,
         occupancy=fraction,

@@ -72,6 +72,23 @@ def multiplied(compiled, counters: Mapping[str, int]) -> float:
     return 2.0 * (shapes.pop() or 0) * counters.get(names.opcode("HMMA"), 0)
 
 
+def on_tiles(run) -> float:
+    """Operations (two for each multiply-add) that warpgroups do for the tiles of a product of the course: each multiplies all rows and
+    columns of its tile, also those that lie outside of C, and whole steps along K. 0 without warpgroups, or where it is no such product."""
+    problem, counters = run.problem.get("problem"), run.counters
+    if problem is None or not counters.get(names.tensor("gmma"), 0):
+        return 0.0
+    rows, columns = run.problem["tile"]
+    tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns) * problem.batch
+    return 2.0 * tiles * rows * columns * _depth(run.kernel.compiled, problem.k)
+
+
+def _depth(compiled, k: int) -> int:
+    """k in whole steps, where the kernel says what it copies at a step."""
+    step = compiled.constants.get("box_A", (0, 1))[1]
+    return math.ceil(k / step) * step
+
+
 def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str]) -> float:
     """The clock at which a launch really runs, in MHz. load: the part of the tensor cores' peak that it reaches, per cycle.
     microseconds: what it takes, at any clock near.
@@ -171,8 +188,7 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     # A box's row of 128 bytes lies in two lines where the matrix's rows do not begin with one.
     split = chip["warpgroup.split"] if any(pitch * problem.inputs.bytes % _LINE for pitch in (problem.lda, problem.ldb)) else 1.0
     l2 = shared * active * split * (chip["warpgroup.port_sector"] + far * chip["warpgroup.far_sector"])
-    step = compiled.constants.get("box_A", (0, 1))[1]
-    depth = math.ceil(problem.k / step) * step
+    depth = _depth(compiled, problem.k)
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0
     releases = len(_RELEASE.findall(compiled.ptx)) if cluster > 1 else 0
     store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]

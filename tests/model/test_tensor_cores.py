@@ -186,9 +186,44 @@ def test_warps_that_multiply_by_themselves_are_simulated():
 def test_what_the_model_does_not_know_of_tensor_cores_it_says():
     shared = counted("warp_specialized", 1024, "32 × 64, alone, 8 slices").predict()
     assert shared.from_counters == "the model does not know blocks that share the tiles of C"
-    assert shared.error.startswith("None of the recorded kernels is like this one")
+    assert shared.error.startswith(
+        f"From the counters alone, since {shared.from_counters}. None of the kernels on which that was tried is "
+    )
     beside = counted("warp_specialized", 512, "240 × 192").predict()  # three columns of tiles, by clusters of two
     assert beside.from_counters.startswith("the model does not know clusters of which a block lies outside of C")
+
+
+@pytest.mark.parametrize(
+    ("shape", "measured"), [((128, 128, 16384), 0.151392), ((100, 100, 10000), 0.112592), ((16, 4096, 4096), 0.0415168)]
+)
+def test_a_tile_takes_as_long_where_most_of_it_lies_outside_of_c(shape, measured):
+    """As recorded on an H200 with the strategy table: the rows of a tile that C lacks are multiplied like the others."""
+    step = steps.get("warp_specialized")
+    made = kernel.compile(step.kernel_source(), entry=step.entry, arch=step.target())
+    got = gemm.count(made, gemm.problem_for(made, *shape)).predict("H200 SXM")
+    steps_of_k = -(-shape[2] // 64)
+    assert got.milliseconds > steps_of_k * 256 * 128 * 64 / tensor_cores.fmas(H200, BF16) / H200.clock_mhz / 1e3
+    assert got.milliseconds == pytest.approx(measured, rel=0.2)
+
+
+def test_blocks_that_share_a_tile_share_its_products():
+    need = predict.demand(counted("warp_specialized", 1024, "32 × 64, alone, 8 slices"))
+    assert need.slices == 8 and need.on_tiles == 2 * 1024**3
+    alone, shared = (
+        predict.cycles(replace(need, blocks=8, slices=slices), H200, predict.fitted())[1][tensor_cores.TENSOR_UNIT] for slices in (1, 8)
+    )
+    assert alone == pytest.approx(8 * shared)
+
+
+def test_a_limiter_says_how_few_multiprocessors_have_work():
+    few = " (on the {} of 132 multiprocessors that have work)"
+    assert counted("warp_specialized", 1024).predict().limiter == "the tensor cores" + few.format(32)
+    said = counted("warp_specialized", 512).predict().limiter
+    assert said.startswith("latency") and said.endswith("busy for 62% of the time" + few.format(8))
+    assert "multiprocessors" not in counted("warp_specialized", 2048, "64 × 64, alone").predict().limiter
+    naive = steps.get("thread_tile_2d")
+    made = kernel.compile(naive.kernel_source(), entry=naive.entry)
+    assert gemm.count(made, gemm.Problem(512, 512, 512)).predict().limiter.endswith(few.format(16))
 
 
 def test_a_cluster_stands_where_its_blocks_share():
