@@ -26,6 +26,19 @@ GROUP = 128  # threads of a warpgroup
 STARTED, PASSED, WAITED = 1, 2, 3
 CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
 WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
+LANES_OR_ALL_ADVICE = (
+    "Lanes of one warp race here: put __syncwarp() between the two accesses, or a barrier of all threads that use this place: a named one "
+    "(bar.sync number, threads) where other warps do something else."
+)
+STORED_ADVICE = (
+    "One thread begins the copy of what others have stored: put a barrier of all of these in front of it, __syncthreads(), or a named one "
+    "(bar.sync number, threads) where other warps do something else."
+)
+COPIED_OUT_ADVICE = (
+    "The thread that began the copy has to wait until it has been read (cp.async.bulk.wait_group.read), and behind that wait, in front of "
+    "the stores, to meet all who store: at __syncthreads(), or at a named barrier (bar.sync number, threads) where other warps do "
+    "something else. A barrier in front of the wait comes too early."
+)
 PARTIAL_ADVICE = "There is a __syncwarp() between the two accesses, but its mask does not name both threads: it must."
 WARP_IS_NOT_ENOUGH = (
     "There is a __syncwarp() between the two accesses, but it orders the lanes of one warp only, and these are of two: use __syncthreads()."
@@ -492,7 +505,7 @@ class SharedRaces(SharedCheck):
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)), sites=(site, other),
-            advice=advice or (UPDATE_ADVICE if _updates(site, other) else self._advice(
+            advice=advice or (self.meetings and _of_copies(site, other)) or (UPDATE_ADVICE if _updates(site, other) else self._advice(
                 m, name, cell, who, other_who, touched.who[conflict], last[conflict]
             )) or (None if verb == "reads" else OTHER_PLACES),
         )  # fmt: skip
@@ -525,7 +538,7 @@ class SharedRaces(SharedCheck):
             row = self.cells.row_of(cell)
             passed = self.clocks.now(row, other_who - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
         if within:
-            return PARTIAL_ADVICE if passed else WARP_ADVICE
+            return PARTIAL_ADVICE if passed else LANES_OR_ALL_ADVICE if self.meetings else WARP_ADVICE
         if self.meetings:
             met = other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1)
             return LANES_ADVICE if met else self.too_few or unheeded(m) or MEETING_ADVICE
@@ -535,6 +548,13 @@ class SharedRaces(SharedCheck):
         """Does the warp of `thread` know of somebody in the warp of `other`, who touched the granule?"""
         met = self.meetings.known.known[self.cells.row_of(cell), thread // WARP, other // WARP]
         return bool(met >= getattr(self, f"{name}_time").reshape(-1)[cell])
+
+
+def _of_copies(later: Site, earlier: Site) -> str | None:
+    """What to do where a copy from shared memory races with stores to its source, which one thread begins for others."""
+    if later.op is AccessKind.BULK_STORE and earlier.op is not AccessKind.BULK_LOAD:
+        return STORED_ADVICE
+    return COPIED_OUT_ADVICE if earlier.op is AccessKind.BULK_STORE and later.op is not AccessKind.BULK_LOAD else None
 
 
 def _updates(one: Site, other: Site) -> bool:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.run import gemm
 from helpers.sim.checks.shared_races import (
     CLASH_ADVICE,
+    COPIED_OUT_ADVICE,
     LANES_ADVICE,
     LATE_WAIT_ADVICE,
     MADE_ADVICE,
@@ -20,6 +22,7 @@ from helpers.sim.checks.shared_races import (
     NO_BARRIER_ADVICE,
     OTHER_PLACES,
     PARTIAL_ADVICE,
+    STORED_ADVICE,
     UPDATE_ADVICE,
     WARP_ADVICE,
     WARP_IS_NOT_ENOUGH,
@@ -89,6 +92,33 @@ def test_the_two_threads_are_named_and_differ(body, block):
 def test_the_advice_fits(body, advice):
     (finding,) = races(body)
     assert finding.advice == advice
+
+
+FENCED = """                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the accelerator sees it
+                    consumer_sync(group);
+"""
+FREE = """                    if (t % 128 == 0) store_wait<C_BOXES - 1>();
+                    consumer_sync(group);  // the box is free
+"""
+
+
+def flipped(text: str) -> str:
+    one, other = text.splitlines(keepends=True)
+    return other + one
+
+
+@pytest.mark.parametrize("rows", [20, 256])
+@pytest.mark.parametrize(("old", "new", "advice"), [
+    (FENCED, FENCED.splitlines(keepends=True)[0], STORED_ADVICE),
+    (FREE, flipped(FREE), COPIED_OUT_ADVICE), (FREE, FREE.splitlines(keepends=True)[0], COPIED_OUT_ADVICE),
+], ids=["no barrier in front of the copy", "a wait behind the barrier", "no barrier behind the wait"])  # fmt: skip
+def test_the_advice_fits_warps_with_different_work(old, new, advice, rows):
+    """Their barriers are named ones; of 20 rows only one warp has any to store."""
+    source = helpers.reference("warp_specialized").source
+    assert source.count(old) == 1
+    kernel = helpers.compile(source.replace(old, new), entry="warp_specialized", arch="sm_90a")
+    findings = gemm.check(kernel, gemm.problem_for(kernel, rows, 256, 64), on="cpu").findings
+    assert findings and all(finding.kind == "race" and finding.advice == advice for finding in findings)
 
 
 NAMED = {  # three warps and barriers of 64 threads: (what the block does, is it a race)
