@@ -403,6 +403,11 @@ class SharedRaces(SharedCheck):
         found[conflict] = self.meetings.unmet(row, warp, others, time, several, product, latest)
         return found
 
+    def _unknown_writes(self, touched: Touched) -> np.ndarray:
+        """Which of these granules, where barriers join some of the threads, somebody has written of whom the thread does not know."""
+        last = self.writer.reshape(-1).take(touched.cells)
+        return self._unmet(touched, last, np.ones(len(last), bool), "writer")
+
     def reached(self, m: Machine) -> WarpMoment | None:
         if not self.meetings:
             return None

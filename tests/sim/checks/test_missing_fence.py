@@ -68,3 +68,26 @@ def test_lesson_16_says_of_its_fence_behind_the_mbarriers_what_the_check_does():
     assert gemm.check(kernel, gemm.problem_for(kernel, 128, 256, 128), on="cpu").passed
     assert "Keep it, although `check` passes without" in step.notebook_path.read_text(encoding="utf-8")
     assert "**Two fences are not missed**" in (ROOT / "helpers" / "sim" / "README.md").read_text(encoding="utf-8")
+
+
+HANDED_OVER = """                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the accelerator sees it
+                    consumer_sync(group);
+"""
+
+
+@pytest.mark.parametrize(("new", "told"), [
+    (f"{PROXY_FENCE} consumer_sync(group);", False),
+    (f"consumer_sync(group); {PROXY_FENCE}", False),
+    (f"consumer_sync(group); if (t % 128 == 0) {PROXY_FENCE}", False),
+    (f"consumer_sync(group); if (t % 128 == 32) {PROXY_FENCE} consumer_sync(group);", False),
+    (f"consumer_sync(group); if (t % 128 == 32) {PROXY_FENCE}", True),  # in no order with the copy
+    (f"if (t % 128 == 0) {PROXY_FENCE} consumer_sync(group);", True),
+    ("consumer_sync(group);", True),
+])  # fmt: skip
+def test_a_fence_lies_on_the_way_from_the_store_to_the_copy(new, told):
+    """On which side of a barrier makes no difference, and who copies may fence for all."""
+    source = helpers.reference("warp_specialized").source
+    assert source.count(HANDED_OVER) == 1
+    kernel = helpers.compile(source.replace(HANDED_OVER, new), entry="warp_specialized", arch="sm_90a")
+    findings = gemm.check(kernel, gemm.problem_for(kernel, 256, 256, 64), on="cpu").findings
+    assert {finding.kind for finding in findings} == ({"missing-fence"} if told else set())
