@@ -599,7 +599,7 @@ def _check_one(
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         left.engine = done.outcome.engine if on == "cpu" else ""
-        if text := compare(problem, before, first):
+        if text := _with_hints(compare(problem, before, first), done, on):
             if _is_of_one_product(kernel, problem, before, first):
                 return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []
             return Case(problem, text + (f" {_BATCH}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
@@ -631,6 +631,11 @@ def _check_one(
     else:
         return Case(problem), done.findings if on == "cpu" else []
     return _check_one(kernel, problem, on, at_most, progress, left=left, explain=explain, collect=collect)
+
+
+def _with_hints(wrong: str, done: Run, on: str) -> str:
+    """What is wrong, and what may be why, as far as the machine has seen it. "" where nothing is wrong."""
+    return " ".join([wrong, *done.outcome.hints]) if wrong and on == "cpu" else wrong
 
 
 def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:

@@ -82,7 +82,7 @@ class Outcome:
     uncounted: why the counters of executed machine instructions are missing, "" when they are there. globals_after: what the
     launch left in the kernel's global variables, None if it changed none of them. engine: "numpy",
     "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
-    was free to be chosen, with the instruction and its line if it is one's.
+    was free to be chosen, with the instruction and its line if it is one's. hints: sentences about what may explain a wrong result.
     """
 
     counters: dict[str, int]
@@ -98,6 +98,7 @@ class Outcome:
     engine_reason: str = ""
     uncounted: str = ""
     globals_after: bytes | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
@@ -328,6 +329,7 @@ def _simulate(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time_limit.now() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
         engine=engine, engine_reason=engine_reason, uncounted=uncounted, globals_after=None if left == placed_image else left,
+        hints=tuple(findings.hints),
     )  # fmt: skip
 
 

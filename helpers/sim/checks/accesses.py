@@ -147,18 +147,21 @@ class MatrixAccess(Access):
     """A warpgroup's product reads a matrix, in the blocks `blocks` (boolean).
 
     thread: the first of the warpgroup. granules(size): what the matrix covers, in granules of that size within a block.
-    name: A or B.
+    name: A or B. mode: the swizzle that its descriptor names. overlaps: do some of its elements lie at the same place?
     """
 
-    __slots__ = ("blocks", "granules", "name", "thread")
+    __slots__ = ("blocks", "granules", "mode", "name", "overlaps", "thread")
 
-    def __init__(self, site: Site, name: str, thread: int, blocks: np.ndarray, granules: Callable[[int], np.ndarray]):
+    def __init__(
+        self, site: Site, name: str, thread: int, blocks: np.ndarray, granules: Callable[[int], np.ndarray], mode: str | None = None,
+        overlaps: bool = False,
+    ):  # fmt: skip
         super().__init__(site, np.zeros(1, np.int64), None, 0)
-        self.name, self.thread, self.blocks, self.granules = name, thread, blocks, granules
+        self.name, self.thread, self.blocks, self.granules, self.mode, self.overlaps = name, thread, blocks, granules, mode, overlaps
 
     def of(self, blocks: np.ndarray) -> MatrixAccess:
         """The same in some of the blocks."""
-        return MatrixAccess(self.site, self.name, self.thread, blocks, self.granules)
+        return MatrixAccess(self.site, self.name, self.thread, blocks, self.granules, self.mode, self.overlaps)
 
     def _find(self, m: Machine, cells: SharedCells) -> Touched:
         if self.blocks.all():

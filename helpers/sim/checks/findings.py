@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .protocols import LoadedKernel
 
 MAX_FINDINGS = 100
+MAX_HINTS = 2  # what comes later follows from them as a rule
 
 
 @functools.cache
@@ -36,11 +37,12 @@ class Unclear(Exception):
 
 
 class Findings:
-    """A list without repetitions."""
+    """A list without repetitions. hints: sentences about what is no finding and may explain a wrong result."""
 
     def __init__(self, wanted: bool = True):
         self.wanted = wanted
         self.found: dict[tuple, Finding] = {}
+        self.hints: dict[str, None] = {}
 
     def add(
         self,
@@ -68,6 +70,11 @@ class Findings:
         elif len(self.found) < MAX_FINDINGS:
             self.found[key] = finding
         return finding
+
+    def hint(self, sentence: str) -> None:
+        """Note what may explain a wrong result."""
+        if len(self.hints) < MAX_HINTS:
+            self.hints[sentence] = None
 
     def merge(self, other: Findings) -> None:
         """Take in what another part of the launch found."""

@@ -15,6 +15,7 @@ from .landings import Landing, Landings
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells, first
+from .swizzled_tiles import OTHER_LAYOUT, SwizzledTiles
 from .warp_meetings import Arrivals
 
 MEANING = {"missing-wait": "a read of data that an asynchronous copy may still be writing"}
@@ -157,7 +158,8 @@ class MissingWait(SharedCheck):
         other = self.launch.program.sites[index - 1 if index > 0 else self.landings[-1 - index].site]
         lacking, advice = "has not been waited for", None
         if other.op is AccessKind.BULK_LOAD:
-            advice = unheeded(m) or AT_ITS_BARRIER
+            of_other_layout = site.op is AccessKind.WARPGROUP and site.index in self._read_by_another_swizzle()
+            advice = OTHER_LAYOUT if of_other_layout else unheeded(m) or AT_ITS_BARRIER
         elif other.op is AccessKind.COPY:
             lacking, advice = self._of_groups(m, *divmod(int(touched.cells[i]), self.cells.count))
         m.findings.add(
@@ -166,6 +168,10 @@ class MissingWait(SharedCheck):
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)), advice=advice, sites=(site, other),
         )  # fmt: skip
         return True
+
+    def _read_by_another_swizzle(self) -> set[int]:
+        """Numbers of the sites of products that read a tile in another layout than it was copied in, as far as that is looked for."""
+        return next((check.apart for check in self.cells.checks if isinstance(check, SwizzledTiles)), set())
 
     def _of_groups(self, m: Machine, row: int, cell: int) -> tuple[str, str | None]:
         """What a cp.async to a granule lacks, and what to do: it may be in no group, or in one that a wait leaves under way."""

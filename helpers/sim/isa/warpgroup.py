@@ -89,6 +89,13 @@ def places(descriptor: Descriptor, lines: int, width: int, size: int = 1, turned
 
 
 @functools.lru_cache(maxsize=512)
+def _overlaps(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool) -> bool:
+    """Do two elements of a matrix lie at the same place?"""
+    at = places(descriptor, lines, width, size, turned)
+    return len(np.unique(at)) < at.size
+
+
+@functools.lru_cache(maxsize=512)
 def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, bounds: tuple[int, int], granule: int) -> np.ndarray:
     """The granules of shared memory (its addresses: from the first of `bounds` to before the second) that a matrix occupies."""
     at = places(descriptor, lines, width, size, turned)
@@ -149,11 +156,12 @@ class Stored:
             if out is None:
                 out = np.empty((len(flat), *matrices.shape[1:]))
             out[mine] = matrices
+            overlaps = _overlaps(descriptor, self.lines, width, self.size, self.turned)
             granules = functools.partial(_granules, descriptor, self.lines, width, self.size, self.turned, bounds)
             for group in np.unique(groups[mine]):
                 chosen = np.zeros(m.blocks, bool)
                 chosen[blocks[mine & (groups == group)]] = True
-                reads.append(MatrixAccess(site, self.name, int(group) * GROUP, chosen, granules))
+                reads.append(MatrixAccess(site, self.name, int(group) * GROUP, chosen, granules, descriptor.mode, overlaps))
         return out
 
 
@@ -288,6 +296,7 @@ def wgmma_mma_async(op):
     and for 16-bit ones whether a (in memory) and b are MN-major.
     """
     _of_warpgroup(op)
+    op.loader.uses.add("wgmma")
     # operands
     op.without_effect("popc")
     types = op.those(BITS.__contains__)
