@@ -24,7 +24,7 @@ from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import AccessKind, CostRule
-from helpers.sim.counting import names
+from helpers.sim.counting import names, stages
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from helpers.run.gemm import Problem
@@ -485,13 +485,7 @@ def stages_at_a_time(run) -> int:
     """
     from helpers.views.ring import fills
 
-    edges: list[tuple[int, int]] = []
-    for fill in fills(_whole(run.trace))[1]:
-        ends = [end for _, _, end in fill.reads]
-        edges.append((fill.begin, 1))
-        if ends and None not in ends:  # else it is never said to have been read
-            edges.append((max(end for end in ends if end is not None), -1))
-    return int(np.cumsum([change for _, change in sorted(edges)]).max())
+    return stages.at_a_time(fills(_whole(run.trace))[1])
 
 
 def _whole(trace: Any) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,8 +25,8 @@ from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.ptx import directives
-from helpers.sim.code.sass import parse
-from helpers.sim.counting import names
+from helpers.sim.code.sass import SassInstruction, parse
+from helpers.sim.counting import names, stages
 
 from .cycles.chip import Chip
 from .cycles.scheduled import MATRIX_SHAPES
@@ -37,6 +38,10 @@ _LINE = 128  # bytes of a line of L2
 _MULTICAST = ".multicast::cluster"  # of TMA's copies
 _RELEASE = re.compile(r"barrier\.cluster\.arrive(?!\.relaxed)")  # release is what stands there where nothing else does
 _ALL_DONE = re.compile(r"\b0x0\b")  # how many groups of wgmma a wait leaves
+_PRODUCERS = "setmaxnreg.dec"  # a warpgroup that only copies gives registers away
+_WARPS = 4  # of a warpgroup
+_MOST_STAGES = 32  # of which a trace is made
+_REMEMBERED = 64
 _MEASURED = "9.0"  # the compute capability of which clocks under load, and kernels with wgmma, were measured
 
 
@@ -192,13 +197,15 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     by_tma = counters.get(names.bulk_executed("st"), 0) > 0
     releases = len(_RELEASE.findall(compiled.ptx)) if cluster > 1 else 0
     store = counters.get(names.sectors("global", "st"), 0) / counted * chip["warpgroup.sector"]
+    conflicts = counters.get(names.shared_conflicts("st"), 0) / counted  # wavefronts more than its results need
     products, port = rows * columns * depth / fmas(gpu, compiled.matrix_types), max(chip["warpgroup.port_sector"], l2) * received
-    pauses, refill = _waits(run, chip, products, received, far, again=bool(persistent) and turns > 1)
+    issued = counters[names.tensor("gmma")] / _WARPS / counted  # wgmma
+    pauses, refill = _waits(run, chip, products, received, far, again=bool(persistent) and turns > 1, issued=issued)
     return Tiled(
         products=products,
         port=port,
         sums=fp32_warps / counted * WARP / gpu.capability.fp32_lanes * chip["warpgroup.sums"],
-        store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0),
+        store=store + (rows * columns * chip["warpgroup.element"] if by_tma else 0.0) + conflicts,
         begin=chip["warpgroup.begin"] + chip["warpgroup.crowd"] * active,
         end=(chip["warpgroup.drain"] if by_tma else 0.0) + chip["warpgroup.released"] * releases,
         turns=turns,
@@ -210,11 +217,11 @@ def tiled(run, chip: Chip, fp32_warps: float) -> tuple[Tiled | None, str]:
     ), ""
 
 
-def _waits(run, chip: Chip, products: float, received: float, far: float, again: bool) -> tuple[float, float]:
+def _waits(run, chip: Chip, products: float, received: float, far: float, again: bool, issued: float = 0.0) -> tuple[float, float]:
     """(cycles in which the tensor cores rest at all steps of a tile, cycles until its stages have been filled, one after the other).
 
-    products, received: of the tile, cycles and sectors. far: part of the data beyond half of L2. again: all stages are filled again for it;
-    otherwise the first ones are there when the products begin.
+    products, received, issued: of the tile: cycles, sectors, wgmma. far: part of the data beyond half of L2. again: all stages are filled
+    again for it; otherwise the first ones are there when the products begin.
     """
     compiled, problem = run.kernel.compiled, run.problem["problem"]
     if "box_A" not in compiled.constants:
@@ -223,24 +230,54 @@ def _waits(run, chip: Chip, products: float, received: float, far: float, again:
     count = max(1, math.ceil(problem.k / step))
     box = compiled.constants.get("box_C", (0, 1))  # what sends C away needs room, too: a box for each group of columns at least
     room = compiled.shared_bytes + run.shared - box[0] * columns * problem.result.bytes
-    stages = room // ((rows + columns) * step * problem.inputs.bytes)
+    held = room // ((rows + columns) * step * problem.inputs.bytes)
     loop = _step(compiled.sass, compiled.symbol)
     reach = chip["warpgroup.answer"] + far * chip["warpgroup.far_answer"]
     pauses = count * (chip["warpgroup.rest"] * loop.rests + chip["warpgroup.fence"] * reach * loop.fences)
+    if loop.drains and issued:  # while a warpgroup waits for its own products, those of the others go on
+        groups = max(1, math.prod(run.block) // (_WARPS * WARP) - (_PRODUCERS in compiled.ptx))
+        covered = (groups - 1) * products / issued / loop.drains
+        waits = issued / groups * loop.drains - count * loop.rests
+        pauses += max(0.0, waits) * max(0.0, chip["warpgroup.rest"] - covered)
     answer = reach + received / count * chip["warpgroup.port_sector"]
-    if stages < 2:
+    # Stages that are on their way, or there, while another one is read: as its copies are started, if it has room for more.
+    ahead, tried = held - 1, min(count, held + 2)
+    if 1 < held <= _MOST_STAGES and count > 1 and (seen := _at_a_time(run, tried * step)) and seen < min(count, held - loop.rests):
+        ahead = seen - (not loop.rests)
+    if ahead < 1:
         return pauses, count * answer + products
     if loop.rests:
         answer += products / count  # the next stage is asked for when they have ended, not when they begin
-    return pauses, (count if again else count - min(count, stages - 1)) * answer / (stages - 1)
+    return pauses, (count if again else count - min(count, ahead)) * answer / ahead
+
+
+_seen: OrderedDict[tuple[bytes, str, int], int] = OrderedDict()
+
+
+def _at_a_time(run, k: int) -> int:
+    """How many stages its first block has under way at a time, in the order of execution; 0 where that cannot be told."""
+    compiled = run.kernel.compiled
+    key = (compiled.cubin, compiled.symbol, k)
+    if key not in _seen:
+        try:
+            trace = run.first_stages(k)
+        except CourseError:  # what it cannot run, the SIMT machine says where the kernel is run
+            trace = None
+        found = stages.fills(trace) if trace is not None and not trace.truncated else None
+        _seen[key] = stages.at_a_time(found[1]) if found else 0
+        while len(_seen) > _REMEMBERED:
+            _seen.popitem(last=False)
+    return _seen[key]
 
 
 class _Step(NamedTuple):
     """What warps do at each step along K. rests: they wait until their own products have ended, and then for each other. fences: so many
-    wait until all that they have written can be seen on the whole GPU."""
+    wait until all that they have written can be seen on the whole GPU. drains: for each wgmma, waits until their own products have ended.
+    """
 
     rests: bool
     fences: float
+    drains: float
 
 
 @functools.lru_cache(maxsize=16)
@@ -250,10 +287,21 @@ def _step(sass: str, symbol: str) -> _Step:
     inner = min(loops, key=len, default=())
     waits = [i for i in inner if i.name == "WARPGROUP" and i.has("DEPBAR")]
     if not waits:
-        return _Step(False, 0.0)
+        return _Step(False, 0.0, 0.0)
     fences = sum(i.name == "MEMBAR" and i.has("GPU") for i in inner)
-    meets = any(i.name == "BAR" and i.has("SYNC") for i in inner)
-    return _Step(meets and all(_ALL_DONE.search(str(i)) for i in waits), fences / len(waits))
+    drained = [i for i in waits if _ALL_DONE.search(str(i))]
+    pending, busy, meets = False, False, False
+    for i in (*inner, *inner):  # once more: what is under way when it begins
+        pending = (pending or _multiplies(i)) and i not in drained
+        if i.name == "BAR" and i.has("SYNC"):
+            meets, busy = True, busy or pending  # somebody's products go on behind it
+    rests = meets and (len(drained) == len(waits) or not busy)
+    return _Step(rests, fences / len(waits), len(drained) / max(1, sum(map(_multiplies, inner))))
+
+
+def _multiplies(instruction: SassInstruction) -> bool:
+    """Whether it is a product of a warpgroup. (One without a result closes a group in which there is none.)"""
+    return instruction.name.endswith("GMMA") and instruction.operands[0] != "RZ"
 
 
 def hangs_over(compiled, m: int, n: int) -> bool:

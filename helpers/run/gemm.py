@@ -125,9 +125,8 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
         product["copies"] = len(given.copies)
         product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
     told = (*(f"{remark} ({how})." for remark in given.remarks), *done.remarks)
-    return replace(
-        done, problem=product, first_tiles=functools.partial(_first_tiles, done.kernel, problem), remarks=told, passes=tuple(passes)
-    )
+    first_tiles, first_stages = (functools.partial(how, done.kernel, problem) for how in (_first_tiles, _stages))
+    return replace(done, problem=product, first_tiles=first_tiles, first_stages=first_stages, remarks=told, passes=tuple(passes))
 
 
 def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
@@ -137,6 +136,16 @@ def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     short = min(problem.k, _SHORT)
     some = replace(problem, k=short, pad_a=problem.lda - max(1, short))  # the rows stay as far apart as they are
     return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
+
+
+def _stages(kernel: Kernel, problem: Problem, k: int) -> Trace:
+    """What the first block does for its tile, on made-up data, for at most so many elements of K, where a cluster is the whole grid."""
+    shape = geometry(kernel)
+    m, n = (min(whole, tile * size) for whole, tile, size in zip((problem.m, problem.n), shape.tile, shape.cluster[1::-1], strict=True))
+    some = replace(problem, m=m, n=n, k=min(problem.k, k), batch=1)
+    return run(
+        kernel, some, on="cpu", trace=TraceFilter(blocks={0}), multiprocessors=math.prod(shape.cluster), counters=False, findings=False
+    ).trace
 
 
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:

@@ -13,6 +13,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from helpers.errors import plural
+from helpers.sim.counting import stages
+from helpers.sim.counting.stages import Fill
 
 from .canvas import INK, PAPER, SKY, NothingToSee, heading, picture, stamp, text_on
 from .places import block_label, once_per_trace
@@ -21,55 +23,13 @@ _READ = ("#00734f", "#7a4b00", "#3d3d3d")  # one for each warpgroup
 _MOST = 84  # events that are drawn: two tiles of five steps by two warpgroups
 
 
-@dataclass(frozen=True)
-class Fill:
-    """A stage filled once. begin, arrived: when, in the order of execution, the first copy starts and the first wait passes (None: never).
-
-    number: which fill of its mbarrier, from 0. reads: (warp, begin, end) of each warpgroup's products on it, end None if nobody waits.
-    """
-
-    barrier: int
-    number: int
-    copies: int
-    nbytes: int
-    begin: int
-    arrived: int | None
-    reads: tuple[tuple[int, int, int | None], ...]
-
-
 @once_per_trace
 def fills(trace) -> tuple[int, tuple[Fill, ...]]:
     """The first block that copies, and its fills in order. Raises NothingToSee where there is none."""
-    copying = [move.block for move in trace.moves if move.kind == "copy"]
-    if not copying:
+    found = stages.fills(trace)
+    if found is None:
         raise NothingToSee("No bulk copy was recorded in this run, so there are no mbarriers that count its bytes.")
-    block = copying[0]
-    moves = [move for move in trace.moves if move.block == block]
-    groups: list[list] = []
-    open_at: dict[int, list] = {}  # barrier -> the fill that its copies join
-    for move in moves:
-        if move.kind == "copy":
-            if move.number not in open_at:
-                open_at[move.number] = [move.number, [], None]
-                groups.append(open_at[move.number])
-            open_at[move.number][1].append(move)
-        elif move.kind == "wait" and move.number in open_at:
-            open_at.pop(move.number)[2] = move.order
-    ends = _ends(moves)
-    made: list[Fill] = []
-    for barrier, copies, arrived in groups:
-        low, high = min(int(copy.places.min()) for copy in copies), max(int(copy.places.max()) for copy in copies) + 16
-        begin = copies[0].order
-        after = [other[1][0].order for other in groups if other[0] == barrier and other[1][0].order > begin]
-        until = min(after, default=float("inf"))
-        reads: dict[int, list[int]] = {}
-        for i, move in enumerate(moves):
-            if move.kind in ("A", "B") and copies[-1].order < move.order < until and low <= int(move.places.min()) < high:
-                reads.setdefault(move.warp, []).append(i)
-        spans = tuple((warp, moves[mine[0]].order, ends.get(mine[-1])) for warp, mine in sorted(reads.items()))
-        number = sum(fill.barrier == barrier for fill in made)
-        made.append(Fill(barrier, number, len(copies), sum(copy.places.size * 16 for copy in copies), begin, arrived, spans))
-    return block, tuple(made)
+    return found
 
 
 @dataclass(frozen=True)
@@ -100,24 +60,6 @@ def results(trace) -> tuple[Leaving, ...]:
             latest[move.warp] = len(made)
             made.append(Leaving(move.warp, 1, move.order, move.order))
     return tuple(made)
-
-
-def _ends(moves) -> dict[int, int]:
-    """Index of each product's read -> the order of the wait that it is over at."""
-    ends: dict[int, int] = {}
-    current: dict[int, list[int]] = {}
-    closed: dict[int, list[list[int]]] = {}
-    for i, move in enumerate(moves):
-        if move.kind in ("A", "B"):
-            current.setdefault(move.warp, []).append(i)
-        elif move.kind == "commit":
-            closed.setdefault(move.warp, []).append(current.pop(move.warp, []))
-        elif move.kind == "awaited":
-            groups = closed.get(move.warp, [])
-            for group in groups[: len(groups) - move.number]:
-                for read in group:
-                    ends.setdefault(read, move.order)
-    return ends
 
 
 def controls(run):

@@ -193,6 +193,55 @@ def test_what_the_model_does_not_know_of_tensor_cores_it_says():
     assert beside.from_counters.startswith("the model does not know clusters of which a block lies outside of C")
 
 
+# Step 16 with room for four stages, of which it uses two or one; and with a wait after each wgmma.
+ONE_AHEAD = {
+    "min(steps, STAGES - 1); k++) fetch(k);": "min(steps, 1); k++) fetch(k);",
+    "if (t == 0 && k + STAGES - 1 < steps) fetch(k + STAGES - 1);": "if (t == 0 && k + 1 < steps) fetch(k + 1);",
+}
+ALL_DONE = {"wgmma_wait<1>();  // this": "wgmma_wait<0>();  // this"}
+EACH_DONE = {"k + kk > 0);": "k + kk > 0), wgmma_commit(), wgmma_wait<0>(), wgmma_fence();"}
+
+
+@functools.cache
+def switched(slug, size, *edits):
+    step = steps.get(slug)
+    source = step.kernel_source()
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    made = kernel.compile(source, entry=step.entry, arch=step.target())
+    return gemm.count(made, gemm.problem_for(made, size, size, size))
+
+
+def test_stages_that_are_not_filled_ahead_do_not_hide_their_copies():
+    """The room for four changes nothing where one is filled at a time: each step waits for L2's answer."""
+    found = {
+        name: tensor_cores.tiled(switched("tma_wgmma", 4096, *edits.items()), chip(H200), 0.0)[0]
+        for name, edits in (("", {}), ("two", ONE_AHEAD), ("one", ONE_AHEAD | ALL_DONE), ("rests", ALL_DONE))
+    }
+    answer = found["two"].refill / 63
+    assert answer == pytest.approx(425 + 610 + 1536 * 0.44, rel=0.01)
+    assert found["one"].refill == pytest.approx(63 * (answer + 1024), rel=0.01), "and none begins before its products have ended"
+    assert found[""].refill < found["rests"].refill < found["two"].refill
+    shallow = tensor_cores.tiled(switched("tma_wgmma", 192, *(ONE_AHEAD | ALL_DONE).items()), chip(H200), 0.0)[0]
+    assert shallow.refill > 2 * 1024, "with fewer steps than stages, too"
+
+
+def test_a_wait_after_each_wgmma_costs_more_than_one_after_a_step():
+    times = [switched("tma_wgmma", 2048, *edits.items()).predict().milliseconds for edits in ({}, ALL_DONE, EACH_DONE)]
+    assert times[0] * 1.05 < times[1] and times[1] * 1.02 < times[2]
+
+
+def test_bank_conflicts_of_results_that_leave_cost_their_wavefronts():
+    run = switched(
+        "warp_specialized", 1024, ("(piece ^ r % 8) * 16", "piece * 16"), ("box_C[] = {C_ROWS, 64, 128}", "box_C[] = {C_ROWS, 64, 0}")
+    )
+    plain = counted("warp_specialized", 1024)
+    store, without = (tensor_cores.tiled(one, chip(H200), 0.0)[0].store for one in (run, plain))
+    assert store - without == 256 * 128 * 2 // 512 * 28, "an stmatrix of 512 bytes has 32 wavefronts for 4"
+    assert run.predict().milliseconds > plain.predict().milliseconds
+
+
 @pytest.mark.parametrize(
     ("shape", "measured"), [((128, 128, 16384), 0.151392), ((100, 100, 10000), 0.112592), ((16, 4096, 4096), 0.0415168)]
 )
