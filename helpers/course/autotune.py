@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.arguments import explained, is_whole, listed
-from helpers.errors import CompileError, CourseError, RunError
+from helpers.errors import CompileError, CourseError, RunError, plural
 from helpers.interrupts import delayed
 from helpers.model import hardware
-from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, Capability
+from helpers.model.hardware import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, SUB_PARTITIONS, Capability
 from helpers.model.occupancy import occupancy
 from helpers.model.planned_cycles import loop_cycles
 from helpers.paths import data_folder
@@ -44,8 +44,12 @@ from helpers.run import gemm, gpu
 from helpers.run.gemm import Problem
 from helpers.run.kernel import Kernel
 from helpers.run.kernel import compile as compile_kernel
+from helpers.run.launch_arguments import launch_arguments
 from helpers.run.timing import time_gemms
+from helpers.sim.code.hardware_units import WARP
+from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source, readable
+from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.installation import compiler_version
 
 from .lesson import DEFAULT_GPU
@@ -54,10 +58,12 @@ from .table import Cell, Table, Tabular
 from .vetting import Vetted, vet
 
 FILE = "searches.journal"
-_SCHEMA = 2  # raise it when what is stored changes: older results are then made again
+_SCHEMA = 3  # raise it when what is stored changes: older results are then made again
 _SLACK = 0.9  # the score is no time: a bound must be this far below the best score before it refuses
 _TIMED_TOGETHER = 6  # kernels that are timed in turn, with cuBLAS
 _BY_BOUND = 1 / 3  # of the trials: those with the highest bounds, before Optuna knows enough to choose
+_SHALLOW = 1024  # elements of K, below which whole steps count
+_SOME = 64  # elements of K that are enough for a block to multiply
 _PATIENCE = 100  # proposals that are already decided, until the highest bound is taken instead
 
 ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
@@ -69,7 +75,9 @@ ASSERTED, LAUNCH, REGISTERS, BOUND, SPILLS, REFUSED, WRONG = (
 class CodeFacts:
     """What compiling one configuration showed. Sizes in bytes; spilled: per thread, what was spilled and what never had
     a register, such as an array with an index that is not known before the kernel runs; cycles: of a warp's main loop,
-    per multiply-add of the warp (None if it has no loop of multiply-adds)."""
+    per multiply-add of the warp (None if it has no loop of multiply-adds). step: elements of K that a block computes at a time.
+    issue: cycles that a scheduler of the GPU takes for a multiply-add of a warp at least. warps: that a multiprocessor holds.
+    slices: blocks that really share a tile of the product that is searched for: a kernel may state more than it has room for."""
 
     threads: int
     tile: tuple[int, int]
@@ -77,6 +85,10 @@ class CodeFacts:
     shared: int
     spilled: int
     cycles: float | None
+    step: int = 1
+    issue: float = 1.0
+    warps: int = SUB_PARTITIONS
+    slices: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,9 +105,10 @@ class Measured:
 class Candidate:
     """One configuration. rule, refused: why it is out, as a word and as a sentence, or "".
 
-    depth: blocks that share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
-    this product. bound: fill, less what the loads of the inner product take at least. model: what the model of cycles predicts, None
-    where it was not asked. All three are parts of the FP32 limit, 0 to 1.
+    depth: blocks that may share a tile. fill: of the work that the GPU could do while the busiest SM is busy, the part that is
+    this product: multiprocessors and schedulers without work count, and edges along M, N and K. bound: fill, less what the loads of
+    the inner product take at least. model: what the model of cycles predicts, None where it was not asked. All three are parts of the
+    FP32 limit, 0 to 1.
     """
 
     constants: Mapping[str, int]
@@ -110,13 +123,17 @@ class Candidate:
 
     @property
     def score(self) -> float | None:
-        """The part of the FP32 limit that the machine code and the grid promise; None if refused or not compiled."""
-        return None if self.rule or self.code is None or not self.code.cycles else self.fill / self.code.cycles
+        """The part of the FP32 limit that the grid and one warp's plan of the main loop promise; None if refused or not compiled.
+
+        It ranks, and is no time: warps of one scheduler that wait in turn cover each other's waits, and all of them wait for data.
+        """
+        return None if self.rule or self.code is None or not self.code.cycles else self.fill * self.code.issue / self.code.cycles
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {value}" for name, value in self.constants.items())
 
 
+_UNCHECKED = "Ranked is what compiles; whether its results are right, check() of the kernel with these constants says."
 _ORDERS = ("model", "score", "bound")  # of a search: what its configurations are ranked by, all known without timing them
 
 
@@ -182,8 +199,13 @@ class Search(Tabular):
         problem = _problem(shape)
         target = _target(self.gpu_name)
         kept = [c for c in self.candidates if c.score is not None]
-        fills = [busy_part(c.code.tile, problem, target.sms, c.depth) for c in kept]
-        again = [replace(c, fill=fill, bound=fill * c.bound / c.fill, measured=None) for c, fill in zip(kept, fills, strict=True)]
+        again = []
+        for item in kept:
+            slices: int | None = item.depth
+            if item.depth > 1 and self.source:
+                text = variant(self.source, **item.constants)
+                slices = _asked(compile_source(text, arch=target.capability.arch), problem)[1]
+            again.append(_filled(replace(item, code=replace(item.code, slices=slices), measured=None, model=None), problem, target))
         return replace(self, problem=problem, candidates=tuple(again), stopped="")
 
     def correlation(self, order: str) -> float:
@@ -241,12 +263,12 @@ class Search(Tabular):
         done = Counter(c.rule or ("measured" if c.measured else "ranked" if c.score else "waiting") for c in self.candidates)
         alive = [f"{done[kind]} {kind}" for kind in ("measured", "ranked", "waiting") if done[kind]]
         out = [f"{count} refused ({rule})" for rule, (count, _) in self.refusals().items()]
-        return f"{len(self.candidates)} configurations for {self.problem} on {self.gpu_name}: {', '.join(alive + out)}."
+        return f"{plural(len(self.candidates), 'configuration')} for {self.problem} on {self.gpu_name}: {', '.join(alive + out)}."
 
     def table(self, rows: int = 8) -> Table:
-        """The best `rows`. Raises CourseError for what is no number of rows."""
-        if not is_whole(rows):
-            raise CourseError(f"table(rows={rows!r}): how many rows is a whole number.")
+        """The best `rows`, at least 1. Raises CourseError for what is no number of rows."""
+        if not is_whole(rows) or rows < 1:
+            raise CourseError(f"table(rows={rows!r}): how many rows is a whole number, at least 1.")
         header: list[str | Cell] = [
             _unbroken(map(" × ".join, self.pairs)),
             "threads",
@@ -268,6 +290,7 @@ class Search(Tabular):
             ])  # fmt: skip
         notes = (
             f"Score{' and model' if modelled else ''}: of the FP32 limit. TFLOPS: measured.",
+            "" if not self.ranked or self.ranked[0].measured else _UNCHECKED,
             self.summary(),
             self.stopped,
             self.origin,
@@ -374,7 +397,7 @@ def _target(gpu_name: str | None) -> _Target:
         here = gpu.device()
         return _Target(here.name, hardware.capability(here.arch), here.sms)
     try:
-        row = hardware.gpu(gpu_name or DEFAULT_GPU)
+        row = hardware.gpu(DEFAULT_GPU if gpu_name is None else gpu_name)
     except CourseError:
         if gpu.available() and gpu.device().name == gpu_name:  # a GPU that is here need not be in the table
             return _target(None)
@@ -394,18 +417,49 @@ def _judged(item: Vetted, problem: Problem, target: _Target) -> Candidate:
     if results > room:
         sentence = f"Each thread must keep {results:g} sums, and {item.threads} threads leave it {room} registers."
         return Candidate(item.constants, REGISTERS, sentence)
-    fill = busy_part(item.tile, problem, target.sms, item.depth)
-    # Per k, a thread's tile of r results multiplies at least 2 √r different values, and a load brings at most 4.
-    return Candidate(item.constants, depth=item.depth, fill=fill, bound=fill * results / (results + math.sqrt(results) / 2))
+    warps = fit.blocks_per_sm * math.ceil(item.threads / WARP)
+    # A kernel may not share what it says: then its blocks are those of one slice.
+    fill = max(_fill(item.tile, item.threads, warps, problem, target, slices) for slices in {1, item.depth})
+    return Candidate(item.constants, depth=item.depth, fill=fill, bound=fill * _beside_loads(results, _issue(target.capability)))
 
 
-def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1) -> float:
+def _beside_loads(results: float, issue: float) -> float:
+    """The part of the FP32 limit that the loads of a thread's tile of so many results leave at best."""
+    # Per k, it multiplies at least 2 √r different values, and a load brings at most 4.
+    return min(1.0, issue * results / (results + math.sqrt(results) / 2))
+
+
+def _issue(capability: Capability) -> float:
+    """Cycles that a scheduler takes for a multiply-add of a warp."""
+    return WARP * SUB_PARTITIONS / capability.fp32_lanes
+
+
+def busy_part(tile: tuple[int, int], problem: Problem, sms: int, depth: int = 1, step: int = 1) -> float:
     """Useful work over what all SMs could do while the busiest one works through its blocks, edges included.
 
-    depth: blocks that share a tile.
+    depth: blocks that share a tile; without a step along K each, some have nothing to do. step: elements of K that are computed at a time.
     """
-    blocks = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1]) * depth * problem.batch
-    return problem.m * problem.n * problem.batch / (math.ceil(blocks / sms) * sms * math.prod(tile) / depth)
+    steps = math.ceil(problem.k / step)
+    blocks = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1]) * min(depth, steps) * problem.batch
+    each = math.prod(tile) * math.ceil(steps / depth) * step  # multiply-adds of the fullest
+    return problem.m * problem.n * problem.k * problem.batch / (math.ceil(blocks / sms) * sms * each)
+
+
+def _fill(tile: tuple[int, int], threads: int, warps: int, problem: Problem, target: _Target, slices: int, step: int = 1) -> float:
+    """`busy_part`, less the schedulers of the busiest multiprocessor that have no warp. warps: that it holds."""
+    tiles = math.ceil(problem.m / tile[0]) * math.ceil(problem.n / tile[1]) * problem.batch
+    blocks = math.ceil(tiles * min(slices, math.ceil(problem.k / step)) / target.sms)
+    at_once = min(warps, blocks * math.ceil(threads / WARP))
+    return busy_part(tile, problem, target.sms, slices, step) * min(1.0, at_once / SUB_PARTITIONS)
+
+
+def _filled(item: Candidate, problem: Problem, target: _Target) -> Candidate:
+    """The candidate with what its code says of this product."""
+    code = item.code
+    if code is None:
+        return item
+    fill = _fill(code.tile, code.threads, code.warps, problem, target, code.slices or item.depth, code.step)
+    return replace(item, fill=fill, bound=fill * _beside_loads(math.prod(code.tile) / code.threads, code.issue))
 
 
 def _study(file: Path, source: str, space, problem: Problem, target: _Target, timing: bool):
@@ -450,7 +504,10 @@ class _Trying:
         for trial in self.study.trials:
             if "found" in trial.user_attrs:
                 index = self._place(trial)
-                self.candidates[index] = with_facts(self.candidates[index], trial.user_attrs["found"])
+                self.candidates[index] = self._with(index, trial.user_attrs["found"])
+
+    def _with(self, index: int, found: Mapping) -> Candidate:
+        return _filled(with_facts(self.candidates[index], found), self.problem, self.target)
 
     def _place(self, trial) -> int:
         return self._places[tuple(trial.params[name] for name in self.space)]
@@ -489,7 +546,7 @@ class _Trying:
             for index, trial in asked.items():
                 with delayed():
                     trial.set_user_attr("found", found[index])
-                    item = self.candidates[index] = with_facts(self.candidates[index], found[index])
+                    item = self.candidates[index] = self._with(index, found[index])
                     self._tell(trial, item)
             done += len(asked)
             waiting = self._waiting()
@@ -517,7 +574,7 @@ class _Trying:
     def _found(self, places: Iterable[int]) -> dict[int, dict]:
         """place -> the facts of a configuration: its code, and its time or a refusal."""
         texts = {index: variant(self.source, **self.candidates[index].constants) for index in places}
-        found = {index: _compiled(text, self.target) for index, text in texts.items()}
+        found = {index: _compiled(text, self.problem, self.target) for index, text in texts.items()}
         good = [index for index in found if "rule" not in found[index]]
         if self.timing and good:
             arch = self.target.capability.arch
@@ -533,7 +590,7 @@ def _state(name: str):
     return TrialState[name]
 
 
-def _compiled(text: str, target: _Target) -> dict:
+def _compiled(text: str, problem: Problem, target: _Target) -> dict:
     """The facts of one configuration's machine code, or the refusal: what is kept."""
     try:
         compiled = compile_source(text, arch=target.capability.arch)
@@ -541,8 +598,12 @@ def _compiled(text: str, target: _Target) -> dict:
         return {"rule": REFUSED, "refused": error.message}
     shape, tile = compiled.constants["block_shape"], compiled.constants["tile_shape"]
     shared = compiled.shared_bytes + sum(compiled.constants.get("dynamic_shared", (0,)))
-    code = CodeFacts(math.prod(shape), (tile[0], tile[1]), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled))
-    fit = occupancy(target.capability, code.threads, code.registers, code.shared)
+    threads = math.prod(shape)
+    fit = occupancy(target.capability, threads, compiled.registers, shared)
+    code = CodeFacts(
+        threads, (tile[0], tile[1]), compiled.registers, shared, compiled.local_bytes, loop_cycles(compiled),
+        issue=_issue(target.capability), warps=fit.blocks_per_sm * math.ceil(threads / WARP),
+    )  # fmt: skip
     if code.spilled:
         reason = f"{code.spilled} bytes of each thread find no register and go to memory and back."
         return {"rule": SPILLS, "refused": reason, "code": asdict(code)}
@@ -554,7 +615,31 @@ def _compiled(text: str, target: _Target) -> dict:
             "refused": "There is no loop of multiply-adds in the machine code.",
             "code": asdict(code),
         }
-    return {"code": asdict(code)}
+    step, slices = _asked(compiled, problem)
+    return {"code": asdict(replace(code, step=step, slices=slices))}
+
+
+def _asked(compiled: Compiled, problem: Problem) -> tuple[int, int]:
+    """(elements of K that a block computes at a time, how many blocks really share a tile of this product).
+
+    Asked of the kernel itself, of one block each: how much it multiplies where K is 1, and whether the last block that shares a tile
+    multiplies at all. Where K is deep the first matters little, and is 1. What the kernel says stands where it cannot be run.
+    """
+    kernel = Kernel(compiled)
+    shape = gemm.geometry(kernel)
+    depth, (across, down, _) = shape.depth or 1, shape.grid(problem.m, problem.n, problem.batch)
+
+    def multiplied(k: int, block: int) -> int:
+        some = replace(problem, k=k, pad_a=0)
+        given, grid = launch_arguments(kernel, some, *some.zeros()), shape.grid(some.m, some.n, some.batch)
+        run = kernel.count(grid, shape.block, given.arguments, shape.shared, blocks=[block])
+        return run.counters.get(names.threads("ffma"), 0) // math.prod(grid)  # counts are scaled up to the grid
+
+    try:
+        step = max(1, round(multiplied(1, 0) / math.prod(shape.tile))) if problem.k < _SHALLOW else 1
+        return step, depth if depth == 1 or multiplied(depth * _SOME, (depth - 1) * down * across) else 1
+    except CourseError:
+        return 1, depth
 
 
 def with_facts(item: Candidate, found: Mapping) -> Candidate:

@@ -18,6 +18,7 @@ from helpers.toolchain.compile import compile_source
 from tests.course.tiny_kernel import SOURCE
 
 GPU = "H200 SXM"
+STEP_12 = get("autotune").kernel_path.read_text(encoding="utf-8")
 SHARED_TILE = get("shared_tile").kernel_path.read_text(encoding="utf-8")
 
 
@@ -80,6 +81,53 @@ def _spilled(source, tile, file):
 ])  # fmt: skip
 def test_fill_counts_idle_sms_and_work_outside_the_matrix(tile, shape, sms, fill):
     assert autotune.busy_part(tile, Problem(*shape, 7), sms) == pytest.approx(fill)
+
+
+@pytest.mark.parametrize(("shape", "depth", "step", "fill"), [
+    ((128, 132 * 128, 256), 8, 1, 1.0), ((128, 132 * 128, 256), 8, 64, 1.0),  # four of eight have a step each
+    ((128, 132 * 128, 1), 1, 16, 1 / 16), ((128, 128, 100), 1, 16, 100 / 112 / 132),
+])  # fmt: skip
+def test_fill_counts_steps_along_k_that_are_not_there(shape, depth, step, fill):
+    assert autotune.busy_part((128, 128), Problem(*shape), 132, depth, step) == pytest.approx(fill)
+
+
+def test_slices_that_a_kernel_has_no_room_for_count_as_none(file):
+    """By step 12's ROOM, at 3072³ the kernel is the same with any number of them."""
+    found = search(STEP_12, {"SLICES": (1, 4)}, 3072, GPU, file=file)
+    assert [item.code.slices for item in found.candidates] == [1, 1] and len(found.ranked) == 2
+    assert found.candidates[0].fill == found.candidates[1].fill and found.best.constants["SLICES"] == 1
+    small = found.at(512)
+    assert [item.code.slices for item in small.candidates] == [1, 4] and small.best.constants["SLICES"] == 4
+
+
+def test_a_shallow_product_fills_little_of_its_steps(file):
+    deep, shallow = (search(STEP_12, {"BM": (256,)}, (1000, 1000, k), GPU, file=file).best for k in (1024, 1))
+    assert shallow.code.step == 16 and shallow.fill == pytest.approx(deep.fill / 16)
+
+
+def test_a_scheduler_without_a_warp_does_no_work(file):
+    """Blocks of a warp, one for each multiprocessor: three of four schedulers rest."""
+    found = found_for({"TM": (8,), "TN": (8,), "THREADS": (32, 128)}, file, size=256)
+    one, four = found.candidates
+    assert one.fill == pytest.approx(autotune.busy_part(one.code.tile, found.problem, 132) / 4)
+    assert four.fill == pytest.approx(autotune.busy_part(four.code.tile, found.problem, 132))
+
+
+def test_the_fp32_limit_is_the_gpus(file):
+    """On an A100 a scheduler issues a multiply-add every other cycle, and nothing is faster."""
+    found = search(STEP_12, {"BM": (128,)}, 4096, "A100 SXM4 80GB", file=file)
+    assert found.best.code.issue == 2 and found.best.code.cycles > 2
+    assert 0.8 < found.best.score == found.best.fill * 2 / found.best.code.cycles < 1 and found.best.bound < 1
+
+
+def test_what_was_not_measured_was_not_checked_and_says_so(file):
+    found = found_for({"TM": (4,), "THREADS": (64,)}, file)
+    assert "whether its results are right, check()" in str(found.table()) and "1 configuration for" in found.summary()
+    for rows in (0, -1):
+        with pytest.raises(CourseError, match="a whole number, at least 1"):
+            found.table(rows)
+    with pytest.raises(CourseError, match="no figures for a GPU called ''"):
+        search(SOURCE, {"TM": (4,)}, gpu_name="", file=file)
 
 
 def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(file):
