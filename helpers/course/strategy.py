@@ -256,7 +256,10 @@ class ChosenConfiguration(Tabular):
             constants = ", ".join(f"{key} {value}" for key, value in configurations[name].items()) or "as shipped"
             rows.append([name, f"{time:.3g}", digits(self.problem.flops / time / 1e9), constants])
         how = f"as recorded on {self.device}" if self.recorded else f"estimated from the strategy table of {self.device}"
-        return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3))
+        least = min(problem.flops for problem in shapes(self.problem.dtype).values())
+        beyond = self.problem.flops < least and not self.recorded
+        notes = ("Smaller than anything in the table: of so small a product nothing was timed, and it may take longer.",) if beyond else ()
+        return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3), below=notes)
 
 
 @explained

@@ -1,6 +1,6 @@
 """How long a tiled product takes, from its tiles alone: what a library's rule for choosing a kernel is made of.
 
-A configuration of a kernel (its tile of C, its step along K, its slices) is timed on a few shapes; three or four numbers fitted
+A configuration of a kernel (its tile of C, its step along K, its slices) is timed on a few shapes; up to seven numbers fitted
 to those times then tell its time on any other shape, in microseconds and without compiling anything. It knows nothing of the
 machine code: `helpers.model.cycles` does, and takes a thousand times as long.
 """

@@ -168,6 +168,11 @@ def test_what_is_chosen_passes_its_check():
     assert "Who waits" not in str(reference("coalesced").check(on="cpu"))
 
 
+def test_a_product_smaller_than_any_that_was_timed_is_told_so():
+    assert "Smaller than anything in the table" in str(strategy.best(1, 1, 1).table())
+    assert all("Smaller than" not in str(strategy.best(*shape).table()) for shape in ((256, 256, 256), (1000, 1000, 1000)))
+
+
 def test_best_of_nothing_is_refused():
     with pytest.raises(CourseError, match="nothing to compute"):
         strategy.best(64, 0, 64)
