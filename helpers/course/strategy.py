@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from helpers.arguments import explained, listed
+from helpers.arguments import explained, is_whole, listed
 from helpers.errors import CourseError
 from helpers.model import hardware
 from helpers.model.hardware import digits
@@ -272,6 +272,9 @@ def best(
     Raises CourseError if nothing is recorded for `device`, for another type, for a product of nothing, and for a batch where the
     step computes one product at a time.
     """
+    for name, extent in (("m", m), ("n", n), ("k", k), ("batch", batch)):
+        if not (extent is None and name in "nk") and not (is_whole(extent) and extent >= 0):
+            raise CourseError(f"{name}={extent!r}: give a whole number, at least 1.")
     family, problem = _family(dtype), Problem(m, m if n is None else n, m if k is None else k, batch=batch, dtype=dtype)
     if batch > 1 and not family.batches:
         raise CourseError(f"{family.step} computes one product at a time: leave batch out, and launch it {batch} times.")

@@ -180,6 +180,9 @@ def test_best_of_nothing_is_refused():
 
 @pytest.mark.parametrize(("ask", "sentence"), [
     (lambda: strategy.best(64, dtype=["x"]), r"dtype=\['x'\]: configurations were tried for 'float32' and 'bfloat16'"),
+    (lambda: strategy.best(-1), "m=-1: give a whole number, at least 1"),
+    (lambda: strategy.best(8, 8, 2.5), r"k=2\.5: give a whole number, at least 1"),
+    (lambda: strategy.best(None), "m=None: give a whole number, at least 1"),
     (lambda: strategy.held_out([]), r"dtype=\[\]: configurations were tried for"),
     (lambda: strategy.recorded().best("x"), "There is no shape 'x'; there are: 'small', 'small, 512', "),
     (lambda: strategy.recorded().best([]), r"There is no shape \[\]; there are: "),
