@@ -9,6 +9,7 @@ import contextlib
 import functools
 import math
 import numbers
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -43,6 +44,7 @@ _SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 PATIENCE = 8.0  # seconds that a small shape may always take
+_LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 
 
@@ -391,6 +393,8 @@ def check(
         if not fixed:
             raise LaunchError("check was given no problem, and nothing is right because nothing was tried. Leave problems out for its own.")
     problems = [*fixed, *random, *last]
+    if seed is not None and (case := _waits_for_the_grid(kernel)) is not None:
+        return CheckReport(kernel.name, (case,), (), source=kernel.source, untried=len(problems), seed=seed)
     watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.
     order = sorted(range(len(problems)), key=lambda i: (i > 0, i != len(fixed), i))
@@ -455,6 +459,25 @@ def check(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone,
     )  # fmt: skip
+
+
+def _waits_for_the_grid(kernel: Kernel) -> Case | None:
+    """What is wrong with grid.sync() in a kernel whose grid grows with C, or None: all of its blocks have to be on the GPU at once."""
+    shape, program = geometry(kernel), program_of(kernel)
+    if shape.persistent is not None or program is None or not program.grid_workspace:
+        return None
+    problem, most = problem_for(kernel, _LADDER, _LADDER, _LADDER), kernel.resident(shape.block, shape.shared)
+    blocks = math.prod(shape.grid(problem.m, problem.n))
+    if most is None or blocks <= most:
+        return None
+    line = next((number for number, text in enumerate(kernel.source.splitlines(), 1) if re.search(r"\bthis_grid\b", text)), None)
+    return Case(
+        problem,
+        "The blocks of this kernel wait for each other (grid.sync()), so all of them have to be on the GPU at once. There is one for each "
+        f"tile of C, and of {blocks:,} blocks no more than {most:,} fit, also on the largest GPU of this architecture: it cannot be "
+        "launched. Leave grid.sync() out, or let as many blocks as fit walk the tiles (`persistent`).",
+        line,
+    )
 
 
 def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:

@@ -276,7 +276,7 @@ class Kernel:
                     subject.compiled, grid, block, values[: len(arguments)], shared=shared, collect=collect,
                     budget=Budget(seconds=seconds), progress=progress, cluster=dims,
                     globals_before=globals_before, long=long, in_turn=in_turn, explain=explain, symbols=variables,
-                    resident=self._resident(block, shared),
+                    resident=self.resident(block, shared),
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)
@@ -396,7 +396,7 @@ class Kernel:
         extent = None if wanted is None else _extent("cluster", wanted)
         return clusters.extent(self.ptx, self.compiled.symbol, self.compiled.arch, grid, extent)
 
-    def _resident(self, block: tuple[int, int, int], shared: int) -> int | None:
+    def resident(self, block: tuple[int, int, int], shared: int) -> int | None:
         """Blocks that are on the largest GPU of the kernel's architecture at once. None if no such GPU is known."""
         compiled, arch = self.compiled, self.compiled.arch.rstrip("af")
         sms = [gpu.sms for gpu in hardware.gpus() if gpu.arch == arch]

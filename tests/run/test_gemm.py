@@ -342,6 +342,16 @@ def test_what_depends_on_data_is_run_to_be_counted():
     assert counted.counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4 + 32
 
 
+def test_a_grid_of_any_size_cannot_wait_as_a_whole(plain):
+    """It is said at once, with the line, and not after all shapes: these have few blocks."""
+    sync = "#include <cooperative_groups.h>\n" + PLAIN.replace("float sum", "cooperative_groups::this_grid().sync();\n    float sum", 1)
+    assert sync.count("this_grid") == 1
+    report = gemm.check(helpers.compile(sync, arch="sm_90"), on="cpu")
+    (case,) = report.cases
+    assert not report.passed and report.untried and "cannot be launched" in case.message
+    assert "this_grid" in sync.splitlines()[case.line - 1]
+
+
 def test_flops_and_compulsory_bytes():
     problem = Problem(2, 3, 5)
     assert problem.flops == 60
