@@ -20,8 +20,8 @@ import numpy as np
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError
 from helpers.sim import Trace, TraceFilter
-from helpers.sim.code import time_limit
-from helpers.sim.launch import DOWNWARDS, UPWARDS
+from helpers.sim.code import cfg, time_limit
+from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
 from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
@@ -447,6 +447,9 @@ def check(
         if (case := _unreached_tiles(kernel, seed, seconds)) is not None:
             cases[len(problems)] = replace(case, drawn=True)
             problems.append(case.problem)
+        elif (case := _waiting_of_many_tiles(kernel, seed, seconds)) is not None and (case.message or case.remark):
+            cases[len(problems)] = replace(case, drawn=True)
+            problems.append(case.problem)
     if not watched:  # else the machine has seen what comes of it
         for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
@@ -668,6 +671,49 @@ def _check_one(
 def _with_hints(wrong: str, done: Run, on: str) -> str:
     """What is wrong, and what may be why, as far as the machine has seen it. "" where nothing is wrong."""
     return " ".join([wrong, *done.outcome.hints]) if wrong and on == "cpu" else wrong
+
+
+def _waits(kernel: Kernel) -> bool:
+    """May a loop of the kernel end by what another block writes?"""
+    if (program := program_of(kernel)) is None:
+        return False
+    graph = [block.successors for block in program.blocks]
+    looks = {
+        site.pc for site in program.sites
+        if (site.volatile or site.atomic) and site.space in ("global", "generic") and site.index in program.decisive
+    }  # fmt: skip
+    return any(looks.intersection(block.ops) and cfg.loop_around(graph, block.index) for block in program.blocks)
+
+
+def _waiting_of_many_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
+    """A kernel whose slices wait for each other, on more tiles than small tables of flags have, its blocks one after the other in an order
+    of no kind: the slices of a tile must not go on because of what those of another one have done. A remark where a block waits for one of
+    a higher number. None of other kernels, and where it takes too long."""
+    shape = geometry(kernel)
+    if shape.persistent is not None or (shape.depth or 1) < 2 or math.prod(shape.cluster) > 1 or not _waits(kernel):
+        return None
+    (rows, columns), random = shape.tile, np.random.default_rng(seed)
+    across, down = (int(random.integers(9, 13)) for _ in range(2))
+    make = functools.partial(problem_for, kernel, k=2 * (shape.depth or 1), seed=seed)
+    problem, small = (fitted(kernel, make(rows * y, columns * x)) for x, y in ((across, down), (2, 1)))
+    options: dict[str, Any] = {"counters": False, "seconds": seconds}
+    arrays = problem.arrays()
+    before = problem.copies(arrays)
+    try:
+        run(kernel, problem, "cpu", arrays, findings=False, in_turn=SHUFFLED, **options)
+        alone = run(kernel, small, "cpu", in_turn=ALONE, **options)
+    except CourseError:
+        return None
+    if text := compare(problem, before, arrays):
+        return Case(problem, f"{text} {_OTHER_TILES}")
+    remark = next((str(one) for one in alone.findings if one.kind == "endless"), "")
+    return Case(problem, remark=remark)
+
+
+_OTHER_TILES = (
+    "Its blocks ran one after the other, in any order, as far as each got: the slices of a tile may wait for each other alone. Has each "
+    "tile a flag or a counter of its own?"
+)
 
 
 def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:

@@ -25,7 +25,7 @@ from helpers.model.predict import Prediction, predict
 from helpers.sim import Budget, Collect, Outcome, Trace, TraceFilter, count, simulate
 from helpers.sim.code import elf, time_limit
 from helpers.sim.code.ptx import directives
-from helpers.sim.launch import DOWNWARDS, UPWARDS
+from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
@@ -228,7 +228,8 @@ class Kernel:
         cluster: blocks per thread block cluster, 1 to 3 integers, for a kernel that does not declare __cluster_dims__.
         long: the SIMT machine makes native code before it begins, because interpreting would take longer than that.
         in_turn: "upwards" or "downwards": in the SIMT machine each block, or cluster, goes as far as it gets before the next one begins,
-        by their numbers from the first on or from the last.
+        by their numbers from the first on or from the last; "shuffled": in an order of no kind. "alone": from the first on, and no
+        further one begins before it has ended; who waits for a later one is a finding.
         explain: False raises UnexplainedError as soon as native code meets what only the slower NumPy machine can explain (a race, as a
         rule); by default that runs the launch once more and names it.
         before: what is launched before it each time on a GPU, as a part of its time. On the CPU that has been done already.
@@ -259,9 +260,11 @@ class Kernel:
             raise LaunchError(f"repeat={repeat!r}: how often the launch is timed on a GPU is a whole number, at least 1.")
         if not isinstance(globals_before, (bytes, type(None))):
             raise LaunchError(f"globals_before is what an earlier run's outcome.globals_after says, not {type(globals_before).__name__}.")
-        if not isinstance(in_turn, str) or in_turn not in ("", UPWARDS, DOWNWARDS):
+        orders = (UPWARDS, DOWNWARDS, SHUFFLED, ALONE)
+        if not isinstance(in_turn, str) or in_turn not in ("", *orders):
             raise LaunchError(
-                f"in_turn={in_turn!r} is no order of the blocks: write in_turn={UPWARDS!r} or in_turn={DOWNWARDS!r}, or leave it out."
+                f"in_turn={in_turn!r} is no order of the blocks: write in_turn={UPWARDS!r}, {DOWNWARDS!r}, {SHUFFLED!r} or {ALONE!r}, or "
+                "leave it out."
             )
         collect = Collect(counters=counters, findings=findings, trace=filter_, blocks=blocks, uninitialized=self._pointers(uninitialized))
         given = variable_values.given(self.compiled, symbols)

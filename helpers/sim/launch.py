@@ -62,6 +62,8 @@ class Collect:
 
 
 UPWARDS, DOWNWARDS = "upwards", "downwards"  # orders of the blocks of a launch `in_turn`
+ALONE = "alone"  # upwards, and none begins before those before it have ended
+SHUFFLED = "shuffled"  # in an order of no kind, the same each time
 
 
 @dataclass(frozen=True)
@@ -173,9 +175,10 @@ def simulate(
     them (`Outcome.globals_after`), instead of as the source initialises them. long: the launch is known to take long in the NumPy
     machine, which then does not begin it while native code is made. in_turn: UPWARDS (by their numbers) or DOWNWARDS, each block,
     or cluster, goes as far as it gets before the next one begins, in the NumPy machine: orders like any other, in which who does not wait
-    for the others finds nothing of theirs. explain: False raises UnexplainedError where native code meets what only the NumPy machine
-    can explain, and the NumPy machine does not run the launch. symbols: bytes for the beginnings of global variables, or structs
-    with arrays, by the names that the PTX gives them; they come after globals_before.
+    for the others finds nothing of theirs. SHUFFLED is one more. ALONE (by their numbers), none begins before those before it have
+    ended, as where one block fits on a GPU; one that waits for a later one is a finding. explain: False raises UnexplainedError where
+    native code meets what only the NumPy machine can explain, and the NumPy machine does not run the launch. symbols: bytes for the
+    beginnings of global variables, or structs with arrays, by the names that the PTX gives them; they come after globals_before.
     resident: blocks of the launch that fit on the largest GPU at once, if known.
 
     Raises RunError, with the findings so far, if the kernel cannot go on or exceeds its budget, which begins with this call.
@@ -381,8 +384,9 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
     piece = next(pieces, None)
     waiting: deque[Chunk] = deque()
     done = 0
-    watched = _keeps_order(launch, chosen) and launch.in_turn != DOWNWARDS and launch.findings.wanted
-    room = (launch.resident if watched else None) or math.inf
+    alone = launch.in_turn == ALONE and launch.findings.wanted
+    watched = _keeps_order(launch, chosen) and launch.in_turn not in (DOWNWARDS, SHUFFLED) and launch.findings.wanted
+    room = 1 if alone else (launch.resident if watched else None) or math.inf
 
     def advance(chunk: Chunk) -> bool:
         nonlocal done
@@ -407,7 +411,10 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
             hangs = stuck.wait_for_ever(launch, waiting, advance)
             if hangs:
                 places = [chunk.place for chunk in waiting]
-                endless.no_room(launch.program, launch.findings, places, math.prod(launch.grid), launch.resident)
+                if alone:
+                    endless.waits_for_later(launch.program, launch.findings, places)
+                else:
+                    endless.no_room(launch.program, launch.findings, places, math.prod(launch.grid), launch.resident)
             if hangs is not False:
                 room = math.inf
             continue
@@ -447,6 +454,8 @@ def _pieces(launch: Launch, chosen):
     cx, cy, cz = launch.cluster or (1, 1, 1)
     if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
+    if launch.in_turn == SHUFFLED and chosen is None and launch.cluster is None:
+        chosen = np.random.default_rng(0).permutation(math.prod(launch.grid))
     if chosen is not None:
         count = max(1, count // (cx * cy * cz)) * cx * cy * cz
         for start in order(range(0, len(chosen), count)):

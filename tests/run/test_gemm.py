@@ -581,3 +581,51 @@ def test_a_run_that_is_slow_with_its_findings_is_not_said_to_be_endless():
     assert {finding.kind for finding in report.findings} >= {"race"} and not report.endless and not report.untried
     assert report.results_alone == 3 and len(report.cases) == 3 and "elements of C are wrong" in report.cases[0].message
     assert "never end" not in str(report) and "of 3 shapes the results alone were compared" in str(report)
+
+
+IN_TURN = """constexpr int SLICES = 4;
+extern "C" __device__ constexpr int block_shape[] = {16, 16, 1};
+extern "C" __device__ constexpr int tile_shape[] = {16, 16};
+extern "C" __device__ constexpr int grid_depth[] = {SLICES};
+__device__ int turn[1 << 16];
+extern "C" __global__ void in_turn(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int slice = blockIdx.z % SLICES, product = blockIdx.z / SLICES;
+    const int tile = (product * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    A += (size_t)product * M * lda; B += (size_t)product * K * ldb; C += (size_t)product * M * ldc;
+    const int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    const bool in = row < M && col < N, first = threadIdx.x + threadIdx.y == 0;
+    float sum = 0;
+    if (in) for (int k = slice; k < K; k += SLICES) sum += A[(size_t)row * lda + k] * B[(size_t)k * ldb + col];
+    if (first) while (atomicAdd(&turn[tile], 0) != slice);
+    __syncthreads();
+    __threadfence();
+    float* c = C + (size_t)row * ldc + col;
+    if (in) *c = slice == 0 ? (beta == 0 ? alpha * sum : alpha * sum + beta * *c) : *(volatile float*)c + alpha * sum;
+    __threadfence();
+    __syncthreads();
+    if (first) atomicExch(&turn[tile], slice == SLICES - 1 ? 0 : slice + 1);
+}
+"""
+
+
+@pytest.mark.parametrize("flag", ["&turn[0]", "&turn[tile % 64]"], ids=["one_flag_for_all_tiles", "64_flags"])
+def test_slices_must_not_go_on_because_of_another_tile(flag):
+    """With blocks that keep pace these are right."""
+    source = IN_TURN.replace("&turn[tile]", flag)
+    assert source != IN_TURN
+    report = gemm.check(helpers.compile(source), on="cpu")
+    assert not report.passed
+    assert "a flag or a counter of its own" in [case.message for case in report.cases if case.message][-1]
+
+
+def test_slices_that_wait_for_later_blocks_are_right_and_it_is_said_where():
+    source = IN_TURN.replace("slice = blockIdx.z % SLICES", "slice = SLICES - 1 - blockIdx.z % SLICES")
+    report = gemm.check(helpers.compile(source), on="cpu")
+    assert report.passed, str(report)
+    (remark,) = [case.remark for case in report.cases if case.remark]
+    assert "blocks of higher numbers" in remark and "while (atomicAdd" in remark
+
+
+def test_slices_that_take_turns_are_right():
+    report = gemm.check(helpers.compile(IN_TURN), on="cpu")
+    assert report.passed and not any(case.remark for case in report.cases), str(report)

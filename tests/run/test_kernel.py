@@ -222,7 +222,9 @@ def test_options_of_the_wrong_kind_are_refused(options):
 
 
 def test_an_unknown_order_of_the_blocks_names_those_there_are(scale):
-    with pytest.raises(LaunchError, match="in_turn='up' is no order of the blocks: write in_turn='upwards' or in_turn='downwards'"):
+    with pytest.raises(
+        LaunchError, match="in_turn='up' is no order of the blocks: write in_turn='upwards', 'downwards', 'shuffled' or 'alone'"
+    ):
         scale.launch(1, 32, [np.zeros(32, np.float32), np.zeros(32, np.float32), 32, 2.0], on="cpu", in_turn="up")
 
 

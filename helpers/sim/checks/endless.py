@@ -103,6 +103,17 @@ def no_room(program: LoadedKernel, findings: Findings, places: Collection[int], 
     )  # fmt: skip
 
 
+def waits_for_later(program: LoadedKernel, findings: Findings, places: Collection[int]) -> None:
+    """A block waits for ever, until blocks of higher numbers begin. places: where it waits, as blocks of code."""
+    line = program.blocks[min(places)].line
+    findings.add(
+        KIND, line,
+        "A block waits here for blocks of higher numbers. Blocks begin by their numbers, and these only when there is room on the GPU: a "
+        "launch of more blocks than fit never ends.",
+        advice="Let a block wait for blocks of lower numbers only, and of its own tile: does each tile have a counter of its own?",
+    )  # fmt: skip
+
+
 def no_registers(m: Machine, line: int | None, block: int, wanted: int, pool: int) -> NoReturn:
     """Warpgroups of a block wait for more registers per thread (`wanted`, all together) than it has."""
     finding = m.findings.add(

@@ -120,3 +120,18 @@ def _counted(looks: list):
         whole(self, chunk)
 
     return look
+
+
+@pytest.mark.parametrize(
+    "wait, told",
+    [
+        ("if (b) while (!flag[b - 1]);", False),
+        ("if (b < n - 1) while (!flag[b + 1]);", True),
+        ("if (b % 2 == 0) while (!flag[b + 1]);", True),
+    ],
+)
+def test_alone_a_block_may_wait_for_those_of_lower_numbers_only(wait, told):
+    """Also where all of them fit on a GPU: a larger launch of the same kernel would not."""
+    found = findings(SIGNAL.replace("WAIT", wait), 6, "alone")
+    assert [one.kind for one in found] == ["endless"] * told
+    assert all("blocks of higher numbers" in one.message for one in found)
