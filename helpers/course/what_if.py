@@ -20,7 +20,12 @@ CHANGES: Mapping[str, Mapping[str, float]] = {
     "registers without banks": {"registers.each": 0},
     "shared memory twice as fast": {"load_store.wavefront": 0.5, "load_store.between_loads": 1},
     "device memory without latency": {"latency.l2": 0, "latency.crowd": 0, "latency.device": 0},
-    "L2 cache twice as fast": {"load_store.l2_sector": 0.45, "load_store.l2_sector_alone": 0.15},
+    "L2 cache twice as fast": {
+        "load_store.l2_sector": 0.45,
+        "load_store.l2_sector_alone": 0.15,
+        "load_store.l2_request": 0.8,
+        "load_store.l2_request_alone": 0.55,
+    },
     "instruction cache for any loop": {"code.lines": 1 << 14},
     "barriers that cost nothing": {"barrier.release": 0, "barrier.arrival": 0},
 }

@@ -366,4 +366,5 @@ class _Launch:
     def _simulate(self, visits: Sequence[Visit], resident: int, marks, device: float, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:
             raise _TooLongError
-        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, device, watched).run()
+        crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
+        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, device, watched, crowded).run()

@@ -5,7 +5,7 @@ instruction does not say that others go first, else of the youngest that can; of
 has not issued for longest, whoever issued last. What an instruction needs: its stall count and scoreboards, its pipe, its registers'
 banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in common. One load/store
 unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
-lacks comes from L2 at the rate of its port, and whoever else wants it meanwhile waits for it, too.
+lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -172,6 +172,7 @@ class _Code:
 
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
+    crowded: the part of `latency.crowd` that its loads wait where all of them work.
 
     marks: two numbers of issued instructions, between which the states are those of the steady loop. device: cycles that a load takes
     longer than from L2. watched: keep what every warp does between the marks.
@@ -179,7 +180,7 @@ class Multiprocessor:
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
-        marks: tuple[int, int] | None = None, device: float = 0.0, watched: bool = False,
+        marks: tuple[int, int] | None = None, device: float = 0.0, watched: bool = False, crowded: float = 1.0,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -195,7 +196,7 @@ class Multiprocessor:
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip.store_sector(active)
-        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) + device
+        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) * crowded + device
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
         gates = [_gate(step, self.two_fma_pipes) for step in code]
@@ -224,6 +225,7 @@ class Multiprocessor:
         self.busy_until = [0.0] * SUB_PARTITIONS
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
         self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
+        self.l2_request = max(chip["load_store.l2_request_alone"], chip["load_store.l2_request"] * min(1.0, active))
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
@@ -568,7 +570,8 @@ class Multiprocessor:
             when = self.landed.get(wanted)
             if when is None:
                 bringing = len(set(cost.bringers) - {-1})
-                self.l2 = max(self.l2, now) + cost.fetched * cost.warps / bringing * self.l2_sector
+                port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
+                self.l2 = max(self.l2, now) + port * cost.warps / bringing
                 when = self.landed[wanted] = self.l2 + self.memory
             elif when > now + step.latency:
                 taken += self.under_way

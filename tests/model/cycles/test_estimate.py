@@ -97,9 +97,9 @@ def test_the_claims_hold(table):
     assert table["states"]["two_largest"] >= 20 and table["states"]["within_ten_points"] >= 22, "the picture of warp states says so"
     for group in ("steps_at_other_sizes", "other_constants", "search"):
         assert table[group]["mean"] <= 0.06 and table[group]["worst"] <= 0.25, group
-    assert table[validate.SPILLING]["runs"] >= 12 and table[validate.SPILLING]["mean"] <= 0.065 and table[validate.SPILLING]["worst"] <= 0.2
+    assert table[validate.SPILLING]["runs"] >= 12 and table[validate.SPILLING]["mean"] <= 0.07 and table[validate.SPILLING]["worst"] <= 0.2
     own = {case.label for case in validate.launches()}
-    assert table["launches"]["runs"] == len(own) >= 36 and table["launches"]["mean"] <= 0.1 and table["launches"]["worst"] <= 0.35
+    assert table["launches"]["runs"] == len(own) >= 36 and table["launches"]["mean"] <= 0.065 and table["launches"]["worst"] <= 0.22
     errors = [row["error"] for row in table["runs"] if not row["fitted"] and row["run"] not in own]
     groups = [table[name] for name in ("steps_at_other_sizes", "other_constants", validate.SPILLING, "search", *validate.TENSOR_GROUPS[1:])]
     whole = sum(group["runs"] * group["mean"] for group in groups) / sum(group["runs"] for group in groups)

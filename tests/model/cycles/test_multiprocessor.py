@@ -174,6 +174,31 @@ def test_whoever_wants_what_is_already_on_its_way_waits_for_it_without_asking_ag
     assert own.rest[1][WarpState.LONG_SCOREBOARD] > 8 * waited, "the load is waited for where it is used"
 
 
+@pytest.mark.parametrize(("active", "figure"), [(1.0, "l2_request"), (1 / 132, "l2_request_alone")])
+def test_l2_answers_so_many_requests_whatever_they_are_for(active, figure):
+    """Eight lines with a sector of each take the port as long as eight requests; with all four sectors, as long as 32 sectors."""
+
+    def answered(sectors: float) -> float:
+        load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
+        cost = AccessCost(1, 0.0, 2.0, sectors, sectors, (0,), asked=8.0)
+        ends = [
+            Multiprocessor([load, replace(FFMA, index=1, waits=(0,))], [Visit(0, 2, 1, {0: each})], 1, 1, H200, active).run().cycles
+            for each in (cost, replace(cost, fetched=0.0, asked=0.0))
+        ]
+        return ends[0] - ends[1]
+
+    each = H200["load_store.l2_sector_alone"] if active < 1 else H200.l2_sector
+    assert answered(8.0) == pytest.approx(8 * H200[f"load_store.{figure}"])
+    assert answered(32.0) == pytest.approx(max(32 * each, 8 * H200[f"load_store.{figure}"]))
+
+
+def test_few_warps_wait_less_for_data_than_many():
+    code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
+    visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
+    half, all_of_it = (Multiprocessor(code, visits, 1, 1, H200, crowded=part).run().cycles for part in (0.5, 1.0))
+    assert all_of_it - half == pytest.approx(H200["latency.crowd"] / 2)
+
+
 def test_what_is_not_in_l2_comes_from_device_memory():
     code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
     visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]

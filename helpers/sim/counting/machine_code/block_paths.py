@@ -36,8 +36,8 @@ class AccessCost:
     """One execution of a memory instruction by the warps of a block. Figures are per warp that takes part.
 
     wavefronts: of shared memory. lookups: cycles of the L1 cache for the lines of a load. sectors: 32 bytes each; fetched: those of
-    them that come from L2. bringers: for each warp of the block the one that brings what it lacks (itself, or an earlier one), -1
-    where nothing is lacking; () for what is no load from device memory.
+    them that come from L2, for which so many lines are `asked`. bringers: for each warp of the block the one that brings what it
+    lacks (itself, or an earlier one), -1 where nothing is lacking; () for what is no load from device memory.
     """
 
     warps: int
@@ -46,6 +46,7 @@ class AccessCost:
     sectors: float
     fetched: float = 0.0
     bringers: tuple[int, ...] = ()
+    asked: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,9 @@ class PathRun(SliceRun):
         if self.mask is not None:
             active = active & np.broadcast_to(self.mask, (1, 1, 1, self.lanes)).reshape(-1)
         rows = np.where(active, everywhere, -1).reshape(-1, WARP)
-        bringers, brought, fetched = [-1] * len(rows), {}, 0
+        bringers, brought, fetched, asked = [-1] * len(rows), {}, 0, 0
         for warp, row in enumerate((rows // SECTOR).tolist()):
+            lines = set()
             for sector in sorted(set(row) - {-1}):  # of an idle lane
                 if sector in self.present:
                     self.present.move_to_end(sector)
@@ -133,11 +135,13 @@ class PathRun(SliceRun):
                     self.present[sector] = None
                     brought[sector] = bringers[warp] = warp
                     fetched += 1
+                    lines.add(sector * SECTOR // LINE)
+            asked += len(lines)
         while len(self.present) > self.cached:
             self.present.popitem(last=False)
         taking_part = rows[rows.max(axis=1) >= 0]
         lookups = float(lookup_cycles(taking_part, i.width).mean()) if len(taking_part) else 0.0
-        return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers))
+        return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
 
 
 def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
