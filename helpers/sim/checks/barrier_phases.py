@@ -11,7 +11,7 @@ import numpy as np
 
 from .divergent_barriers import KIND
 from .findings import at
-from .observer import SharedCheck
+from .observer import AcquiringCheck
 from .protocols import Machine
 from .shared_cells import SharedCells
 from .shared_races import SharedRaces
@@ -20,7 +20,7 @@ from .warp_meetings import Arrivals
 ADVICE = "Give every stage and every group of warps a barrier of its own, or have those who arrive wait for an answer of those who waited."
 
 
-class BarrierPhases(SharedCheck):
+class BarrierPhases(AcquiringCheck):
     """over: {number: (when its last use was over [rows], 0 never; warps that waited there [rows, warps]; line of one that did)}."""
 
     order = 35
@@ -48,12 +48,6 @@ class BarrierPhases(SharedCheck):
             when[rows] = 0
 
     cluster_passed = barrier
-
-    def acquire(self, m: Machine) -> None:
-        self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
-
-    def looked(self, m: Machine, site) -> None:
-        self.acquire(m)
 
     def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         if number is None:

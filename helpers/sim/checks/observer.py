@@ -256,23 +256,14 @@ class SharedCheck(Observer):
         return other
 
 
-EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member) and name != "watches_device")
+class AcquiringCheck(SharedCheck):
+    """One to which a thread that acquires, or looks at a flag, is as one that has passed a barrier with everybody."""
 
+    def acquire(self, m: Machine) -> None:
+        self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
 
-@functools.cache
-def kinds() -> tuple[type[Observer], ...]:
-    """The checks of this folder, in the order in which they look."""
-    package = __name__.rpartition(".")[0]
-    found = set()
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        members = vars(importlib.import_module(f"{package}.{module.name}")).values()
-        found.update(member for member in members if isinstance(member, type) and issubclass(member, (DeviceCheck, SharedCheck)))
-    return tuple(sorted(found - {DeviceCheck, SharedCheck}, key=lambda kind: (kind.order, kind.__name__)))
-
-
-def finding_kinds() -> dict[str, str]:
-    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
-    return said("MEANING")
+    def looked(self, m: Machine, site: Site) -> None:
+        self.acquire(m)
 
 
 class Checks(Observer):
@@ -320,3 +311,22 @@ def _in_turn(listeners: list[Callable]) -> Callable:
         return None
 
     return tell
+
+
+EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member) and name != "watches_device")
+
+
+@functools.cache
+def kinds() -> tuple[type[Observer], ...]:
+    """The checks of this folder, in the order in which they look."""
+    package = __name__.rpartition(".")[0]
+    found = set()
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        members = vars(importlib.import_module(f"{package}.{module.name}")).values()
+        found.update(member for member in members if isinstance(member, type) and issubclass(member, (DeviceCheck, SharedCheck)))
+    return tuple(sorted((kind for kind in found if kind.__module__ != __name__), key=lambda kind: (kind.order, kind.__name__)))
+
+
+def finding_kinds() -> dict[str, str]:
+    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
+    return said("MEANING")

@@ -20,7 +20,7 @@ from helpers.sim.code.hardware_units import WARP
 
 from .findings import at
 from .mbarrier_parity import KIND
-from .observer import SharedCheck
+from .observer import AcquiringCheck
 from .protocols import Machine, PhaseBarrier
 from .shared_cells import SharedCells
 from .warp_meetings import Arrivals, grouped
@@ -50,7 +50,7 @@ class _Phases:
         return cls(gives, told, waits, np.full((blocks, warps), -1, np.int64), position)
 
 
-class OvertakenWaits(SharedCheck):
+class OvertakenWaits(AcquiringCheck):
     """A chunk with mbarriers is never divided, so that there is a row for each of its blocks."""
 
     def __init__(self, m: Machine, launch, cells: SharedCells):
@@ -77,12 +77,6 @@ class OvertakenWaits(SharedCheck):
             self._now(m)[slice(None) if rows is None else rows] = self.time
 
     cluster_passed = barrier
-
-    def acquire(self, m: Machine) -> None:
-        self.barrier(m, None if m.mask is None else m.rows_of(m.mask).any(axis=1))
-
-    def looked(self, m: Machine, site) -> None:
-        self.acquire(m)
 
     def barrier_of_some(self, m: Machine, arrivals: list[Arrivals], rows: np.ndarray, number: int | None = None) -> None:
         if self.known is not None:

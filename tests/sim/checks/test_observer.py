@@ -24,8 +24,9 @@ def test_every_check_of_the_folder_is_found():
     defined = {
         name
         for path in FOLDER.glob("*.py")
+        if path.name != "observer.py"  # where the bases are
         for name, base in re.findall(r"^class (\w+)\((\w+)\):", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if base in ("SharedCheck", "DeviceCheck")
+        if base in ("SharedCheck", "AcquiringCheck", "DeviceCheck")
     }
     assert {kind.__name__ for kind in kinds()} == defined and len(defined) >= 8
 
