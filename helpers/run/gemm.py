@@ -35,7 +35,7 @@ from .launch_arguments import LaunchArguments, launch_arguments
 from .own_products import MATRICES, fitted, problem_for, program_of, types
 from .passes import Pass
 from .problem import Problem, SampledProblem, ShiftedProblem, named_blocks
-from .tile_order import many_tiles, thin, tiles_apart, unreached
+from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached
 
 _LONG_LOOP, _MANY_FMAS = 500, 1 << 23  # elements of K, and all FMAs, from which the NumPy machine takes seconds
 _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a persistent kernel are counted
@@ -491,7 +491,8 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
         return None
     text = unreached(kernel, problem)
     if text is not None:
-        return Case(problem, text) if text else None
+        twice = None if text else taken_twice(kernel, seed)
+        return Case(problem, text) if text else Case(*twice) if twice else None
     for sample in (tiles_apart(kernel, other, other.k) for other in thin(kernel, seed)):
         case, _ = _check_sample(kernel, sample, seconds, None, False)
         if case.message:

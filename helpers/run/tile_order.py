@@ -3,8 +3,11 @@ kernel that numbers its tiles itself may leave most of a large C to nobody, and 
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +23,20 @@ from .passes import pieces
 from .problem import Problem, SampledProblem
 
 _MANY = 10_000  # tiles: beyond every power of two, or of ten, that somebody gives a counter
+_BEYOND_16_BITS = 70_000  # tiles: more than an unsigned short numbers
 _ELEMENTS = (1 << 31) - 1  # of C, as many as an int numbers
 _SECONDS = 6.0
 _ARRAY = 1 << 40  # bytes between the matrices
 
 
-def many_tiles(kernel: Kernel, seed: int) -> Problem | None:
-    """A product of many tiles in many rows and columns, with K = 1. None of a kernel that walks the tiles with few blocks."""
+def many_tiles(kernel: Kernel, seed: int, count: int = _MANY) -> Problem | None:
+    """A product of about `count` tiles, or as many as an int can number the elements of, in many rows and columns, with K = 1. None of a
+    kernel that walks the tiles with few blocks."""
     shape, random = geometry(kernel), np.random.default_rng(seed)
     if shape.persistent is not None:
         return None
     rows, columns = shape.tile
-    most = min(_MANY, _ELEMENTS // (rows * columns))
+    most = min(count, _ELEMENTS // (rows * columns))
     across = math.isqrt(most) + int(random.integers(-4, 5))
     return problem_for(kernel, rows * -(-most // across), columns * across, 1, seed=seed)
 
@@ -59,6 +64,20 @@ def unreached(kernel: Kernel, problem: Problem, seconds: float = _SECONDS) -> st
     It is the first warps of all blocks that are asked. What they say against a kernel is said only if all threads of the blocks that
     are named say it too.
     """
+    return _told(_unreached, kernel, problem, seconds)
+
+
+def taken_twice(kernel: Kernel, seed: int, seconds: float = _SECONDS) -> tuple[Problem, str] | None:
+    """A product of more tiles than 16 bits number, and the sentence that two of its blocks store to one of them. They are looked for among
+    the first block, those that are a power of two further on, and the last one, which is where cut numbers meet. None where none are found.
+    """
+    problem = many_tiles(kernel, seed, _BEYOND_16_BITS)
+    text = None if problem is None else _told(_taken_twice, kernel, problem, seconds)
+    return (problem, text) if problem and text else None
+
+
+def _told(tell: Callable[[Kernel, Geometry, Problem], str | None], kernel: Kernel, problem: Problem, seconds: float) -> str | None:
+    """What `tell` says of a kernel that has a block for each tile, and stores to C itself; None of others, or where it takes too long."""
     shape, problem = geometry(kernel), fitted(kernel, problem)
     if shape.persistent is not None or tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) or problem.batch > 1:
         return None
@@ -66,20 +85,43 @@ def unreached(kernel: Kernel, problem: Problem, seconds: float = _SECONDS) -> st
         return None
     try:
         with time_limit.until(time_limit.now() + seconds):
-            return _unreached(kernel, shape, problem)
+            return tell(kernel, shape, problem)
     except time_limit.TimeIsUp:
         return None
 
 
-def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
-    (across, down), grid = shape.tiles(problem.m, problem.n), shape.grid(problem.m, problem.n)
+def _launch(
+    kernel: Kernel, shape: Geometry, problem: Problem
+) -> tuple[Any, Sequence[int], Sequence[int], list[Any], machine_code.StoredMatrix]:
+    """The first arguments of `machine_code.stored_tiles` and `stored_elements`."""
+    grid = shape.grid(problem.m, problem.n)
     a, b, c = (DEVICE_BASE + number * _ARRAY for number in (1, 2, 3))
     plain = [
         problem.m, problem.n, min(problem.k, 1), problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc,
     ]  # fmt: skip
     given, size = [*plain, *problem.behind()], problem.result.bytes
+    across, _ = shape.tiles(problem.m, problem.n)
     matrix = machine_code.StoredMatrix(c, problem.ldc * size, size, shape.tile, across, problem.m)
-    launch = kernel.compiled, grid, shape.block, given, matrix
+    return kernel.compiled, grid, shape.block, given, matrix
+
+
+def _taken_twice(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
+    grid, layer = shape.grid(problem.m, problem.n), math.prod(shape.grid(problem.m, problem.n)[:2])
+    numbers = sorted({0, *(1 << bits for bits in range((layer - 1).bit_length())), layer - 1})
+    of_each = [number + z * layer for number in numbers for z in range(grid[2])]
+    elements = machine_code.stored_elements(*_launch(kernel, shape, problem), of_each, shape.cluster)
+    if elements is None:
+        return None
+    stored = [np.concatenate(elements[k * grid[2] : (k + 1) * grid[2]]) for k in range(len(numbers))]
+    for (one, mine), (other, others) in itertools.combinations(zip(numbers, stored, strict=True), 2):
+        if np.intersect1d(mine, others).size:
+            return f"blocks {_named(one, grid)} and {_named(other, grid)} both store to the same elements of C. {_ONCE}"
+    return ""
+
+
+def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
+    (across, down), grid = shape.tiles(problem.m, problem.n), shape.grid(problem.m, problem.n)
+    launch = _launch(kernel, shape, problem)
     found = machine_code.stored_tiles(*launch, shape.cluster)
     if found is None:
         return None

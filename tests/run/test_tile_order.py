@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,19 @@ def test_an_order_that_begins_again_leaves_tiles_out(period):
 def test_blocks_that_leave_are_named():
     kernel = edited((ORDER, f"{ORDER}\n    if (block > 8999) return;"))
     assert "stores nothing" in tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1))
+
+
+def test_numbers_of_16_bits_are_cut_where_there_are_more_tiles():
+    kernel = edited((ORDER, ORDER.replace("= ", "= (unsigned short)(").replace(";", ");")))
+    assert tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1)) == ""
+    problem, text = tile_order.taken_twice(kernel, 1)
+    assert math.prod(gemm.geometry(kernel).tiles(problem.m, problem.n)) > 1 << 16 and text.startswith("blocks (0, 0) and ")
+    assert text in str(gemm.check(kernel, on="cpu", seed=1))
+
+
+@pytest.mark.parametrize("slug", ["naive", "bank_conflicts", "schedule", "autotune"])
+def test_no_two_blocks_of_the_course_take_a_tile(slug):
+    assert tile_order.taken_twice(reference(slug), 1) is None
 
 
 @pytest.mark.parametrize("slug", ["naive", "coalesced", "bank_conflicts", "schedule", "autotune"])
