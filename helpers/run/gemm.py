@@ -444,10 +444,7 @@ def check(
         if any(finding.kind == "endless" for finding in found):
             break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
-        if (case := _unreached_tiles(kernel, seed, seconds)) is not None:
-            cases[len(problems)] = replace(case, drawn=True)
-            problems.append(case.problem)
-        elif (case := _waiting_of_many_tiles(kernel, seed, seconds)) is not None and (case.message or case.remark):
+        if case := _unreached_tiles(kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds):
             cases[len(problems)] = replace(case, drawn=True)
             problems.append(case.problem)
     if not watched:  # else the machine has seen what comes of it
@@ -490,9 +487,11 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     if problem is None:
         return None
     text = unreached(kernel, problem)
+    if text:
+        return Case(problem, text)
     if text is not None:
-        twice = None if text else taken_twice(kernel, seed)
-        return Case(problem, text) if text else Case(*twice) if twice else None
+        twice = taken_twice(kernel, seed)
+        return Case(*twice) if twice else None
     for sample in (tiles_apart(kernel, other, other.k) for other in thin(kernel, seed)):
         case, _ = _check_sample(kernel, sample, seconds, None, False)
         if case.message:
@@ -689,7 +688,7 @@ def _waits(kernel: Kernel) -> bool:
 def _waiting_of_many_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     """A kernel whose slices wait for each other, on more tiles than small tables of flags have, its blocks one after the other in an order
     of no kind: the slices of a tile must not go on because of what those of another one have done. A remark where a block waits for one of
-    a higher number. None of other kernels, and where it takes too long."""
+    a higher number. None where there is nothing to say, of other kernels, and where it takes too long."""
     shape = geometry(kernel)
     if shape.persistent is not None or (shape.depth or 1) < 2 or math.prod(shape.cluster) > 1 or not _waits(kernel):
         return None
@@ -707,8 +706,8 @@ def _waiting_of_many_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | 
         return None
     if text := compare(problem, before, arrays):
         return Case(problem, f"{text} {_OTHER_TILES}")
-    remark = next((str(one) for one in alone.findings if one.kind == "endless"), "")
-    return Case(problem, remark=remark)
+    later = next((one for one in alone.findings if one.kind == "endless"), None)
+    return Case(problem, remark=str(later)) if later else None
 
 
 _OTHER_TILES = (

@@ -45,11 +45,14 @@ def tiles_apart(kernel: Kernel, problem: Problem, k: int) -> SampledProblem:
     """The first tile of the product and those that are a power of two further on, and the last one, with K cut to `k`: the tiles that two
     blocks share where a number was cut."""
     across, down = geometry(kernel).tiles(problem.m, problem.n)
-    tiles = across * down
-    numbers = sorted({0, *(1 << bits for bits in range((tiles - 1).bit_length())), tiles - 1})
     values = {item.name: getattr(problem, item.name) for item in fields(Problem)}
-    places = tuple((number % across, number // across) for number in numbers)
+    places = tuple((number % across, number // across) for number in _apart(across * down))
     return SampledProblem(**{**values, "k": min(k, problem.k)}, places=places)
+
+
+def _apart(count: int) -> list[int]:
+    """Of the numbers below `count` the first, the powers of two, and the last."""
+    return sorted({0, *(1 << bits for bits in range((count - 1).bit_length())), count - 1})
 
 
 def thin(kernel: Kernel, seed: int) -> list[Problem]:
@@ -90,9 +93,10 @@ def _told(tell: Callable[[Kernel, Geometry, Problem], str | None], kernel: Kerne
         return None
 
 
-def _launch(
-    kernel: Kernel, shape: Geometry, problem: Problem
-) -> tuple[Any, Sequence[int], Sequence[int], list[Any], machine_code.StoredMatrix]:
+_Launched = tuple[Any, tuple[int, int, int], Sequence[int], list[Any], machine_code.StoredMatrix]
+
+
+def _launch(kernel: Kernel, shape: Geometry, problem: Problem) -> _Launched:
     """The first arguments of `machine_code.stored_tiles` and `stored_elements`."""
     grid = shape.grid(problem.m, problem.n)
     a, b, c = (DEVICE_BASE + number * _ARRAY for number in (1, 2, 3))
@@ -105,14 +109,21 @@ def _launch(
     return kernel.compiled, grid, shape.block, given, matrix
 
 
+def _stored(launch: _Launched, shape: Geometry, numbers: Sequence[int]) -> list[np.ndarray] | None:
+    """Of each block of these numbers in a layer of the grid, with those behind it along z, the bytes of C that it stores to; None where the
+    machine code does not tell."""
+    x, y, z = launch[1]
+    blocks = [number + layer * x * y for number in numbers for layer in range(z)]
+    found = machine_code.stored_elements(*launch, blocks, shape.cluster)
+    return None if found is None else [np.concatenate(found[first : first + z]) for first in range(0, len(found), z)]
+
+
 def _taken_twice(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
-    grid, layer = shape.grid(problem.m, problem.n), math.prod(shape.grid(problem.m, problem.n)[:2])
-    numbers = sorted({0, *(1 << bits for bits in range((layer - 1).bit_length())), layer - 1})
-    of_each = [number + z * layer for number in numbers for z in range(grid[2])]
-    elements = machine_code.stored_elements(*_launch(kernel, shape, problem), of_each, shape.cluster)
-    if elements is None:
+    grid = shape.grid(problem.m, problem.n)
+    numbers = _apart(grid[0] * grid[1])
+    stored = _stored(_launch(kernel, shape, problem), shape, numbers)
+    if stored is None:
         return None
-    stored = [np.concatenate(elements[k * grid[2] : (k + 1) * grid[2]]) for k in range(len(numbers))]
     for (one, mine), (other, others) in itertools.combinations(zip(numbers, stored, strict=True), 2):
         if np.intersect1d(mine, others).size:
             return f"blocks {_named(one, grid)} and {_named(other, grid)} both store to the same elements of C. {_ONCE}"
@@ -137,17 +148,11 @@ def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
     inside = np.arange(len(first)) % grid[0] < across
     inside &= np.arange(len(first)) // grid[0] < down
     left = f"no block stores to {int((~reached).sum()):,} of {reached.size:,} tiles of C"
-    each = range(grid[2])
     _, which, times = np.unique(first[stores], return_inverse=True, return_counts=True)
     if (times > 1).any():
         one, other = (int(number) for number in np.flatnonzero(stores)[which == int(np.argmax(times > 1))][:2])
-        elements = machine_code.stored_elements(
-            *launch, [number + z * grid[0] * grid[1] for number in (one, other) for z in each], shape.cluster
-        )
-        if elements is None:
-            return None
-        mine, others = (np.concatenate(elements[part * grid[2] : (part + 1) * grid[2]]) for part in (0, 1))
-        if not np.intersect1d(mine, others).size:
+        stored = _stored(launch, shape, (one, other))
+        if stored is None or not np.intersect1d(stored[0], stored[1]).size:
             return None
         tile = int(first[one])
         return (
@@ -158,8 +163,8 @@ def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
     if not idle.size:
         return None
     one = int(idle[0])
-    elements = machine_code.stored_elements(*launch, [one + z * grid[0] * grid[1] for z in each], shape.cluster)
-    if elements is None or any(mine.size for mine in elements):
+    stored = _stored(launch, shape, (one,))
+    if stored is None or stored[0].size:
         return None
     return f"{left}: block {_named(one, grid)} stores nothing. {_ONCE}"
 

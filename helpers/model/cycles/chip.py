@@ -51,7 +51,13 @@ class Chip:
 
     def store_sector(self, active: float) -> float:
         """Cycles in which a multiprocessor stores a sector to L2. active: the part of all multiprocessors that do, 1 for all and more."""
-        return max(self["load_store.store_sector"], self["load_store.store_sector_all"] * min(1.0, active))
+        return at_work(self["load_store.store_sector"], self["load_store.store_sector_all"], active)
+
+
+def at_work(alone: float, together: float, active: float) -> float:
+    """What a multiprocessor takes for something that it shares with the others. alone, together: where it is alone, and where all of them
+    do it; active: the part of all that do, 1 for all and more."""
+    return max(alone, together * min(1.0, active))
 
 
 def chip(gpu: GPU, changed: Mapping[str, float] | None = None) -> Chip:

@@ -23,7 +23,7 @@ from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import time_limit
 from helpers.sim.counting.machine_code import Visit
 
-from .chip import Chip
+from .chip import Chip, at_work
 from .scheduled import AWAIT, BARRIER, COMMIT, COPY, LOAD, SCOREBOARDS, SHARED, STORE, Scheduled
 
 _NEVER = float("inf")
@@ -224,8 +224,8 @@ class Multiprocessor:
         self.held = [0.0] * SUB_PARTITIONS
         self.busy_until = [0.0] * SUB_PARTITIONS
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
-        self.l2_sector = max(chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active))
-        self.l2_request = max(chip["load_store.l2_request_alone"], chip["load_store.l2_request"] * min(1.0, active))
+        self.l2_sector = at_work(chip["load_store.l2_sector_alone"], chip.l2_sector, active)
+        self.l2_request = at_work(chip["load_store.l2_request_alone"], chip["load_store.l2_request"], active)
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there

@@ -266,6 +266,25 @@ class AcquiringCheck(SharedCheck):
         self.acquire(m)
 
 
+EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member) and name != "watches_device")
+
+
+@functools.cache
+def kinds() -> tuple[type[Observer], ...]:
+    """The checks of this folder, in the order in which they look."""
+    package = __name__.rpartition(".")[0]
+    found = set()
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        members = vars(importlib.import_module(f"{package}.{module.name}")).values()
+        found.update(member for member in members if isinstance(member, type) and issubclass(member, (DeviceCheck, SharedCheck)))
+    return tuple(sorted((kind for kind in found if kind.__module__ != __name__), key=lambda kind: (kind.order, kind.__name__)))
+
+
+def finding_kinds() -> dict[str, str]:
+    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
+    return said("MEANING")
+
+
 class Checks(Observer):
     """Several checks as one. cells: where their arrays of shared memory lie; None in a kernel that has none.
 
@@ -311,22 +330,3 @@ def _in_turn(listeners: list[Callable]) -> Callable:
         return None
 
     return tell
-
-
-EVENTS = tuple(name for name, member in vars(Observer).items() if callable(member) and name != "watches_device")
-
-
-@functools.cache
-def kinds() -> tuple[type[Observer], ...]:
-    """The checks of this folder, in the order in which they look."""
-    package = __name__.rpartition(".")[0]
-    found = set()
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        members = vars(importlib.import_module(f"{package}.{module.name}")).values()
-        found.update(member for member in members if isinstance(member, type) and issubclass(member, (DeviceCheck, SharedCheck)))
-    return tuple(sorted((kind for kind in found if kind.__module__ != __name__), key=lambda kind: (kind.order, kind.__name__)))
-
-
-def finding_kinds() -> dict[str, str]:
-    """What can be found, and what it means, as the files of this folder say it: {"race": "two threads touch …"}."""
-    return said("MEANING")
