@@ -3,7 +3,6 @@ kernel that numbers its tiles itself may leave most of a large C to nobody, and 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -124,10 +123,17 @@ def _taken_twice(kernel: Kernel, shape: Geometry, problem: Problem) -> str | Non
     stored = _stored(_launch(kernel, shape, problem), shape, numbers)
     if stored is None:
         return None
-    for (one, mine), (other, others) in itertools.combinations(zip(numbers, stored, strict=True), 2):
-        if np.intersect1d(mine, others).size:
-            return f"blocks {_named(one, grid)} and {_named(other, grid)} both store to the same elements of C. {_ONCE}"
-    return ""
+    both = _meet(numbers, stored)
+    return f"blocks {_named(both[0], grid)} and {_named(both[1], grid)} both store to the same elements of C. {_ONCE}" if both else ""
+
+
+def _meet(numbers: Sequence[int], stored: Sequence[np.ndarray]) -> tuple[int, int] | None:
+    """Two of these blocks, of each of which the bytes it stores to are given, that store to one element."""
+    places, owners = np.concatenate(stored), np.repeat(numbers, [len(mine) for mine in stored])
+    order = np.argsort(places, kind="stable")
+    places, owners = places[order], owners[order]
+    met = np.flatnonzero((places[1:] == places[:-1]) & (owners[1:] != owners[:-1]))
+    return (int(owners[met[0]]), int(owners[met[0] + 1])) if met.size else None
 
 
 def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
@@ -152,7 +158,7 @@ def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
     if (times > 1).any():
         one, other = (int(number) for number in np.flatnonzero(stores)[which == int(np.argmax(times > 1))][:2])
         stored = _stored(launch, shape, (one, other))
-        if stored is None or not np.intersect1d(stored[0], stored[1]).size:
+        if stored is None or not _meet((one, other), stored):
             return None
         tile = int(first[one])
         return (
