@@ -308,9 +308,13 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         terms["latency"] = turns * chained
     throughput = max(value for name, value in terms.items() if name != "latency")
     latency = terms.get("latency", 0.0)
-    power = constants.sharpness
-    total = max(throughput, latency) * (1 + (min(throughput, latency) / max(throughput, latency, 1e-9)) ** power) ** (1 / power)
-    return total, terms, waves, fit.fraction
+    return together(throughput, latency, constants.sharpness), terms, waves, fit.fraction
+
+
+def together(one: float, other: float, sharpness: float) -> float:
+    """How long two things take that hinder each other the more, the more alike they are."""
+    longer, shorter = max(one, other), min(one, other)
+    return longer * (1 + (shorter / max(longer, 1e-9)) ** sharpness) ** (1 / sharpness)
 
 
 def _load_store(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, float]:
@@ -438,7 +442,10 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
         known, why = (tiled.cycles, "") if tiled else (None, instead or why)
-    clock, launch = device.clock_mhz, constants.launch_microseconds if why else parts["launch.microseconds"]
+    clock, launch = (
+        device.clock_mhz,
+        constants.launch_microseconds if why else parts["launch.microseconds"],
+    )
     if known is not None and not why:
         if need.matrix_types:
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
@@ -447,12 +454,15 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         if problem is None and need.least_bytes <= device.l2_bytes:  # the first of the launches that are timed together fetches it for all
             terms["DRAM bandwidth"] /= batch(known, parts)
         hard = max(terms[name] for name in _PEAKS if name in terms)
-        total = max(known, hard)  # a kernel that does less than it says is no faster than the hardware
+        waiting = together(known, terms["DRAM bandwidth"], parts["device.sharpness"])
+        total = max(waiting, hard)  # a kernel that does less than it says is no faster than the hardware
         terms.pop("latency", None)
         if max(terms.values()) < _KEPT_BUSY * total:
             terms["latency"] = total
         if need.matrix_types:
             clock = tensor_cores.clock_mhz(parts, pipe / total, total / clock, need.matrix_types)
+    if not why:
+        launch += parts["launch.begun"] * min(need.blocks, round(need.blocks / waves)) / device.clock_mhz
     fixed = launch * device.clock_mhz
     copies = run.problem.get("copied", 0) / (device.dram_gbs * 1e6) + run.problem.get("copies", 0) * launch / 1e3  # launched before it
     time = total / (clock * 1e3) + launch / 1e3 + copies

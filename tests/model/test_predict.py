@@ -135,7 +135,7 @@ def test_data_that_stays_in_l2_is_fetched_by_the_first_launch_alone():
 
     small, large = (recorded_launches.counted("copied_by_four", size).predict() for size in (1024, 4096))
     rate = [2 * size**2 * 4 / (found.milliseconds * 1e-3) for found, size in ((small, 1024), (large, 4096))]
-    launch = predict.fitted().launch_microseconds * 1e-3
+    launch = 2e-3
     assert 2 * 1024**2 * 4 / ((small.milliseconds - launch) * 1e-3) > 1.5 * rate[1], "8 MB of 50 that L2 has"
 
 
@@ -145,6 +145,22 @@ def test_a_kernel_that_divides_has_its_time_by_cycles_and_says_what_it_takes_for
     got = recorded_launches.counted("activated", 1024).predict()
     assert not got.from_counters and got.states and "taken to meet ordinary numbers" in got.error
     assert "ordinary numbers" not in recorded_launches.counted("copied", 1024).predict().error
+
+
+def test_what_asks_as_fast_as_memory_answers_takes_longer_than_either():
+    assert predict.together(3, 4, 2) == pytest.approx(5)
+    assert predict.together(0, 4, 4) == predict.together(4, 0, 4) == 4
+    assert predict.together(0, 0, 4) == 0
+    assert predict.together(4, 4, 4) == pytest.approx(4 * 2**0.25)
+
+
+def test_a_launch_of_many_blocks_begins_later_than_one_of_few():
+    from helpers.course import recorded_launches
+
+    few, many = (
+        recorded_launches.counted("copied_by_four", size).predict(what_if={"launch.begun": each}) for size, each in ((1024, 0), (1024, 1.2))
+    )
+    assert many.milliseconds - few.milliseconds == pytest.approx(1.2 * 1024 / few.clock_mhz * 1e-3, rel=1e-6)
 
 
 def test_slower_units_do_not_help_each_other():

@@ -24,7 +24,7 @@ from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
 
 from .chip import Chip, chip
-from .multiprocessor import Multiprocessor, Simulated, Spell, WarpState
+from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
 from .scheduled import Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
@@ -135,19 +135,20 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     turns, left = divmod(launch.most, launch.resident)
     start = parts["launch.block"]
 
-    def through(device: float) -> tuple[_Turn, float]:
+    def through(away: Away) -> tuple[_Turn, float]:
         """The first turn, and the cycles of all."""
-        whole = launch.simulated(launch.resident, device)
-        rest = launch.simulated(left, device).cycles + start if left else 0
+        whole = launch.simulated(launch.resident, away)
+        rest = launch.simulated(left, away).cycles + start if left else 0
         return whole, turns * (whole.cycles + start) + rest
 
     try:
         whole, cycles = through(launch.far)
-        first, cold = through(launch.first_far) if launch.first_far > launch.far else (whole, cycles)
+        first, cold = through(launch.first_far) if launch.first_far != launch.far else (whole, cycles)
         # Of loads that wait for each other within a trip, one waits for DRAM: by the next, somebody has fetched its data.
-        most = cycles + turns * whole.trips * launch.first_far
+        most = cycles + turns * whole.trips * max(launch.first_far.every, parts["latency.streamed"] * launch.first_far.new)
         if whole.trips and cold > most:
-            between = launch.far + (launch.first_far - launch.far) * (most - cycles) / (cold - cycles)
+            share = (most - cycles) / (cold - cycles)
+            between = Away(*(near + share * (far - near) for near, far in zip(launch.far, launch.first_far, strict=True)))
             first, cold = through(between)[0], most
     except _TooLongError:
         return None, _TOO_LONG
@@ -313,28 +314,23 @@ class _Launch:
     kept: bool = False
 
     @property
-    def far(self) -> float:
-        """Cycles that its loads take longer than from L2, on average, where launches of it follow each other."""
-        return 0.0 if self.kept else self._streamed
+    def far(self) -> Away:
+        """Where its data are if launches of it follow each other."""
+        return Away(new=0.0 if self.kept else self.new)
 
     @property
-    def first_far(self) -> float:
-        """The same in a launch that finds L2 overwritten. Blocks that have a multiprocessor each ask for a new tile at the same time; of
-        others one comes first, and brings it for all."""
-        together = self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0
-        return max(self._streamed, together)
+    def first_far(self) -> Away:
+        """Where they are in a launch that finds L2 overwritten. Blocks that have a multiprocessor each ask for a new tile at the same time;
+        of others one comes first, and brings it for all."""
+        return Away(self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0, self.new)
 
-    @property
-    def _streamed(self) -> float:
-        return self.chip["latency.streamed"] * self.new
-
-    def simulated(self, resident: int, device: float, watched: bool = False) -> _Turn:
-        """One turn of `resident` blocks. device: cycles that their loads take longer than from L2. watched: keep what every warp does."""
+    def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
+        """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
         visits = self.path.visits
         loop = main_loop(visits)
         if loop is None:
             executed = sum(visit.instructions for visit in visits)
-            result = self._simulate(visits, resident, None, device, watched)
+            result = self._simulate(visits, resident, None, away, watched)
             stretch = self.each / executed if self.each else 1.0
             return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
@@ -343,7 +339,7 @@ class _Launch:
         before = sum(visit.instructions for visit in visits[: loop.first])
         settled = max(1, kept // 3)
         marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
-        result = self._simulate(short, resident, marks, device, watched)
+        result = self._simulate(short, resident, marks, away, watched)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
         executed = before + kept * loop.size + sum(visit.instructions for visit in behind)
@@ -363,8 +359,8 @@ class _Launch:
         per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
         return executed + (product.k - short) / per_trip * loop.size
 
-    def _simulate(self, visits: Sequence[Visit], resident: int, marks, device: float, watched: bool) -> Simulated:
+    def _simulate(self, visits: Sequence[Visit], resident: int, marks, away: Away, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:
             raise _TooLongError
         crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
-        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, device, watched, crowded).run()
+        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded).run()

@@ -170,17 +170,28 @@ class _Code:
         return at
 
 
+class Away(NamedTuple):
+    """How far beyond L2 the lines are that somebody loads: cycles that every one takes longer, and the part of them, evenly, that nobody
+    has fetched before and that takes `latency.streamed` longer."""
+
+    every: float = 0.0
+    new: float = 0.0
+
+
+NEAR = Away()
+
+
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
     crowded: the part of `latency.crowd` that its loads wait where all of them work.
 
-    marks: two numbers of issued instructions, between which the states are those of the steady loop. device: cycles that a load takes
-    longer than from L2. watched: keep what every warp does between the marks.
+    marks: two numbers of issued instructions, between which the states are those of the steady loop. watched: keep what every warp does
+    between the marks.
     """
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
-        marks: tuple[int, int] | None = None, device: float = 0.0, watched: bool = False, crowded: float = 1.0,
+        marks: tuple[int, int] | None = None, away: Away = NEAR, watched: bool = False, crowded: float = 1.0,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -196,7 +207,8 @@ class Multiprocessor:
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip.store_sector(active)
-        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) * crowded + device
+        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) * crowded + away.every
+        self.new, self.streamed, self.owed = away.new, max(0.0, chip["latency.streamed"] - away.every), 0.0
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
         gates = [_gate(step, self.two_fma_pipes) for step in code]
@@ -353,9 +365,10 @@ class Multiprocessor:
             self._arrive(chosen, at)
         else:
             self._settle(chosen)
-        self.busy_until[place] = at + 1
+        self.held[place] += step.dispatch - 1
+        self.busy_until[place] = at + step.dispatch
         if self.warps[place]:
-            self._wake(at + 1, place)
+            self._wake(at + step.dispatch, place)
 
     def _fetch_registers(self, even: int, odd: int, now: float, place: int) -> float:
         """When an instruction that fetches so many registers from each bank issues: a bank delivers one a cycle, and an instruction may
@@ -572,7 +585,10 @@ class Multiprocessor:
                 bringing = len(set(cost.bringers) - {-1})
                 port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
                 self.l2 = max(self.l2, now) + port * cost.warps / bringing
-                when = self.landed[wanted] = self.l2 + self.memory
+                self.owed += self.new
+                late = self.owed >= 1
+                self.owed -= late
+                when = self.landed[wanted] = self.l2 + self.memory + late * self.streamed
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)

@@ -46,7 +46,7 @@ class Scheduled:
     even, odd: registers it fetches from each bank, with what the warp's last instruction left to be reused; all_even, all_odd:
     without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
     that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. gives_way: other
-    warps that can issue go first.
+    warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
     """
 
     index: int
@@ -67,6 +67,7 @@ class Scheduled:
     line: int
     slow: bool
     gives_way: bool
+    dispatch: float
 
 
 def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
@@ -117,6 +118,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         line=i.address >> 7,
         slow=kind in (LOAD, COPY, COMMIT, STORE),
         gives_way=not control >> 45 & 1,
+        dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
     )
 
 

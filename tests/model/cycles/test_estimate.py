@@ -5,6 +5,7 @@ Tests of: helpers.course.validate, helpers.model.cycles.scheduled
 
 import tomllib
 
+import numpy as np
 import pytest
 
 from helpers.course import recorded_states, recorded_variants, steps, validate
@@ -50,6 +51,33 @@ def test_launches_in_their_own_signature_are_what_the_model_says(table):
         row = rows[case.label]
         assert (row["measured"], row["fitted"]) == (case.measured, case.fitted), "run: python -m helpers.course.validate"
         assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+
+
+WIDE = """
+extern "C" __global__ void k(const float* B, float* out, float x, int n, int ld) {
+    const int col = threadIdx.x;
+    float sum = 0, s[4] = {};
+    for (int k = 0; k < n; k++) {
+        sum += B[k * ld + col];
+        #pragma unroll
+        for (int j = 0; j < MORE; j++) asm volatile("add.f32 %0,%0,%1;" : "+f"(s[j & 3]) : "f"(x));
+    }
+    out[threadIdx.x] = sum + s[0] + s[1] + s[2] + s[3];
+}
+"""
+
+
+@pytest.mark.parametrize(("more", "measured"), [(0, 6.24), (1, 7.33), (2, 8.39), (4, 10.18), (6, 12.32)])
+def test_an_address_that_is_multiplied_keeps_everybody_from_issuing(more, measured):
+    """Cycles of a sub-partition for each trip of eight warps: an IMAD.WIDE, a load that L1 has, an addition, and so many more of these
+    (kernels/LOG.md, run 32)."""
+    trips = 3200
+    made = kernel.compile(WIDE, arch="sm_90", options=(f"-DMORE={more}",))
+    zeros = np.zeros(1024, np.float32)
+    run = made.count((1,), (1024,), [zeros, zeros, np.float32(0), np.int32(trips), np.int32(0)], blocks=[0])
+    found, why = estimate(run, H200)
+    assert not why
+    assert found.cycles / trips / 8 == pytest.approx(measured, rel=0.05)
 
 
 def test_slices_that_end_at_once_cost_little():

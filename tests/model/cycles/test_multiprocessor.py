@@ -12,14 +12,14 @@ import pytest
 from helpers.course import rungs
 from helpers.model import hardware
 from helpers.model.cycles import chip
-from helpers.model.cycles.multiprocessor import WORDS, Multiprocessor, WarpState
+from helpers.model.cycles.multiprocessor import WORDS, Away, Multiprocessor, WarpState
 from helpers.model.cycles.scheduled import BARRIER, FIXED, LOAD, SHARED, STORE, Scheduled
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
 PLAIN = Scheduled(
     index=0, kind=FIXED, pipe="", busy=0.0, stall=1, waits=(), result=-1, sources=-1, even=0, odd=0, all_even=0, all_odd=0,
-    latency=0.0, words=1, groups=0, line=0, slow=False, gives_way=False,
+    latency=0.0, words=1, groups=0, line=0, slow=False, gives_way=False, dispatch=1.0,
 )  # fmt: skip
 FFMA = replace(PLAIN, pipe="fma", busy=2.0)
 
@@ -152,6 +152,16 @@ def test_nothing_is_issued_while_an_instruction_waits_for_its_registers():
         assert min(after - before for before, after in itertools.pairwise(ends)) >= 1
 
 
+def test_after_an_instruction_that_keeps_the_dispatcher_no_warp_issues():
+    wide = replace(PLAIN, pipe="fmaheavy", busy=4.0, dispatch=H200["dispatch.wide"])
+    code = [wide, replace(FFMA, index=1), replace(PLAIN, index=2)]
+    run = Multiprocessor(code, [Visit(0, 3, (1 << 32) - 1, {})] * 60, 32, 1, H200).run()
+    issued = 8 * 60 * (H200["dispatch.wide"] + 2)
+    assert run.cycles == pytest.approx(issued, rel=0.03)
+    waited = sum(row[WarpState.DISPATCH_STALL] for row in run.rest.values())
+    assert waited > 0.25 * 32 * run.cycles, "whoever could issue is in the state of a dispatch stall"
+
+
 def test_a_warp_that_is_alone_loses_nothing_by_giving_way():
     alone = [noted([replace(FFMA, gives_way=gives_way)] * 6, 1, 1) for gives_way in (False, True)]
     assert alone[0] == alone[1]
@@ -202,8 +212,21 @@ def test_few_warps_wait_less_for_data_than_many():
 def test_what_is_not_in_l2_comes_from_device_memory():
     code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
     visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
-    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, device=cycles).run().cycles for cycles in (0, H200["latency.device"]))
+    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, away=Away(cycles)).run().cycles for cycles in (0, H200["latency.device"]))
     assert cold - warm == pytest.approx(H200["latency.device"])
+
+
+@pytest.mark.parametrize(("new", "late"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])
+def test_of_the_lines_that_nobody_fetched_before_each_is_late_and_no_other(new, late):
+    """Eight loads, each waited for before the next one."""
+    code = [
+        step
+        for k in range(8)
+        for step in (replace(PLAIN, index=2 * k, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=2 * k + 1, waits=(0,)))
+    ]
+    visits = [Visit(0, 16, 1, {2 * k: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,)) for k in range(8)})]
+    near, far = (Multiprocessor(code, visits, 1, 1, H200, away=Away(new=part)).run().cycles for part in (0.0, new))
+    assert far - near == pytest.approx(late * H200["latency.streamed"])
 
 
 @pytest.mark.parametrize(("kind", "early"), [(LOAD, True), (STORE, False)])
