@@ -36,6 +36,15 @@ UNHEEDED = (
     "Line {} looks at the mbarrier and goes on whatever the answer is, which may be no: mbarrier.test_wait does not wait at all, and "
     "mbarrier.try_wait for a limited time. Look again until the answer is yes, in a loop that ends when the predicate is set."
 )
+TOO_FEW_ADVICE = (
+    "More threads arrive at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
+    "come: give mbarrier.init the number of all arrivals of a phase."
+)
+OWED_ADVICE = (
+    "Wait at the mbarrier where the copy's thread arrives for it (cp.async.mbarrier.arrive) for the phase that ends with the copy. If that "
+    "is so, more threads arrive than the mbarrier expects, and the phase is over too early: give mbarrier.init the number of all arrivals "
+    "of a phase, those with .noinc included."
+)
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
 
 
@@ -92,7 +101,8 @@ class MissingWait(SharedCheck):
         cells = access.touched(m, self.cells).cells
         rows = self.cells.rows
         landing = Landing(access.site.index, barrier, np.full(rows, -1, np.int64), np.zeros((rows, m.threads), bool))
-        landing.phase[access.rows] = barrier.phase[access.piece.rows[: len(access.rows)]]
+        of = access.piece.rows[: len(access.rows)]
+        landing.phase[access.rows] = np.where(barrier.doubtful[of], -1, barrier.phase[of])
         number = self.landings.add(landing, lambda: set((-1 - self.under_way[self.under_way < 0]).tolist()))
         self.under_way.reshape(-1)[cells] = -1 - number
 
@@ -159,7 +169,9 @@ class MissingWait(SharedCheck):
         lacking, advice = "has not been waited for", None
         if other.op is AccessKind.BULK_LOAD:
             of_other_layout = site.op is AccessKind.WARPGROUP and site.index in self._read_by_another_swizzle()
-            advice = OTHER_LAYOUT if of_other_layout else unheeded(m) or AT_ITS_BARRIER
+            barrier = None if index > 0 else self.landings[-1 - index].barrier
+            counted = None if barrier is None or not barrier.surplus else TOO_FEW_ADVICE.format(barrier.line)
+            advice = OTHER_LAYOUT if of_other_layout else counted or unheeded(m) or AT_ITS_BARRIER
         elif other.op is AccessKind.COPY:
             lacking, advice = self._of_groups(m, *divmod(int(touched.cells[i]), self.cells.count))
         m.findings.add(
@@ -177,6 +189,8 @@ class MissingWait(SharedCheck):
         """What a cp.async to a granule lacks, and what to do: it may be in no group, or in one that a wait leaves under way."""
         if "pipeline" in m.launch.source:
             return "has not been waited for", PIPELINE
+        if "cp.async.mbarrier" in m.program.uses:
+            return "has not been waited for", OWED_ADVICE
         queue = m.asynchronous.get("copies")
         closed, left, closed_then = (queue and queue.state_of(m, row, cell * self.cells.granule)) or (True, None, True)
         if left is None:

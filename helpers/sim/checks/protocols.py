@@ -49,12 +49,13 @@ class ClusterRows(Protocol):
 
 
 class PhaseBarrier(Protocol):
-    """An mbarrier object, one per block. phase: [blocks], phases completed. line: where it was initialised. surplus: have more arrived at
-    once than it waits for?"""
+    """An mbarrier object, one per block. phase: [blocks], phases completed. line: where it was initialised. surplus: have more arrived in
+    a phase than it waits for? doubtful: [blocks], in this one, which copies hold up?"""
 
     phase: np.ndarray
     line: int | None
     surplus: bool
+    doubtful: np.ndarray
 
     def arrivals(self, m: Machine, rows: np.ndarray) -> list[tuple[np.ndarray, Any]]:
         """Those who completed the last phase of the barriers of `rows` (boolean), [blocks, threads], and when they came."""

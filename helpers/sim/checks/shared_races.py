@@ -10,7 +10,7 @@ from helpers.sim.code.sites import AccessKind, Site
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .beyond_array import without_strays
 from .findings import place_of
-from .missing_wait import unheeded
+from .missing_wait import TOO_FEW_ADVICE, unheeded
 from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
@@ -60,10 +60,6 @@ NO_BARRIER_ADVICE = (
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits, and an arrival with .relaxed hands nothing over. (Where all threads come by, __syncthreads() does it, too.)"
-)
-TOO_FEW_ADVICE = (
-    "More threads arrive at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
-    "come: give mbarrier.init the number of all arrivals of a phase."
 )
 LANES_ADVICE = (
     "Only some lanes of the warp that was there first have arrived, and what its other lanes did is not ordered before that: put "

@@ -166,6 +166,17 @@ def _initialised(m, barrier, rows, line):
         m.fail("a thread uses an mbarrier that nobody has initialised: mbarrier.init, then a barrier of the block, must come first.", line)
 
 
+def _outdated(m, barrier, row: int, ended: int, line):
+    """A thread waits for a phase of a block's mbarrier since whose beginning several have ended. Stops the launch."""
+    few = "one arrival" if barrier.expected[row] == 1 else f"{barrier.expected[row]} arrivals"
+    m.fail(
+        f"a thread waits for the phase in which it arrived at the mbarrier initialised{at(barrier.line)}, and {ended} phases have ended "
+        f"since: an mbarrier knows of the last one only. It expects {few} in a phase. If more threads arrive, phases end too early: give "
+        "mbarrier.init the number of all arrivals of a phase. If not, let each thread wait for a phase before it arrives for the next.",
+        line,
+    )
+
+
 def _announce(m, barrier, rows, count, line) -> None:
     """More bytes will come in this phase. Stops the launch where they are too many to count."""
     barrier.announce(rows, count, line)
@@ -295,8 +306,8 @@ def _wait(op):
         for barrier, offset, rows, lanes in named(m, where, looking):
             _initialised(m, barrier, rows, line)
             wanted = of_lanes(m, given, lanes)
-            if not parity and (barrier.phase[rows] - (wanted & LOW).astype(np.int64) > 1).any():
-                m.fail("a thread waits for a phase that is not the last one, and an mbarrier does not know of those before.", line)
+            if not parity and (ended := barrier.phase[rows] - (wanted & LOW).astype(np.int64)).max() > 1:
+                _outdated(m, barrier, int(rows[ended.argmax()]), int(ended.max()), line)
             done[lanes] = over = _is_over(barrier.phase[rows], wanted, parity)
             if not heeded:  # whoever goes on in either case knows nothing, and nothing need have come
                 continue
@@ -356,6 +367,7 @@ def cp_async_mbarrier_arrive(op):
     from .async_copies import queue  # here, because that file is about copies and knows nothing of barriers
 
     op.lands = True
+    op.loader.uses.add("cp.async.mbarrier")
     places, counted, line = shared_places(op, 0, "an mbarrier"), op.has("noinc"), op.line
     site = op.site("cluster", AccessKind.BARRIER, BYTES)
 
@@ -367,7 +379,7 @@ def cp_async_mbarrier_arrive(op):
         for barrier, _, rows, lanes in named(m, where, lanes_of(m, mask)):
             _initialised(m, barrier, rows, line)
             if not counted:
-                np.add.at(barrier.pending, rows, 1)
+                barrier.lend(rows)
 
             def arrive(m, chosen, barrier=barrier, rows=rows, lanes=lanes):
                 here = np.zeros(m.lanes, bool)
@@ -377,7 +389,7 @@ def cp_async_mbarrier_arrive(op):
                     if not copy.landed:
                         copies.land_where(m, copy, None, came)
                 m.mask = whole
-                barrier.arrive(m, rows[chosen], lanes[chosen], came=came)
+                barrier.arrive(m, rows[chosen], lanes[chosen], came=came, lent=not counted)
 
             barrier.attached.append(Arrival(rows, arrive))
 

@@ -232,8 +232,10 @@ class MBarrier:
     expected: arrivals per phase. pending: arrivals still missing in this phase. bytes: announced bytes that have not
     come, negative if more came than were announced. announced: bytes announced in this phase. phase: phases completed.
     attached: what will arrive when somebody looks: `Arrival`s, or functions of the machine that bring everything at once.
-    line, expect_line: where it was initialised, and where bytes were last announced. surplus: have more arrived at once than it
-    waits for? excess: arrivals that came when the phase lacked none.
+    line, expect_line: where it was initialised, and where bytes were last announced. surplus: have more arrived in a phase than it
+    waits for? excess: arrivals that came when the phase lacked none. lent: arrivals that copies have added to this phase and still owe.
+    doubtful: does something hold a phase up (bytes, or copies that owe an arrival) for which more have arrived than it expects? On a GPU
+    it may be over before any of them has come.
     """
 
     expected: np.ndarray
@@ -242,22 +244,26 @@ class MBarrier:
     announced: np.ndarray
     phase: np.ndarray
     excess: np.ndarray
+    lent: np.ndarray
+    doubtful: np.ndarray
     attached: list = field(default_factory=list)
     line: int | None = None
     expect_line: int | None = None
     surplus: bool = False
-    # Who arrived, as (rows of barriers, lanes of the chunk, when): in this phase, and in the last one that is complete.
+    # Who arrived, as (rows of barriers, lanes of the chunk, when): in this phase, in this or the next one, and in the last complete one.
     arrived: list = field(default_factory=list)
+    ahead: list = field(default_factory=list)
     ordered: list = field(default_factory=list)
 
     @classmethod
     def new(cls, blocks: int) -> MBarrier:
-        return cls(*(np.zeros(blocks, np.int64) for _ in range(6)))
+        return cls(*(np.zeros(blocks, np.int64) for _ in range(7)), np.zeros(blocks, bool))
 
     def init(self, rows: np.ndarray, expected: np.ndarray, line: int | None) -> None:
         """Begin anew in the blocks `rows`."""
         self.expected[rows] = self.pending[rows] = expected
-        self.bytes[rows] = self.announced[rows] = self.phase[rows] = self.excess[rows] = 0
+        self.bytes[rows] = self.announced[rows] = self.phase[rows] = self.excess[rows] = self.lent[rows] = 0
+        self.doubtful[rows] = False
         self.line = line
 
     def busy(self, rows: np.ndarray) -> bool:
@@ -275,33 +281,49 @@ class MBarrier:
         np.add.at(self.announced, rows, count)
         self.expect_line = line
 
-    def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1, came: WarpMoment | None = None) -> None:
-        """The lanes arrive at the barriers of the blocks `rows`, each `count` times. came: when they asked for that, if not now.
+    def lend(self, rows: np.ndarray) -> None:
+        """The phases of the blocks `rows` wait for one more arrival each, which a copy owes them."""
+        np.add.at(self.pending, rows, 1)
+        np.add.at(self.lent, rows, 1)
 
-        Where more arrive at once than a phase, or several, wait for, the last of them count for the next one. Which ones these are
-        nobody knows on a GPU, so it takes all lanes of a warp to have come in time for those who wait to be told of any.
+    def arrive(self, m, rows: np.ndarray, lanes: np.ndarray, count=1, came: WarpMoment | None = None, lent: bool = False) -> None:
+        """The lanes arrive at the barriers of the blocks `rows`, each `count` times. came: when they asked for that, if not now.
+        lent: as copies that had added an arrival to the phase.
+
+        Where more arrive than a phase, or several, wait for, some of them count for the next one. Which ones these are nobody knows on a
+        GPU, so it takes all lanes of a warp to have come in time for those who wait to be told of any. Where that phase is held up, nobody
+        has come in time for certain.
         """
         moment = came or m.checks.reached(m)
         m.checks.phase_helped(m, self, rows, lanes)
-        before = np.minimum(self.pending, 0)
+        before = np.minimum(self.pending - self.lent, 0)
+        if lent:
+            np.subtract.at(self.lent, rows, count)
         np.subtract.at(self.pending, rows, count)
-        self.excess += before - np.minimum(self.pending, 0)
-        late = self._late(m, rows, lanes, count) if (self.pending[rows] < 0).any() else None
-        if late is None:
-            self.arrived.append((rows, lanes, moment))
-            self.settle(m)
-            return
+        lacking = self.pending - self.lent  # of arrivals that no copy owes: those may come before all of these
+        self.excess += before - np.minimum(lacking, 0)
+        over = not lent and bool((lacking[rows] < 0).any())
+        if over:
+            held = (lacking < 0) & ((self.bytes != 0) | (self.lent > 0))
+            self.surplus, self.doubtful = self.surplus or bool(held.any()), self.doubtful | held
+            self.ahead += _of(self.arrived, held)
+            self.arrived = _of(self.arrived, ~held)
+        late = self.doubtful[rows]
+        if over:
+            late = late | self._late(m, rows, lanes, count, lacking)
         self.arrived.append((rows[~late], lanes[~late], moment))
+        if late.any():
+            self.ahead.append((rows[late], lanes[late], moment))
         self.settle(m)
-        self.arrived.append((rows[late], lanes[late], moment))
 
-    def _late(self, m, rows: np.ndarray, lanes: np.ndarray, count) -> np.ndarray:
-        """Which of these arrivals (boolean), just counted, may be for a phase that they do not complete."""
+    def _late(self, m, rows: np.ndarray, lanes: np.ndarray, count, lacking: np.ndarray) -> np.ndarray:
+        """Which of these arrivals (boolean), just counted, may be for a phase that they do not complete. lacking: [blocks], arrivals that
+        the phase still waits for, negative where more have come."""
         counts = np.broadcast_to(np.asarray(count, np.int64), rows.shape)
         late = np.zeros(len(rows), bool)
-        for row in np.unique(rows[self.pending[rows] < 0]).tolist():
+        for row in np.unique(rows[lacking[rows] < 0]).tolist():
             mine = np.flatnonzero(rows == row)
-            surplus = int(-self.pending[row]) % max(int(self.expected[row]), 1)
+            surplus = int(-lacking[row]) % max(int(self.expected[row]), 1)
             late[mine] = np.cumsum(counts[mine][::-1])[::-1] - counts[mine] < surplus
         warps = lanes // m.threads * m.warp_count + lanes % m.threads // WARP
         self.surplus = self.surplus or bool(late.any())
@@ -313,7 +335,7 @@ class MBarrier:
         while True:
             done = (self.pending <= 0) & (self.bytes == 0) & (self.expected > 0)
             if not done.any():
-                return
+                break
             m.checks.phase_ended(m, self, done)
             self.phase[done] += 1
             self.pending[done] += self.expected[done]
@@ -322,6 +344,10 @@ class MBarrier:
             self.arrived = _of(self.arrived, ~done)
             before |= done
             m.wake()
+        if self.ahead:
+            self.arrived += _of(self.ahead, before)
+            self.ahead = _of(self.ahead, ~before)
+            self.doubtful &= ~before
 
     def look(self, m, rows: np.ndarray | None = None) -> None:
         """Let everything arrive that is on its way to the barriers of the blocks `rows` (boolean; None: all)."""

@@ -335,6 +335,31 @@ def test_whoever_arrives_beyond_the_count_is_not_waited_for(count, tell, race):
     assert not race or "thread (127, 0, 0)" in found[0].message
 
 
+STATE = 'unsigned long long a; DO("mbarrier.arrive.shared.b64 %0, [%1];", : "=l"(a) : "r"(at(&bar)));'
+TOKEN = "while (!reached(&bar, a)) {}"
+OWED = (
+    'DO("cp.async.ca.shared.global [%0], [%1], 4;", ::"r"(at(&s[t])), "l"(y + t)); '
+    'DO("cp.async.mbarrier.arrive.shared.b64 [%0];", ::"r"(at(&bar)));' + STATE
+)
+COUNTED = OWED.replace("mbarrier.arrive.shared", "mbarrier.arrive.noinc.shared", 1).replace(STATE, "")
+EACH_BULK = (
+    'if (t % 4 == 0) { DO("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%2];", '
+    '::"r"(at(s + t)), "l"(y + t), "r"(at(&bar))); DO("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], 16;", ::"r"(at(&bar))); }'
+    + STATE
+)
+
+
+@pytest.mark.parametrize("tell, kind", [(OWED, "race"), (COUNTED, "race"), (EACH_BULK, "missing-wait")], ids=["owed", "counted", "bytes"])
+@pytest.mark.parametrize("count", [128, 127, 96, 64, 32, 1])
+def test_a_phase_that_copies_hold_up_may_be_over_before_those_beyond_the_count_have_come(count, tell, kind):
+    """That the copies come late here says nothing of a GPU: as soon as those of `count` threads have come, their phase is over."""
+    if tell is COUNTED and count < 96:
+        return  # whole phases: who waits for the last of them has waited for all
+    found = meet(count, tell, UNTIL if tell is COUNTED else TOKEN)
+    assert [one.kind for one in found] == ([kind] if count < 128 else [])
+    assert all("More threads arrive at the mbarrier" in one.advice for one in found)
+
+
 OUTSIDE = {
     "init": 'DO("mbarrier.init.shared.b64 [%0], 1;", ::"r"(at(beyond)));',
     "inval": 'DO("mbarrier.inval.shared.b64 [%0];", ::"r"(at(beyond)));',
@@ -369,7 +394,7 @@ def test_what_an_mbarrier_cannot_count_is_told():
             'unsigned long long a; DO("mbarrier.arrive.shared.b64 %0, [%1], 2;", : "=l"(a) : "r"(at(&bar))); '
             + 'DO("mbarrier.arrive.shared.b64 _, [%0], 2;", ::"r"(at(&bar)));'
             + "while (!reached(&bar, a)) {}",
-            "does not know of those before",
+            "2 phases have ended since: an mbarrier knows of the last one only. It expects 2 arrivals",
         ),
     ):
         with pytest.raises(helpers.RunError, match=sentence):
