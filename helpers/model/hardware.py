@@ -77,6 +77,7 @@ class GPU:
 
     l2_gbs: what all SMs together read from L2, in 10^9 bytes per second, where it was measured; None elsewhere.
     tensor_tflops: peak of the tensor cores for inputs of each type ("float16", "float8", …) with sums in float32, dense.
+    float16_sums: how many times faster they multiply float16 with sums in float16.
     clusters: how many clusters of so many blocks fit at a time, a block to each multiprocessor, where it is not all that there are.
     """
 
@@ -92,6 +93,7 @@ class GPU:
     l2_gbs: float | None = None
     tensor_tflops: Mapping[str, float] = field(default_factory=dict, hash=False)
     tensor_source: str = ""
+    float16_sums: float = 1.0
     clusters: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     def clusters_of(self, blocks: int) -> int:
@@ -165,6 +167,7 @@ def gpus() -> tuple[GPU, ...]:
             l2_gbs=row.get("l2_gbs"),
             tensor_tflops=row["tensor_tflops"],
             tensor_source=sources[row.get("tensor_source", row["source"])],
+            float16_sums=row.get("float16_sums", 1.0),
             clusters={int(blocks): fit for blocks, fit in row.get("clusters", {}).items()},
         )
         for row in _table()["gpu"]

@@ -189,7 +189,7 @@ def demand(run) -> Demand:
         loop=loop,
         least_bytes=problem.compulsory_bytes if problem is not None else memory.read + memory.written,
         dtype=problem.dtype if problem is not None else "float32",
-        product=_operations(compiled, problem, counters),
+        product=_operations(run, problem),
         in_signature=problem is not None,
         matrix_types=compiled.matrix_types,
         fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
@@ -204,8 +204,9 @@ def demand(run) -> Demand:
     )
 
 
-def _operations(compiled, problem, counters: Mapping[str, int]) -> float:
+def _operations(run, problem) -> float:
     """Those of the product that it is; of another kernel, those of its matrix instructions. Raises CourseError where they are not known."""
+    compiled, counters = run.kernel.compiled, run.counters
     if problem is not None:
         if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
             raise CourseError(
@@ -216,8 +217,8 @@ def _operations(compiled, problem, counters: Mapping[str, int]) -> float:
     found = tensor_cores.multiplied(compiled, counters) if compiled.matrix_types else 0.0
     if compiled.matrix_types and not found:
         raise CourseError(
-            "The model does not know how much this kernel asks of the tensor cores: its matrix instructions are not all HMMA of one shape. "
-            "Give it the course's signature (lesson 20), which says what product it is."
+            "The model does not know how much this kernel asks of the tensor cores: "
+            f"{tensor_cores.why_unknown(compiled, run.outcome.uncounted)}"
         )
     return found
 
@@ -495,6 +496,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
                     run.kernel.compiled.estimate,
                     delays(run.kernel.compiled),
                     _USUAL if walked and walked.usual else "",
+                    tensor_cores.of_float16_sums(run.kernel.compiled, device),
                     statement(need, device, why),
                 ),
             )

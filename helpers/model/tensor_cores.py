@@ -70,11 +70,47 @@ def fmas(gpu: GPU, kinds: frozenset[str]) -> int:
 def multiplied(compiled, counters: Mapping[str, int]) -> float:
     """Operations (two for each multiply-add) of all HMMA that were counted; 0 where they differ in shape, or there are other matrix
     instructions, whose operations are not known."""
-    opcodes = {(i.name, *i.modifiers[:1]) for i in parse(compiled.sass)[compiled.symbol].instructions if i.name.endswith("MMA")}
-    shapes = {MATRIX_SHAPES.get(modifier) for name, modifier in opcodes if name == "HMMA"}
-    if len(shapes) != 1 or {name for name, _ in opcodes} != {"HMMA"}:
+    names_used, shapes = _instructions(compiled)
+    if len(shapes) != 1 or names_used != {"HMMA"}:
         return 0.0
-    return 2.0 * (shapes.pop() or 0) * counters.get(names.opcode("HMMA"), 0)
+    return 2.0 * (MATRIX_SHAPES.get(min(shapes)) or 0) * counters.get(names.opcode("HMMA"), 0)
+
+
+def _instructions(compiled) -> tuple[set[str], set[str]]:
+    """(names of a kernel's matrix instructions, shapes of its HMMA), as the machine code has them."""
+    found = [i for i in parse(compiled.sass)[compiled.symbol].instructions if i.name.endswith("MMA")]
+    return {i.name for i in found}, {(*i.modifiers, "")[0] for i in found if i.name == "HMMA"}
+
+
+def why_unknown(compiled, uncounted: str) -> str:
+    """Why `multiplied` is not known, and what to do. uncounted: why machine instructions were not counted, "" where they were."""
+    used, shapes = _instructions(compiled)
+    if others := sorted(used - {"HMMA"}):
+        why = f"it has the matrix instructions {' and '.join(others)}, and the model counts operations of HMMA alone."
+    elif len(shapes) > 1:
+        why = f"its HMMA are of several shapes ({', '.join(sorted(shapes))}), which are counted together."
+    elif not shapes <= MATRIX_SHAPES.keys():
+        why = f"it does not know HMMA.{min(shapes)}."
+    elif uncounted:
+        why = f"how many HMMA it executes is not known ({uncounted})."
+        if "call through a pointer" in uncounted and "vprintf" in compiled.ptx:
+            why += " The call is its printf: leave it out, and they are counted."
+    else:
+        why = "none of its HMMA was executed."
+    if foreign := sorted(kind for kind in compiled.matrix_types if kind not in TYPES):
+        return f"{why} The course has no products of {' and '.join(foreign)} either, so it predicts no time of this kernel."
+    return f"{why} The course's signature (lesson 20) says what product it is."
+
+
+def of_float16_sums(compiled, gpu: GPU) -> str:
+    """What to say of a time on a GPU whose tensor cores keep sums in FP16 faster, of a kernel that does; "" elsewhere."""
+    if gpu.float16_sums == 1 or (found := compiled.float16_sums) is None:
+        return ""
+    where = "" if found[1] is None else f" at line {found[1]}"
+    return (
+        f"It keeps sums in FP16{where}, with which the tensor cores of an {gpu.name} multiply {gpu.float16_sums:g} times as fast as with "
+        f"sums in FP32: that rate is taken here, and its time may be down to 1/{gpu.float16_sums:g} of this."
+    )
 
 
 def on_tiles(run) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from helpers.cache import Cache
 from helpers.errors import CourseError
 from helpers.sim.code import time_limit
-from helpers.sim.code.lines import FILENAME
+from helpers.sim.code.lines import FILENAME, cell_lines
 from helpers.sim.code.ptx import parsed
 
 from . import installation
@@ -90,6 +90,15 @@ class Compiled:
         opcodes = {instruction.opcode for instruction in own if {"mma", "mma_async"} & set(instruction.opcode.split("."))}
         named = [_MATRIX_TYPES & set(re.split(r"[.:]+", opcode)) for opcode in opcodes]
         return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
+
+    @functools.cached_property
+    def float16_sums(self) -> tuple[str, int | None] | None:
+        """(opcode, line of the cell or None) of its first matrix instruction in PTX that keeps sums in FP16; None where none does."""
+        for instruction in parsed(self).instructions_of(self.symbol):
+            if {"mma", "mma_async"} & set(instruction.opcode.split(".")):
+                if next((part for part in instruction.modifiers if part in _MATRIX_TYPES | {"f32", "s32"}), "") == "f16":  # D comes first
+                    return instruction.opcode, cell_lines(self).get(instruction.ptx_line)
+        return None
 
 
 def _disassemble(compiled: Compiled) -> str:

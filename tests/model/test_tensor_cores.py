@@ -9,6 +9,7 @@ import pytest
 
 from helpers.course import recorded_variants, steps, strategy, validate
 from helpers.course.comparing import edited
+from helpers.errors import CourseError
 from helpers.model import hardware, predict, tensor_cores
 from helpers.model.cycles.chip import chip
 from helpers.model.cycles.scheduled import matrix_cycles
@@ -313,3 +314,69 @@ def test_the_claims_about_tensor_cores_hold():
 def test_the_table_is_what_the_model_says_of_tensor_cores(slug):
     row = next(row for row in predict.validation()["runs"] if row["run"] == f"{steps.get(slug).name} at 1024³")
     assert counted(slug, 1024).predict().milliseconds == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+
+
+def _asm(shape: str, types: str, c: str, a: int, b: int) -> str:
+    """A statement with one matrix instruction, all of whose operands are `x`. c, a, b: how many registers each has."""
+    sums = ", ".join(f'"+{c}"(d{c}[{i}])' for i in range(4))
+    operands = ["{" + ", ".join(["%4"] * count) + "}" for count in (a, b)]
+    d = "{%0, %1, %2, %3}"
+    return f'asm volatile("mma.sync.aligned.{shape}.row.col.{types} {d}, {operands[0]}, {operands[1]}, {d};" : {sums} : "r"(x));'
+
+
+F32, SHALLOW = _asm("m16n8k16", "f32.f16.f16.f32", "f", 4, 2), _asm("m16n8k8", "f32.f16.f16.f32", "f", 2, 1)
+INT8 = _asm("m16n8k32", "s32.s8.s8.s32", "r", 4, 2)
+F16 = (
+    'asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %2, %2, %2}, {%2, %2}, {%0, %1};" '
+    ': "+r"(dr[0]), "+r"(dr[1]) : "r"(x));'
+)
+OWN = """#include <cstdio>
+extern "C" __global__ void own(const int* a, float* y, int n) {
+    float df[4] = {};
+    int dr[4] = {}, x = a[threadIdx.x];
+    BEFORE
+    for (int i = 0; i < n; i++) {
+        BODY
+    }
+    y[threadIdx.x] = df[0] + dr[0];
+}"""
+
+
+def own(body: str, before: str = ""):
+    made = kernel.compile(OWN.replace("BODY", body).replace("BEFORE", before), arch="sm_90")
+    return made.launch(1, 32, [np.ones(32, np.int32), np.zeros(32, np.float32), 3], on="cpu")
+
+
+def test_a_kernel_that_multiplies_in_its_own_signature_has_a_time():
+    assert own(F32).predict().milliseconds > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "said"),
+    [
+        (F32, 'if (threadIdx.x == 0) printf("%d", n);', ["how many HMMA it executes is not known", "The call is its printf: leave it out"]),
+        (F32, "n = a[0];", ["how many HMMA it executes is not known"]),
+        (F32 + SHALLOW, "", ["its HMMA are of several shapes (16816, 1688)"]),
+        (INT8, "", ["matrix instructions IMMA", "The course has no products of s8 either"]),
+    ],
+    ids=["printf", "data", "shapes", "integers"],
+)
+def test_why_it_is_not_known_what_a_kernel_asks_of_tensor_cores(body, before, said, capsys):
+    with pytest.raises(CourseError) as caught:
+        own(body, before).predict()
+    assert all(text in caught.value.message for text in said), caught.value.message
+    assert ("several shapes" in caught.value.message) == (body == F32 + SHALLOW)
+    assert ("The course's signature (lesson 20)" in caught.value.message) == (body != INT8)
+
+
+def test_sums_in_fp16_are_told_where_a_gpu_does_them_twice_as_fast():
+    line = OWN.split("\n").index("        BODY") + 1
+    run = own(F16)
+    assert run.kernel.compiled.float16_sums == ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", line)
+    assert own(F32).kernel.compiled.float16_sums is own(INT8).kernel.compiled.float16_sums is None
+    said = f"It keeps sums in FP16 at line {line}, with which the tensor cores of an RTX 4090 multiply 2 times as fast"
+    assert said in str(run.predict("RTX 4090")) and "sums in FP16" not in str(run.predict("H200 SXM"))
+    assert "sums in FP16" not in str(own(F32).predict("RTX 4090"))
+    assert {gpu.name for gpu in hardware.gpus() if gpu.float16_sums != 1} == {
+        gpu.name for gpu in hardware.gpus() if gpu.name.startswith("RTX") and gpu.name != "RTX A6000"
+    }
