@@ -579,7 +579,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
                 )
             raise LaunchError(
                 f"{what} points to {parameter.pointer_to}, and the array holds {value.dtype.name}. Pass array.astype('{wanted}')"
-                f"{_by_bytes(parameter.pointer_to, value, wanted)}. (It is a copy: give it a name, to read what the kernel writes there.)"
+                f"{_by_bytes(parameter.pointer_to, value, wanted)}. (astype copies: give the copy a name, to read what the kernel writes.)"
             )
         if not value.flags.c_contiguous:
             raise LaunchError(

@@ -227,7 +227,8 @@ def _compile(source, entry, arch, options, flags, key) -> Compiled:
     try:
         symbol = answer.lowered[0] if wanted else kernels.choose(ptx, source, entry)
     except kernels.NoKernelError as error:
-        raise CompileError(f"{error.message} {not_here(made.missing)}".rstrip(), error.line) from None
+        told = [error.message, not_here(made.missing)]
+        raise CompileError(" ".join(told if error.line is None else told[::-1]).strip(), error.line) from None
     usage: dict[str, Any] = signatures.resource_usage(log, symbol)
     if not cubin:
         usage["shared_bytes"] = signatures.shared_bytes(ptx, symbol)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, assembly_before, line_of_ptx
 
-from .host_code import device_functions, end_of_body, structure, unreadable_from
+from .host_code import device_functions, end_of_body, strip_comments, structure, unreadable_from
 from .mangled import qualified_name, variable_name
 
 
@@ -188,6 +188,8 @@ _ADVICE = (
 )  # fmt: skip
 
 
+_UNKNOWN = re.compile(r"is undefined|has no member|is not a (template|type|class)|must be a namespace|name followed by")
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\(*[-+]?[\d.].*)$", re.MULTILINE)
 _UNANNOTATED = "without execution space annotations"
 _NOT_TOLD_APART = (
     "line {0}: from here on the braces do not match, as far as they stand in the code and not in macros, so that host code cannot be told "
@@ -196,6 +198,28 @@ _NOT_TOLD_APART = (
 _LATER = re.compile(r"\bconcept\s+\w+\s*=|\b(requires|consteval|constinit)\b")  # words of C++20 where they are no names
 _LATER_MESSAGE = re.compile(r"C\+\+20 feature|argument list for variable template")  # the second: a concept in place of typename
 _STANDARD = "This is C++20, and the standard here an older one: add options=['-std=c++20'] (in the magic: -o=-std=c++20)."
+
+
+def numbers_by_macro(source: str) -> dict[str, int]:
+    """The macros of a source that stand for numbers, and their lines: {"M": 8} for #define M 4096."""
+    text = strip_comments(source)
+    return {match[1]: text.count("\n", 0, match.start()) + 1 for match in _MACRO.finditer(text)}
+
+
+def named_by_macros(declarations: str, source: str) -> str:
+    """'' or, as a sentence, which names that are declared in a text are macros that stand for numbers, and what to do."""
+    macros = numbers_by_macro(source)
+    declared = re.findall(r"\w[\s*&]+(\w+)\s*(?=[,)=;\[])", declarations)
+    if not (found := [name for name in dict.fromkeys(declared) if name in macros]):
+        return ""
+    lines = ", ".join(str(macros[name]) for name in found)
+    if len(found) == 1:
+        begin = f"{found[0]} is a macro of this file (#define, line {lines})"
+    else:
+        begin = f"{', '.join(found[:-1])} and {found[-1]} are macros of this file (#define, lines {lines})"
+    return (
+        f"{begin}, and a number stands where a name is declared: delete {'it' if len(found) == 1 else 'them'}, or rename what is declared."
+    )
 
 
 def _needs_later(item: Diagnostic, lines: Sequence[str]) -> bool:
@@ -242,6 +266,11 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         lines = structure(source)[0].split("\n")
         later = next((item for item in errors if _needs_later(item, lines)), None)
         advised = [(item, _STANDARD if item is later else advice) for item, advice in advised]
+    written = source.split("\n")
+    advised = [
+        (item, advice or (named_by_macros(written[item.line - 1], source) if item.line and item.message.startswith("expected a") else ""))
+        for item, advice in advised
+    ]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
     texts = []
@@ -255,8 +284,8 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         missing = [name for name in missing if not name.startswith("curand")]
     if hosts:
         texts.append(_NOT_TOLD_APART.format(unread))
-    if missing:
-        texts.append(not_here(missing))
+    if missing:  # first where something is not known, which as a rule is why
+        texts.insert(0 if any(_UNKNOWN.search(item.message) for item in errors) else len(texts), not_here(missing))
     line = next((item.line for item in errors if item.line), None)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return CompileError(f"the code does not compile ({count}).\n" + "\n".join(texts), line)

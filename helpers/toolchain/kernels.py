@@ -162,7 +162,7 @@ def choose(ptx: str, source: str, entry: str | None) -> str:
         example = item.instances[0] if item.instances else f"{item.name}<{given}>"
         ways = f" The file launches it as {', '.join(item.instances[:_SHOWN])}." if item.instances else ""
         raise NoKernelError(
-            f"line {item.line}: the kernel is a template that nothing instantiates. Name it with its arguments: "
+            f"line {item.line}: the kernel is a template, and no instance of it was compiled. Name one with its arguments: "
             f"entry='{example}' (in the magic: %%cuda name --entry '{example}').{ways}",
             item.line,
         )

@@ -107,6 +107,28 @@ def test_what_cuda_took_away_or_is_not_here_is_explained(body, advice):
         compile_source(f"__global__ void f() {{}}\n{kernel}", entry="k")
 
 
+@pytest.mark.parametrize(
+    ("before", "parameters", "said"),
+    [
+        (
+            "#define M 4096\n#define N (1 << 12)\n#define TYPE float",
+            "int M, int N, TYPE* p",
+            "M and N are macros of this file (#define, lines 1, 2)",
+        ),
+        (
+            "// #define M 4096\n  # define K 64",
+            "int M, float* p, int K",
+            "K is a macro of this file (#define, line 2), and a number stands where",
+        ),
+        ("#define M 4096\n", "int m, float* p, ", ""),
+    ],
+)
+def test_a_parameter_that_a_macro_names_is_told(before, parameters, said):
+    with pytest.raises(CompileError) as caught:
+        compile_source(f"{before}\n__global__ void k({parameters}) {{ p[0] = 1; }}")
+    assert said in caught.value.message and ("of this file" in caught.value.message) == bool(said)
+
+
 CHILD = "__global__ void child(float* x) { x[0] = 1; }\n"
 
 

@@ -52,11 +52,13 @@ def test_headers_that_include_each_other_are_each_read_once(folder):
 
 
 def test_mistakes_are_named_at_their_own_file_and_line(folder):
-    with pytest.raises(helpers.CompileError, match=r"\(1 error\)\.\nline 2: error: identifier \"WIDE\"") as said:
+    with pytest.raises(
+        helpers.CompileError, match=r"\(1 error\)\.\nNot here, and left out: nowhere\.h\..*\nline 2: error: identifier \"WIDE\""
+    ) as said:
         compiled(CELL.replace("= WIDTH", "= WIDE"), folder)
     assert said.value.line == 2 and "check.cuh, line" not in said.value.message
     (folder / "check.cuh").write_text(CHECK + "__device__ int broken() { return missing; }\n")
-    with pytest.raises(helpers.CompileError, match=r"\(1 error\)\.\nin check.cuh, line 10: error: identifier \"missing\""):
+    with pytest.raises(helpers.CompileError, match=r"\(1 error\)\.\nNot here, .*\nin check.cuh, line 10: error: identifier \"missing\""):
         compiled(CELL.replace("= WIDTH", "= broken()"), folder)
 
 
