@@ -36,6 +36,7 @@ from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
+from helpers.run.likely_causes import ANOTHER_TILE
 from helpers.run.timing import can_measure, time_gemms
 
 from . import demanding, history, likeness, proof
@@ -204,7 +205,7 @@ class Exercise:
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
         if self.kind != "change":  # the tile is given
-            cases = tuple(replace(case, message=case.message.replace(gemm.ANOTHER_TILE, "")) for case in report.cases)
+            cases = tuple(replace(case, message=case.message.replace(ANOTHER_TILE, "")) for case in report.cases)
             report = replace(report, cases=cases)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         foreign = self._foreign(answer) if report.correct else ""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError, quote
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
@@ -26,6 +26,7 @@ from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
+from . import likely_causes
 from .check_report import Case, CheckReport
 from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, of_any_end, takes_several
 from .differences import changed, compare, compare_others, few_bits, first_difference, inexact, line_of_16_bits, nearly, stored, wrong_ones
@@ -444,7 +445,7 @@ def check(
         if any(finding.kind == "endless" for finding in found):
             break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
-        if case := _unreached_tiles(kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds):
+        if case := _unreached_tiles(kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds) or _beyond_tile(kernel, seed):
             cases[len(problems)] = replace(case, drawn=True)
             problems.append(case.problem)
     if not watched:  # else the machine has seen what comes of it
@@ -499,27 +500,54 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     return None
 
 
+def _beyond_tile(kernel: Kernel, seed: int) -> Case | None:
+    """A remark where the first block, or those of the first cluster, store to more of C than the tiles that tile_shape says. None of blocks
+    that walk the tiles or share one, and where they cannot be run alone."""
+    shape = geometry(kernel)
+    (rows, columns), (x, y, _), size = shape.tile, shape.cluster, math.prod(shape.cluster)
+    if shape.persistent is not None or shape.parts > 1 or (shape.depth or 1) > 1:
+        return None
+    problem = fitted(kernel, problem_for(kernel, 2 * y * rows, 2 * x * columns, 1, seed=seed))
+    arrays = problem.arrays()
+    blocks = clusters.whole([0], shape.grid(problem.m, problem.n), shape.cluster) if size > 1 else [0]
+    try:
+        run(kernel, problem, "cpu", arrays, blocks=blocks, counters=False, findings=False, seconds=PATIENCE)
+    except CourseError:
+        return None
+    stored = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
+    times = int(stored.sum()) / (size * rows * columns)
+    if times <= 1:
+        return None
+    down, across = (int(stored.any(axis=axis).sum()) for axis in (1, 0))
+    who, each = ("a block stores", "") if size == 1 else (f"the {size} blocks of a cluster store", " for each")
+    return Case(
+        problem,
+        remark=f"tile_shape says {rows} × {columns} elements of C{each}, and {who} to {down} × {across}: there are {times:.3g} times as "
+        "many blocks as C needs, and counters and times are those of all. Let tile_shape say what a block computes.",
+    )
+
+
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
-            site, known = _storing_site(kernel, fitted(kernel, cases[place].problem))
-            more = "" if site is not None or not known else f" No line has stored to it.{_left_of_tile(kernel)}"
-            more += _by_columns(kernel)
-            line, call = (None, None) if site is None else (site.line, site.call)
+            seen = _again(kernel, fitted(kernel, cases[place].problem))
+            more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
+            more += seen.bits or _by_columns(kernel) or seen.padding
+            line, call = (None, None) if seen.site is None else (seen.site.line, seen.site.call)
             cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
-    return [
-        replace(case, message=f"{case.message} {few_bits(kernel.source, kernel.ptx)}") if nearly(case.message) else case for case in cases
-    ]
+    if not any(nearly(case.message) for case in cases):
+        return cases
+    bits = likely_causes.float16_sums(kernel) or few_bits(kernel.source, kernel.ptx)
+    return [replace(case, message=f"{case.message} {bits}") if nearly(case.message) else case for case in cases]
 
 
 _SQUARE = 512  # rows of a matrix, at most, on which it is tried whether a kernel takes them for columns
 
 
 def _by_columns(kernel: Kernel) -> str:
-    """What is to be said of a kernel that takes rows for columns, as a sentence with a space before it; else "". Where all matrices are
-    square and it is given A and B, it computes the transpose of AᵀBᵀ, which is BA."""
+    """What is to be said of a kernel that takes rows of a matrix for columns, as a sentence with a space before it; else ""."""
     extent = math.lcm(*geometry(kernel).tile)
     if extent > _SQUARE:
         return ""
@@ -530,15 +558,9 @@ def _by_columns(kernel: Kernel) -> str:
         run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=1, counters=False, findings=False)
     except CourseError:
         return ""
-    if problem.scale_block or problem.beta or not np.allclose(arrays[2][:, :extent].astype(np.float64), problem.alpha * b @ a, 1e-2, 1e-2):
+    if problem.scale_block or problem.beta:
         return ""
-    return (
-        " Of square matrices it computes B × A: it takes rows for columns, as cuBLAS and Fortran have them, with element (i, j) at "
-        "i + j * ld. Here they lie row by row, at i * ld + j."
-    )
-
-
-ANOTHER_TILE = "let tile_shape say what they compute, or "  # advice that an exercise leaves out whose tile is given
+    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha)
 
 
 def _left_of_tile(kernel: Kernel) -> str:
@@ -547,18 +569,22 @@ def _left_of_tile(kernel: Kernel) -> str:
     problem = problem_for(kernel, rows, columns, 1)
     arrays = problem.arrays()
     run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=1, counters=False, findings=False)
-    left = np.isnan(arrays[2][:, :columns].astype(np.float64))  # as C was
-    kept = int((~left.all(axis=1)).sum()), int((~left.all(axis=0)).sum())
-    if kept == (rows, columns) or 0 in kept:
-        return ""
-    return (
-        f" tile_shape says that a block computes {rows} × {columns} elements of C, and of a whole tile its threads store to {kept[0]} × "
-        f"{kept[1]}: {ANOTHER_TILE}let them compute the rest."
-    )
+    return likely_causes.left_of_tile(~np.isnan(arrays[2][:, :columns].astype(np.float64)))  # it was NaN
 
 
-def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, bool]:
-    """The last store or bulk copy to the first wrong element in a run of the problem, and whether that is known."""
+@dataclass(frozen=True)
+class _Again:
+    """What another run of a wrong problem shows: the last store or bulk copy to the first wrong element, and whether that is known; what
+    sums in FP16 and what reads of padding have to do with it, as sentences with a space before each."""
+
+    site: TracedSite | None = None
+    known: bool = False
+    bits: str = ""
+    padding: str = ""
+
+
+def _again(kernel: Kernel, problem: Problem) -> _Again:
+    """Run a problem again whose result is wrong, and look who stores what."""
     arrays = problem.arrays()
     before = tuple(array.copy() for array in arrays)
     few = _multiprocessors(geometry(kernel), problem, _CHECKED_WALK)
@@ -570,13 +596,19 @@ def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, 
         wrong = np.argwhere(wrong_ones(got, value, bound) & ~problem.as_good(got, value))
         found = (2, int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
     trace = done.trace
+    bits = padding = ""
+    if found is not None and found[0] == 2:
+        if kernel.compiled.float16_sums is not None and likely_causes.wrong_by_little(problem, before, arrays):
+            bits = f" {likely_causes.float16_sums(kernel)}"
+        if np.isnan(arrays[2][:, : problem.n].astype(np.float64)).any():
+            padding = _reads_padding(kernel, problem, before, trace)
     if found is None or trace.truncated:
-        return None, False
+        return _Again(bits=bits, padding=padding)
     which, row, column = found
     name = kernel.compiled.parameters[MATRICES[which]].name
     home = next((item for item in trace.allocations if item.name == name), None)
     if home is None:
-        return None, False
+        return _Again(bits=bits, padding=padding)
     length, size = (problem.lda, problem.ldb, problem.ldc)[which], arrays[which].itemsize
     element = home.base + (row * length + column) * size
     widths = np.array([site.width if site.op.changes else 0 for site in trace.sites] or [0])
@@ -586,7 +618,20 @@ def _storing_site(kernel: Kernel, problem: Problem) -> tuple[TracedSite | None, 
     for copy in trace.copied_out:
         if ((copy.places >= 0) & (copy.places <= element) & (element < copy.places + copy.width)).any():
             stores.append((copy.order, copy.site))
-    return (trace.sites[max(stores)[1]] if stores else None), True
+    return _Again(trace.sites[max(stores)[1]] if stores else None, True, bits, padding)
+
+
+def _reads_padding(kernel: Kernel, problem: Problem, before: Sequence[np.ndarray], trace: Trace) -> str:
+    """Where a wrong product reads the padding of A or B, as a sentence with a space before it; "" where it does not."""
+    for which, columns, pitch in ((0, problem.k, problem.lda), (1, problem.n, problem.ldb)):
+        name = kernel.compiled.parameters[MATRICES[which]].name
+        if found := likely_causes.reads_padding(trace, name, columns, pitch, before[which].itemsize):
+            line, row, column = found
+            return (
+                f" Line {line}, “{quote(kernel.source, line)}”, reads the padding of {'AB'[which]}, NaN: element [{row}, {column}], "
+                f"where rows of {columns} begin {pitch} apart. Are they ld{'ab'[which]} apart there, and is what lies behind left out?"
+            )
+    return ""
 
 
 def _watched(kernel: Kernel) -> bool:

@@ -30,6 +30,7 @@ from helpers.errors import LaunchError
 from helpers.model import hardware
 from helpers.sim.layouts.tensor_map import SWIZZLES
 from helpers.sim.machine import cluster as clusters
+from helpers.toolchain.diagnostics import named_by_macros
 
 from .block_scales import scale_block
 from .kernel import Kernel
@@ -41,6 +42,7 @@ MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the k
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
 LARGEST_TILE = 1 << 18  # elements; in float32 four times what a multiprocessor's registers hold
 MOST_PARTS = 64  # blocks that share a tile of C
+_MAP = "CUtensorMap"
 _SWIZZLES = dict(zip((0, 32, 64, 128), SWIZZLES, strict=True))
 MULTIPROCESSORS = 132  # where the table has no GPU of an architecture
 
@@ -188,23 +190,42 @@ def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
     wanted = [[*plain, "pointer"]] if split else [[*plain, "pointer", "pointer"]] if scaled else [plain, [*plain, "pointer"]]
     if before not in wanted or maps != tuple(name for name in MAPS if name in maps):
         raise LaunchError(
-            f"{kernel.name} has not the signature the course launches. {_first_other(parameters, kinds, plain)}It wants:\n"
+            f"{kernel.name} has not the signature the course launches. {_first_other(parameters, kinds, plain, maps)}It wants:\n"
             f"    __global__ void {kernel.name}({PARAMETERS})\n"
             "(and `const T* bias` behind it, for a kernel that adds a bias and applies ReLU, `const int* ranges` for one of `pieces`, "
             "`const float* scales_A, const float* scales_B` for one of a `scale_block`; and behind that, for a kernel that copies by "
             f"TMA, those of `const __grid_constant__ CUtensorMap {'`, `'.join(MAPS)}` that it uses, in this order). "
             "Change its parameters, or launch it yourself with .launch(grid, block, args)."
+            + (f" {macros}" if (macros := named_by_macros(PARAMETERS, kernel.source)) else "")
         )
     return len(before) == 12 and not split, maps
 
 
-def _first_other(parameters, kinds: list[str], wanted: list[str]) -> str:
-    """'' or, as a sentence, the first parameter that is not of the kind that all kernels have there."""
+def _first_other(parameters, kinds: list[str], wanted: list[str], maps: tuple[str, ...]) -> str:
+    """'' or, as a sentence, the first parameter that is not of the kind that all kernels have there, or that some have behind those. maps:
+    names of its tensor maps."""
     words = {"pointer": "a pointer", "map": "a tensor map", "32": "32 bits"}
     for place, (parameter, found, right) in enumerate(zip(parameters, kinds, wanted, strict=False), 1):
         if found != right:
             return f"Number {place}, {parameter.name}, is {words.get(found, f'{found} bits')} and should be {words[right]}. "
-    return f"It has {len(kinds)} parameters, and all kernels have {len(wanted)}. " if len(kinds) < len(wanted) else ""
+    if len(kinds) < len(wanted):
+        return f"It has {len(kinds)} parameters, and all kernels have {len(wanted)}. "
+    behind = list(enumerate(zip(parameters, kinds, strict=True), 1))[len(wanted) :]
+    for place, (parameter, found) in behind:
+        if found == "pointer" and _MAP in (parameter.pointer_to or ""):
+            return f"Number {place}, {parameter.name}, is a pointer to a tensor map, and the course hands over the map itself. "
+        if found == "map" and parameter.name not in MAPS:
+            return f"Number {place}, {parameter.name}, is a tensor map, and its name says of which matrix: {', '.join(MAPS)}. "
+        if found not in ("pointer", "map"):
+            return f"Number {place}, {parameter.name}, is {found} bits, and there is nothing to hand over there. "
+    if maps != tuple(name for name in MAPS if name in maps):
+        return f"Its tensor maps come as {', '.join(maps)}, and their order is {', '.join(name for name in MAPS if name in maps)}. "
+    for place, (parameter, found) in behind[1:]:
+        if found == "pointer":
+            before = behind[place - len(wanted) - 2][1]
+            why = "tensor maps come last" if before[1] == "map" else f"behind {before[0].name} there is nothing to hand over in a pointer"
+            return f"Number {place}, {parameter.name}, is a pointer, and {why}. "
+    return ""
 
 
 def box(kernel: Kernel, name: str, itemsize: int) -> CopyBox:

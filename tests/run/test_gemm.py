@@ -496,23 +496,6 @@ def test_numbers_that_no_product_has_are_refused_by_name(matrices, scalar, said)
         gemm.check(helpers.compile(source), on="cpu")
 
 
-@pytest.mark.parametrize(("place", "said"), [("(j) * (ld) + (i)", True), ("(i) * (ld) + (j)", False)])
-def test_a_kernel_that_takes_rows_for_columns_is_told_so(place, said):
-    source = f"""
-    #define AT(i, j, ld) ({place})
-    extern "C" __device__ constexpr int block_shape[] = {{32, 8, 1}};
-    extern "C" __device__ constexpr int tile_shape[] = {{32, 8}};
-    extern "C" __global__ void g(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {{
-        const int i = blockIdx.y * 32 + threadIdx.x, j = blockIdx.x * 8 + threadIdx.y;
-        if (i >= M || j >= N) return;
-        float sum = 0;
-        for (int k = 0; k < K; k++) sum += A[AT(i, k, lda)] * B[AT(k, j, ldb)];
-        C[AT(i, j, ldc)] = beta == 0 ? alpha * sum : alpha * sum + {"beta" if said else "2 * beta"} * C[AT(i, j, ldc)];
-    }}"""
-    report = gemm.check(helpers.compile(source), on="cpu", seed=1)
-    assert not report.correct and ("it takes rows for columns, as cuBLAS" in str(report)) == said
-
-
 def test_in_place_the_race_is_told_and_a_is_not_called_unwritten():
     made, random = helpers.compile(PLAIN), np.random.default_rng(0)
     both, b = (random.uniform(-1, 1, (24, 24)).astype(np.float32) for _ in range(2))
@@ -629,3 +612,34 @@ def test_slices_that_wait_for_later_blocks_are_right_and_it_is_said_where():
 def test_slices_that_take_turns_are_right():
     report = gemm.check(helpers.compile(IN_TURN), on="cpu")
     assert report.passed and not any(case.remark for case in report.cases), str(report)
+
+
+COARSE = """
+constexpr int TALL = 16, WIDE = 16;
+extern "C" __device__ constexpr int block_shape[] = {{16, 16, 1}}, tile_shape[] = {{{rows}, {columns}}};
+extern "C" __global__ void {cluster} g(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {{
+    int row = blockIdx.y * {rows}, column = blockIdx.x * {columns};
+    {edge}
+    const int i = row + threadIdx.y, j = column + threadIdx.x;
+    if (i >= M || j >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[i * lda + k] * B[k * ldb + j];
+    C[i * ldc + j] = beta == 0 ? alpha * sum : {beta};
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "cluster", "edge", "said"),
+    [
+        (8, 16, "", "", "tile_shape says 8 × 16 elements of C, and a block stores to 16 × 16: there are 2 times as many blocks as C needs"),
+        (8, 8, "", "", "tile_shape says 8 × 8 elements of C, and a block stores to 16 × 16: there are 4 times as many"),
+        (16, 8, "__cluster_dims__(2, 1, 1)", "", "for each, and the 2 blocks of a cluster store to 16 × 24: there are 1.5"),
+        (16, 16, "", "", ""),
+        (16, 16, "", "row = min(row, max(0, M - 16)); column = min(column, max(0, N - 16));", ""),  # the last block overlaps on purpose
+        (16, 16, "__cluster_dims__(1, 2, 1)", "", ""),
+    ],
+)  # fmt: skip
+def test_blocks_that_store_to_more_than_their_tile_are_told(rows, columns, cluster, edge, said):
+    source = COARSE.format(rows=rows, columns=columns, cluster=cluster, edge=edge, beta="alpha * sum")
+    case = gemm._beyond_tile(helpers.compile(source, arch="sm_90"), 1)
+    assert (case is None) == (not said) and said in (case.remark if case else "")

@@ -116,17 +116,45 @@ def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
     [
         (geometry.PARAMETERS.replace("float", "double"), "Number 4, alpha, is 64 bits and should be 32 bits"),
         (geometry.PARAMETERS.replace("int lda, ", ""), "Number 6, B, is a pointer and should be 32 bits"),
+        (f"{geometry.PARAMETERS}, const T* bias, int n", "Number 13, n, is 32 bits, and there is nothing to hand over there"),
+        (
+            f"{geometry.PARAMETERS}, const T* bias, T* D",
+            "Number 13, D, is a pointer, and behind bias there is nothing to hand over in a pointer",
+        ),
         (geometry.PARAMETERS.replace(", int ldc", ""), "It has 10 parameters, and all kernels have 11"),
         (geometry.PARAMETERS + ", int more", r"in this order\). Change its parameters"),
+        ("const T* A, const T* B, T* C", "M and K are macros of this file"),
     ],
 )
 def test_a_foreign_signature_names_what_differs_first(parameters, said):
-    kernel = helpers.compile(f'extern "C" __global__ void k({parameters.replace("T*", "float*")}) {{}}')
-    with pytest.raises(LaunchError, match=said):
+    macros = "#define M 64\n#define K 64\n" if "macros" in said else ""
+    kernel = helpers.compile(f'{macros}extern "C" __global__ void k({parameters.replace("T*", "float*")}) {{}}')
+    with pytest.raises(LaunchError, match=said) as caught:
         geometry.is_fused(kernel)
+    assert ("of this file" in caught.value.message) == bool(macros)
 
 
 def test_a_map_of_another_name_is_a_foreign_signature(kernel):
     *others, last = kernel.compiled.parameters
     with pytest.raises(LaunchError, match="CUtensorMap map_A`, `map_B`, `map_C` that it uses, in this order"):
         geometry.is_fused(Kernel(replace(kernel.compiled, parameters=(*others, replace(last, name="out")))))
+
+
+MAP = "const __grid_constant__ CUtensorMap %s"
+
+
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        (f"{MAP % 'tmA'}, {MAP % 'tmB'}", "Number 12, tmA, is a tensor map, and its name says of which matrix: map_A, map_B, map_C."),
+        (f"{MAP % 'map_A'}, {MAP % 'tmB'}", "Number 13, tmB, is a tensor map"),
+        (f"{MAP % 'map_B'}, {MAP % 'map_A'}", "Its tensor maps come as map_B, map_A, and their order is map_A, map_B."),
+        ("const CUtensorMap* map_A, const CUtensorMap* map_B", "Number 12, map_A, is a pointer to a tensor map, and the course hands over"),
+        (f"{MAP % 'map_A'}, const float* bias", "Number 13, bias, is a pointer, and tensor maps come last."),
+    ],
+)
+def test_what_is_wrong_behind_the_usual_parameters_is_named(behind, said):
+    text = f"#include <cuda.h>\n__global__ void g({geometry.PARAMETERS.replace('T*', 'float*')}, {behind}) {{ C[0] = A[0]; }}"
+    with pytest.raises(LaunchError) as caught:
+        geometry.is_fused(helpers.compile(text, arch="sm_90a"))
+    assert f"has not the signature the course launches. {said}" in caught.value.message

@@ -1,0 +1,125 @@
+"""What a check says of why a product is wrong."""
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.run import gemm, likely_causes
+
+PLAIN = """
+extern "C" __device__ constexpr int block_shape[] = {32, 8, 1};
+extern "C" __device__ constexpr int tile_shape[] = {32, 8};
+#define ROW(i, j, ld) ((i) * (ld) + (j))
+#define COLUMN(i, j, ld) ((j) * (ld) + (i))
+extern "C" __global__ void g(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int i = blockIdx.y * 32 + threadIdx.x, j = blockIdx.x * 8 + threadIdx.y;
+    if (i >= M || j >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[OF_A(i, k, lda)] * B[OF_B(k, j, ldb)];
+    C[OF_C(i, j, ldc)] = beta == 0 ? alpha * sum : alpha * sum + BETA * C[OF_C(i, j, ldc)];
+}"""
+
+
+def checked(of_a="ROW", of_b="ROW", of_c="ROW", beta="beta", edit=("", "")):
+    source = PLAIN.replace("OF_A", of_a).replace("OF_B", of_b).replace("OF_C", of_c).replace("BETA", beta).replace(*edit)
+    return gemm.check(helpers.compile(source), on="cpu", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "of_c", "said"),
+    [
+        ("COLUMN", "COLUMN", "COLUMN", "computes B × A: it takes rows for columns, as cuBLAS"),
+        ("ROW", "COLUMN", "ROW", "computes A × Bᵀ: it takes B by columns, with element (k, n) at k + n * ldb. Here B is K × N"),
+        ("COLUMN", "ROW", "ROW", "computes Aᵀ × B: it takes A by columns, with element (i, j) at i + j * ld. Here it lies row by row"),
+        ("ROW", "ROW", "COLUMN", "computes (A × B)ᵀ: it takes C by columns"),
+        (
+            "COLUMN",
+            "COLUMN",
+            "ROW",
+            "computes Aᵀ × Bᵀ: it takes A and B by columns, with element (i, j) at i + j * ld. Here they lie row by row",
+        ),
+        ("ROW", "COLUMN", "COLUMN", "computes (A × Bᵀ)ᵀ: it takes B and C by columns"),
+    ],
+)
+def test_a_kernel_that_takes_rows_for_columns_is_told_of_which_matrix(of_a, of_b, of_c, said):
+    report = checked(of_a, of_b, of_c)
+    assert not report.correct and f"Of square matrices it {said}" in str(report)
+    assert ("“TN”" in str(report)) == ("takes B by columns" in said) and "reads the padding" not in str(report)
+
+
+def test_a_kernel_that_is_wrong_otherwise_is_not_said_to_take_rows_for_columns():
+    report = checked(beta="2 * beta")
+    assert not report.correct and "Of square matrices" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"), [(("(i, k, lda)", "(i, k, K)"), 10), (("(k, j, ldb)", "(k, j, N)"), 10), (("k < K", "k <= K"), 10)]
+)
+def test_the_line_that_reads_padding_is_named(edit, line):
+    report = checked(edit=edit)
+    which = "B" if "ldb" in edit[0] else "A"
+    assert (
+        not report.correct
+        and f"Line {line}, “for (int k = 0;" in str(report)
+        and f"reads the padding of {which}, NaN: element [" in str(report)
+    )
+    assert f"Are they ld{which.lower()} apart there" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"),
+    [
+        (range(64), range(64), ""),
+        (range(64), range(56), "store to 64 × 56: let tile_shape say what they compute, or let them compute the rest."),
+        (range(64), range(8, 64), "never store to columns 0 to 7: look at how they find the row and the column of what they store."),
+        (range(0, 64, 2), range(64), "never store to rows 1, 3, 5 and others: look"),
+        (range(4, 64), range(8, 64), "never store to rows 0 to 3 and columns 0 to 7: look"),
+        (range(0), range(0), ""),
+    ],
+)
+def test_what_is_left_of_a_tile_is_told_by_its_rows_and_columns(rows, columns, said):
+    stored = np.zeros((64, 64), bool)
+    stored[np.ix_(rows, columns)] = True
+    assert said in likely_causes.left_of_tile(stored) and bool(said) == bool(likely_causes.left_of_tile(stored))
+
+
+WMMA = """#include <mma.h>
+using namespace nvcuda;
+extern "C" __device__ constexpr int block_shape[] = {32, 1, 1}, tile_shape[] = {16, 16};
+extern "C" __global__ void g(int M, int N, int K, float alpha, const half* A, int lda, const half* B, int ldb, float beta, half* C, int ldc) {
+    __shared__ half a[256], b[256];
+    __shared__ SUM c[256];
+    wmma::fragment<wmma::accumulator, 16, 16, 16, SUM> sum;
+    wmma::fill_fragment(sum, SUM(0.0f));
+    const int row = blockIdx.y * 16, column = blockIdx.x * 16;
+    for (int k = 0; k < K; k += 16) {
+        for (int e = threadIdx.x; e < 256; e += 32) {
+            const int i = e / 16, j = e % 16;
+            a[e] = row + i < M && k + j < K ? A[(row + i) * lda + k + j] : half(0.0f);
+            b[e] = k + i < K && column + j < N ? B[(k + i) * ldb + column + j] : half(0.0f);
+        }
+        __syncwarp();
+        wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> x;
+        wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> y;
+        wmma::load_matrix_sync(x, a, 16);
+        wmma::load_matrix_sync(y, b, 16);
+        wmma::mma_sync(sum, x, y, sum);
+        __syncwarp();
+    }
+    wmma::store_matrix_sync(c, sum, 16, wmma::mem_row_major);
+    __syncwarp();
+    for (int e = threadIdx.x; e < 256; e += 32) {
+        const int i = row + e / 16, j = column + e % 16;
+        if (i < M && j < N) C[i * ldc + j] = half(alpha * float(c[e]) + (beta == 0 ? 0 : BETA * float(C[i * ldc + j])));
+    }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("sums", "beta", "told"), [("half", "beta", True), ("half", "2 * beta", False), ("float", "2 * beta", False), ("float", "beta", None)]
+)
+def test_sums_in_fp16_are_named_where_results_are_wrong_by_little(sums, beta, told):
+    report = gemm.check(helpers.compile(WMMA.replace("SUM", sums).replace("BETA", beta)), on="cpu", seed=1)
+    assert report.correct == (told is None)
+    line = WMMA.split("\n").index("        wmma::mma_sync(sum, x, y, sum);") + 1
+    assert (f"Line {line}, “wmma::mma_sync(sum, x, y, sum);”, keeps sums in FP16" in str(report)) == bool(told)
