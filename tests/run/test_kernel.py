@@ -99,7 +99,7 @@ def test_a_kernel_s_own_bounds_hold(promise, block, message):
     [
         (lambda a: a[:3], r"takes 4 arguments \(x, y, n, factor\), and 3 were given"),
         (lambda a: [*a, 1], "5 were given"),
-        (lambda a: [a[0].astype(np.float64), *a[1:]], "points to float, and the array holds float64.*astype"),
+        (lambda a: [a[0].astype(np.float64), *a[1:]], "points to float, and the array holds float64.*astype copies: give the copy a name"),
         (lambda a: [np.ones((8, 8), np.float32)[:, 0], *a[1:]], "not contiguous.*ascontiguousarray"),
         (lambda a: [np.asfortranarray(np.ones((8, 8), np.float32)), *a[1:]], "not contiguous"),
         (lambda a: [3, *a[1:]], "is a pointer"),
