@@ -53,7 +53,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
     several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
-    types with room for them; a batch, of a kernel that takes one; of a kernel whose slices share a tile the `neighbours`; blocks of a
+    types with room for them; alpha and beta `near_special_factors`; a batch, of a kernel that takes one; of a kernel whose slices share
+    a tile the `neighbours`; blocks of a
     product with more rows than 16 bits number, and more rows of tiles than eight bits do, and of one with as many columns, of a kernel
     that does not number its tiles itself; a tile of a product with M = N = K; last
     two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
@@ -136,6 +137,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         *whole,
         *ragged,
         *([scaled] if dtype in _WITH_ROOM else []),
+        *near_special_factors(kernel, seeds[3] + 7),
         *([batch] if takes_batch(kernel) else []),
         *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
         *many,
@@ -156,11 +158,36 @@ def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
     return [Problem(m, n | 1, k, alpha=float(np.float32(halfway * random.choice([-1, 1]))), dtype=dtype, out_dtype=out_dtype, seed=seed)]
 
 
-def _square(kernel: Kernel, seed: int) -> SampledProblem:
-    """A tile of a product with M = N = K of several tiles."""
+def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
+    """Products with an alpha and a beta that are nearly 0, or nearly 1, and neither: who takes them for these with a tolerance is wrong.
+    Whole tiles and parts of one, since kernels have ways of their own for either.
+
+    Nearly 0 is about 1e-7, with numbers in A, B and C as large as makes results of it that every type of C can hold, and sums too. Nearly
+    1 is a distance that stands out beside what the types round: with one product in a sum they round least.
+    """
     random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
-    unit = math.lcm(rows, columns, _step(kernel) or 64)
-    side = unit * -(-_SQUARE // unit)
+    vector = VECTOR // element_type(dtype).bytes
+    types_of: dict[str, Any] = {"dtype": dtype, "out_dtype": out_dtype}
+
+    def factor(value: float) -> float:
+        return float(np.float32(value * random.choice([-1, 1]) * random.uniform(1, 2)))
+
+    tiny = functools.partial(ScaledProblem, **types_of, apart=(6, 6), of_c=14)
+    distance = _STANDS_OUT * max(element_type(dtype).sums, 0.0 if out_dtype == "float32" else element_type(out_dtype).roundoff)
+    across, m, n = columns * geometry(kernel).cluster[0], int(random.integers(9, 40)), int(random.integers(9, 40)) | 1
+    return [
+        tiny(m=rows, n=across, k=2 * vector, alpha=factor(1e-7), beta=factor(1e-7), pad_c=vector, seed=seed),
+        tiny(m=m, n=n, k=5, alpha=factor(1e-7), beta=factor(1e-7), pad_c=1, seed=seed + 1),
+        Problem(24, 4 * vector, 1, alpha=1 + distance, beta=1 - distance, **types_of, seed=seed + 2),
+    ]
+
+
+def _square(kernel: Kernel, seed: int) -> SampledProblem:
+    """A tile of a product with M = N = K of several tiles: whole ones, and whole steps along K, unless that is too long."""
+    random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
+    step = _step(kernel) or 64
+    unit = next((unit for unit in (math.lcm(rows, columns, step), math.lcm(rows, columns)) if unit <= _LONGEST_SQUARE), step)
+    side = unit * -(-max(_SQUARE, rows, columns) // unit)
     place = int(random.integers(side // columns)), int(random.integers(side // rows))
     return SampledProblem(side, side, side, dtype=dtype, out_dtype=out_dtype, places=(place,), seed=seed)
 
@@ -271,6 +298,8 @@ _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")
 _OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _SQUARE = 320  # M = N = K of a product of some tiles, at the least
+_LONGEST_SQUARE = 2048  # and at the most, where tiles of two different extents divide it
+_STANDS_OUT = 64  # times the rounding of a sum, of which `Problem.expected` allows five
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for
 _FEWEST, _MOST_TILES, _WIDEST = 5, 40, 2048  # tiles along a side of the sampled product, and its elements where tiles are small

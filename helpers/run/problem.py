@@ -244,7 +244,7 @@ class Problem:
     def __str__(self) -> str:
         text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
         if (self.alpha, self.beta) != (1.0, 0.0):
-            text += f", alpha {self.alpha:g}, beta {self.beta:g}"
+            text += f", alpha {_factor(self.alpha)}, beta {_factor(self.beta)}"
         if self.pad_a or self.pad_b or self.pad_c:
             text += f", leading dimensions +{self.pad_a} +{self.pad_b} +{self.pad_c}"
         if self.fused:
@@ -287,6 +287,12 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
+def _factor(value: float) -> str:
+    """alpha or beta for people: nearly 1 is not 1."""
+    text = f"{value:g}"
+    return text if text != "1" or value == 1 else f"{value:.8g}"
+
+
 def named_blocks(places: Sequence[tuple[int, int]]) -> str:
     text = ", ".join(f"({x}, {y})" for x, y in places)
     return f"block {text}" if len(places) == 1 else f"blocks {text}"
@@ -299,6 +305,7 @@ class ScaledProblem(Problem):
     scales: int = 0
     powers: tuple[int, int] = (0, 0)  # column k of A times 2^e, row k of B times 2^-e, each e from one to the other: C is what it was
     apart: tuple[int, int] = (0, 0)  # all rows of A besides times 2 to the first of these, all columns of B times 2 to the second
+    of_c: int = 0  # what is in C before times 2 to this
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
@@ -313,17 +320,21 @@ class ScaledProblem(Problem):
             of_k = np.ldexp(1.0, random.integers(self.powers[0], self.powers[1] + 1, self.k))
             a[:, : self.k] = a[:, : self.k] * of_k
             b[:] = b / of_k[:, None]
+        c[:, : self.n] = c[:, : self.n] * 2.0**self.of_c
         return a, b, c
 
     def __str__(self) -> str:
-        said = [
-            (name, more - self.scales, more + self.scales) for name, more in zip(("rows of A", "columns of B"), self.apart, strict=True)
-        ]
-        if self.apart == (0, 0):
-            said = [("rows of A and columns of B", -self.scales, self.scales)]
-        text = f"{super().__str__()}, " + " and ".join(f"{name} times 2^{low} to 2^{high}" for name, low, high in said)
+        of_a, of_b = self.apart
+        both = "A and B" if not self.scales else "rows of A and columns of B"
+        names = [(both, of_a)] if of_a == of_b else [("rows of A", of_a), ("columns of B", of_b)]
+        said = [f"{name} times {self._factors(more)}" for name, more in names] + [f"C times 2^{self.of_c}"] * (self.of_c != 0)
+        text = f"{super().__str__()}, " + " and ".join(said)
         low, high = self.powers
         return text + (f", columns of A times 2^{low} to 2^{high} and rows of B divided by that" if low != high else "")
+
+    def _factors(self, more: int) -> str:
+        """2 to the power of `more`, or from where to where with what is drawn for each row."""
+        return f"2^{more - self.scales} to 2^{more + self.scales}" if self.scales else f"2^{more}"
 
 
 @dataclass(frozen=True)

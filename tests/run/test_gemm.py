@@ -6,6 +6,7 @@ Tests of: helpers.run.check_report, helpers.run.check_shapes, helpers.run.differ
 from __future__ import annotations
 
 import math
+import re
 import time
 
 import numpy as np
@@ -15,9 +16,11 @@ import helpers
 from helpers.course import steps
 from helpers.errors import LaunchError, NotBegunError, UnexplainedError
 from helpers.run import gemm
+from helpers.run.check_shapes import near_special_factors
 from helpers.run.gemm import Problem
 from helpers.run.geometry import is_fused
 from helpers.run.launch_arguments import launch_arguments
+from helpers.run.problem import ScaledProblem
 from tests.run.tma_kernels import source as tma_source
 
 GEOMETRY = """
@@ -73,6 +76,38 @@ def test_a_check_has_more_columns_of_tiles_than_there_are_multiprocessors(slug, 
         widest = max(gemm.drawn(kernel, seed)[:3], key=lambda problem: problem.n)
         assert columns <= -(-widest.n // tile) <= columns + 9
         assert 1 <= widest.m - rows * ("PANEL" in kernel.source) <= 3
+
+
+@pytest.mark.parametrize("slug", ["fused_epilogue", "wmma", "warp_specialized", "fp32_on_tensor_cores", "fp8"])
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_a_small_factor_is_not_zero(slug, name):
+    """Of no element type. Those that fail have such a factor."""
+    source = steps.get(slug).kernel_source()
+    head = source.index("{", source.index("int ldc", source.rindex("__global__"))) + 1
+    source = f"{source[:head]}\n    if (fabsf({name}) < 1e-4f) {name} = 0;{source[head:]}"
+    kernel = helpers.compile(source, entry=steps.get(slug).entry)
+    report = gemm.check(kernel, near_special_factors(kernel, 1), on="cpu")
+    assert [bool(case.message) for case in report.cases] == [True, True, False], str(report)
+
+
+def test_factors_near_one_are_named_as_they_are():
+    assert "alpha 1.0000038, beta 1" in str(Problem(1, 1, 1, alpha=1 + 2**-18, beta=1))
+    tiny = ScaledProblem(2, 3, 4, alpha=1e-7, beta=1e-7, apart=(6, 6), of_c=14)
+    assert str(tiny).endswith("alpha 1e-07, beta 1e-07, A and B times 2^6 and C times 2^14")
+    (_, _, c), (_, _, plain) = tiny.arrays(), Problem(2, 3, 4, beta=1e-7).arrays()
+    assert (c == plain * 2.0**14).all()
+
+
+@pytest.mark.parametrize("tile", [(9, 113), (31, 33), (27, 37), (127, 8), (250, 243)])
+def test_tiles_without_a_common_factor_make_no_product_long(tile):
+    shape = re.sub(r"tile_shape\[\] = \{.*?\}", f"tile_shape[] = {{{tile[0]}, {tile[1]}}}", PLAIN)
+    rows, columns = tile
+    square = next(
+        each for each in gemm.drawn(helpers.compile(shape), 3) if isinstance(each, gemm.SampledProblem) and each.m == each.n == each.k
+    )
+    ((x, y),) = square.places
+    assert 320 <= square.k <= 2048 and (x + 1) * columns <= square.n and (y + 1) * rows <= square.m
+    assert square.k % rows == square.k % columns == 0 or math.lcm(*tile) > 2048
 
 
 def test_reading_c_where_beta_is_zero_is_a_finding_at_its_line():
@@ -409,7 +444,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time.monotonic()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time.monotonic() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 15
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 18
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 

@@ -72,6 +72,11 @@ PLAIN = [
     ("alpha is ignored", (STORE, STORE.replace("alpha * sum", "sum"))),
     ("beta is ignored", (STORE, "c = alpha * sum;")),
     ("beta is 1 if it is not 0", (STORE, STORE.replace("beta * c", "c"))),
+    ("beta is 0 if it is small", (STORE, STORE.replace("beta == 0", "fabsf(beta) < 1e-2f"))),
+    ("beta is 0 if it is tiny", (STORE, STORE.replace("beta == 0", "fabsf(beta) < 1e-6f"))),
+    ("alpha is 0 if it is tiny", (SUM, f"{SUM}\n    if (fabsf(alpha) < 1e-6f) alpha = 0;")),
+    ("alpha is 1 if it is nearly", (SUM, f"{SUM}\n    if (fabsf(alpha - 1) < 1e-5f) alpha = 1;")),
+    ("beta is 1 if it is nearly", (SUM, f"{SUM}\n    if (fabsf(beta - 1) < 1e-5f) beta = 1;")),
     ("beta is added first and scaled by alpha", (STORE, "c = beta == 0 ? alpha * sum : alpha * (sum + beta * c);")),
     ("C is read where beta is 0", (STORE, "c = alpha * sum + beta * c;")),
     ("the row length of A", (LOAD_A, LOAD_A.replace("lda", "K"))),
@@ -125,6 +130,10 @@ RING = [
 VECTORS = [
     ("alpha is ignored where rows are whole vectors", ("float4 v = {alpha * sum[i][j], alpha *", "float4 v = {sum[i][j], alpha *")),
     ("beta is ignored where rows are whole vectors", ("                if (beta != 0.0f) {", "                if (false) {")),
+    (
+        "beta is 0 if it is small where rows are whole vectors",
+        ("                if (beta != 0.0f) {", "                if (fabsf(beta) > 1e-4f) {"),
+    ),
     (
         "beta is ignored in the last of several columns of tiles",
         ("                if (beta != 0.0f) {", "                if (beta != 0.0f && (block_col + BN <= N || block_col == 0)) {"),
